@@ -1,7 +1,7 @@
 //! Compiles in the commit and the build profile, so that every result names both.
 //!
-//! `-dirty` is appended when sources differ from that commit. It is computed anew whenever
-//! one of them, the index or the head changes.
+//! Appends `-dirty` if sources differ from that commit. Runs again whenever a source, the index or
+//! the head changes.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,14 +20,15 @@ fn main() {
     watch("build.rs");
 }
 
-/// The directory of the profile has its name: `<target>/<profile>/build/<package>/out`.
+/// The name of the profile, which is a directory of the output path:
+/// `<target>/<profile>/build/<package>/out`.
 fn profile() -> Option<String> {
     let out = std::env::var("OUT_DIR").ok()?;
     let name = Path::new(&out).ancestors().nth(3)?.file_name()?.to_str()?;
     Some(if name == "debug" { "dev" } else { name }.to_owned())
 }
 
-/// Without git, or outside of a checkout, it is not known.
+/// Not known without git, or outside a checkout.
 fn commit() -> Option<String> {
     let commit = git(&["describe", "--always", "--abbrev=12"])?;
     let status = ["--no-optional-locks", "status", "--porcelain", "--untracked-files=no", "--"];
@@ -41,7 +42,7 @@ fn git(arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| text.trim().to_owned())
 }
 
-/// A path that is not there would have this run at every build.
+/// A missing path would run this script at every build.
 fn watch(path: &str) {
     if !path.is_empty() && Path::new(path).exists() {
         println!("cargo:rerun-if-changed={path}");

@@ -1,4 +1,4 @@
-//! How a simulated FSP behaves as payee, and how it is written on a command line.
+//! Behaviour of a simulated FSP as payee, and its command-line syntax.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,11 +37,11 @@ pub enum Behaviour {
     Refusing(u32),
 }
 
-/// A behaviour that cannot be read.
+/// A behaviour that cannot be parsed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "'{0}' is no behaviour: normal, slow:MS, silent[:LEG], error[:LEG]:CODE, wrong-fulfilment, \
-     dead or refuse:COUNT, where LEG is lookup, quote or transfer"
+    "invalid behaviour '{0}': expected normal, slow:MS, silent[:LEG], error[:LEG]:CODE, \
+    wrong-fulfilment, dead or refuse:COUNT, where LEG is lookup, quote or transfer"
 )]
 pub struct BehaviourError(String);
 
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn behaviours_are_read_from_text() {
+    fn behaviours_are_parsed() {
         for (text, behaviour) in [
             ("normal", Behaviour::Normal),
             ("slow:500", Behaviour::Slow(Duration::from_millis(500))),

@@ -1,10 +1,10 @@
-//! The wall clock as FSPIOP writes it, formatted once a second.
+//! Wall-clock times in the formats of FSPIOP, formatted once per second.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
 
-/// Formats moments; remembers the texts of the last second it was asked for.
+/// Formats times, and caches the text of the last second.
 pub(crate) struct Clock {
     date: Second<29>,
     completed: Second<19>,
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_have_the_forms_of_the_specification() {
+    fn times_have_the_formats_of_the_specification() {
         let mut clock = Clock::new();
         for (millis, date, completed, expiration) in [
             (

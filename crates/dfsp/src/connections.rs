@@ -7,9 +7,9 @@
 //! status (408, 425, 429, 5xx), is sent again unchanged after a pause, as FSPIOP allows. Nothing
 //! has a timer of its own: the owner calls [`HubConnections::maintain`] every [`TICK`].
 //!
-//! A hub may have several addresses, one of each of its nodes. The first is home; when a node
-//! cannot be reached, leaves a message unanswered or says 503, all goes to the next one, as with
-//! a load balancer, and home again after a while, which grows while home is no better.
+//! A hub may have several addresses, one per node. The first one is the home node. If a node cannot
+//! be reached, does not respond, or returns 503, all messages go to the next one, as with a load
+//! balancer. The home node is tried again after a while, which grows with each failure.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -30,26 +30,26 @@ pub const TICK: Duration = Duration::from_millis(20);
 const SPARE_BUFFERS_MAX: usize = 256;
 const SPARE_BUFFER_BYTES_MAX: usize = 16 * 1024;
 const READ_BYTES: usize = 4 * 1024;
-/// Bytes of an error answer that are kept.
-const TROUBLE_BYTES: usize = 200;
-/// How long a node that could not be reached is left alone, in ticks; twice as long each time.
+/// Maximum bytes of an error response that are kept.
+const ERROR_BYTES_MAX: usize = 200;
+/// Time in ticks for which an unreachable node is not used. It doubles with each failure.
 const AWAY: u64 = 50;
-/// The same for one that took messages and answered nothing.
+/// The same for a node that accepted messages without responding.
 const AWAY_SILENT: u64 = 400;
 const AWAY_MAX: u64 = 1_600;
 
 /// Bounds of the sending side.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionOptions {
-    /// Connections open at once.
+    /// Maximum number of open connections.
     pub connections_max: usize,
-    /// Messages waiting for a connection or for their next attempt.
+    /// Maximum number of messages that wait for a connection or for their next attempt.
     pub queue_max: usize,
-    /// Further attempts after the first.
+    /// Attempts after the first one.
     pub resends_max: u8,
     /// Pause before each further attempt.
     pub resend_pause: Duration,
-    /// Longest wait for an answer.
+    /// Timeout of a response.
     pub answer_timeout: Duration,
 }
 
@@ -65,56 +65,56 @@ impl Default for ConnectionOptions {
     }
 }
 
-/// How the sending of a message ended.
+/// Result of sending a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendResult {
-    /// The last answer's status.
+    /// The status of the last response.
     Status(u16),
-    /// No answer to any attempt.
+    /// No response to any attempt.
     Lost,
 }
 
-/// No place for another message; nothing was sent.
+/// The queue is full; nothing was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoCapacity;
 
 /// Counts of all connections so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionCounts {
-    /// Messages that were answered, whatever the status.
+    /// Messages with a response of any status.
     pub answered: u64,
     /// Attempts after the first.
     pub resent: u64,
-    /// Messages given up, without a good answer after all attempts.
+    /// Messages given up without a successful response.
     pub lost: u64,
     /// Connections opened.
     pub opened: u64,
     /// Connections that could not be opened.
     pub unreachable: u64,
-    /// Attempts that had no answer in time.
+    /// Attempts without a response in time.
     pub silent: u64,
-    /// Attempts whose connection ended before an answer had come, or gave none that can be read.
+    /// Attempts whose connection ended before a response, or with an invalid one.
     pub broken: u64,
-    /// Answers of 500 and more.
+    /// Responses with a status of 500 or higher.
     pub unavailable: u64,
 }
 
 /// The first error of each kind, as the hub or the system reported it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FirstErrors {
-    /// Why a connection could not be opened.
+    /// The reason why a connection could not be opened.
     pub unreachable: String,
-    /// An answer of 500 or more: its status, and the begin of its body.
+    /// A response of 500 or higher: its status, and the start of its body.
     pub unavailable: String,
-    /// Data received instead of a valid answer.
+    /// Data received instead of a valid response.
     pub broken: String,
 }
 
-/// Connections to one hub; `T` identifies the message that an answer belongs to.
+/// Connections to one hub; `T` identifies the message that a response belongs to.
 pub struct HubConnections<T>(Rc<Inner<T>>);
 
 struct Inner<T> {
-    /// Never empty; the first is home.
+    /// Never empty; the first one is the home node.
     addresses: Vec<SocketAddr>,
     options: ConnectionOptions,
     answered: Box<dyn Fn(T, SendResult)>,
@@ -122,31 +122,31 @@ struct Inner<T> {
 }
 
 struct State<T> {
-    links: Vec<HubConnection<T>>,
+    connections: Vec<HubConnection<T>>,
     idle: Vec<usize>,
     vacant: Vec<usize>,
     queue: VecDeque<Message<T>>,
     later: VecDeque<(u64, Message<T>)>,
     spare: Vec<Vec<u8>>,
     opening: usize,
-    /// Connections in a row that could not be opened.
+    /// Number of consecutive failed attempts to open a connection.
     refused: usize,
-    /// Which address is the one at the moment.
+    /// Index of the current address.
     place: usize,
-    /// When home is tried again, and how long it was left alone.
+    /// The tick at which the home node is tried again, and the length of the pause before it.
     home_tick: u64,
     away: u64,
     ticks: u64,
     counts: ConnectionCounts,
-    troubles: FirstErrors,
-    /// The last connection that was tried could not be opened.
+    first_errors: FirstErrors,
+    /// Whether the last connection attempt failed.
     is_unreachable: bool,
     closed: bool,
 }
 
-/// Why a node is left for the next one.
+/// The reason for switching to the next node.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Trouble {
+enum NodeFailure {
     Unreachable,
     Silent,
 }
@@ -166,11 +166,12 @@ struct Message<T> {
 }
 
 impl<T: Copy + 'static> HubConnections<T> {
-    /// Links to a hub with these addresses; `answered` is called with the result of every accepted
-    /// message.
+    /// Connections to a hub with these addresses; `answered` is called with the result of every
+    /// accepted message.
     ///
     /// # Panics
-    /// There is no address.
+    ///
+    /// If `addresses` is empty.
     pub fn new(
         addresses: &[SocketAddr],
         options: ConnectionOptions,
@@ -182,7 +183,7 @@ impl<T: Copy + 'static> HubConnections<T> {
             options,
             answered: Box::new(answered),
             state: RefCell::new(State {
-                links: Vec::new(),
+                connections: Vec::new(),
                 idle: Vec::new(),
                 vacant: Vec::new(),
                 queue: VecDeque::new(),
@@ -195,7 +196,7 @@ impl<T: Copy + 'static> HubConnections<T> {
                 away: 0,
                 ticks: 0,
                 counts: ConnectionCounts::default(),
-                troubles: FirstErrors::default(),
+                first_errors: FirstErrors::default(),
                 is_unreachable: false,
                 closed: false,
             }),
@@ -209,15 +210,16 @@ impl<T: Copy + 'static> HubConnections<T> {
         spare.unwrap_or_else(|| Vec::with_capacity(4 * 1024))
     }
 
-    /// Sends one whole request, at once when a connection is free.
+    /// Sends one whole request, immediately if a connection is free.
     ///
     /// # Errors
-    /// [`NoCapacity`] when `queue_max` messages are waiting or the links are closed.
+    ///
+    /// [`NoCapacity`] if `queue_max` messages are waiting or the connections are closed.
     pub fn send(&self, bytes: Vec<u8>, token: T) -> Result<(), NoCapacity> {
         self.0.dispatch(Message { bytes, token, resends: 0 })
     }
 
-    /// Ends waits that took too long and starts attempts that are due. Call it every [`TICK`].
+    /// Times out late responses and starts due attempts. Call it every [`TICK`].
     pub fn maintain(&self) {
         self.0.maintain();
     }
@@ -230,32 +232,32 @@ impl<T: Copy + 'static> HubConnections<T> {
 
     /// The first error of each kind.
     #[must_use]
-    pub fn troubles(&self) -> FirstErrors {
-        self.0.state.borrow().troubles.clone()
+    pub fn first_errors(&self) -> FirstErrors {
+        self.0.state.borrow().first_errors.clone()
     }
 
-    /// Whether connections cannot be opened at the moment.
+    /// Whether connections currently cannot be opened.
     #[must_use]
     pub fn is_unreachable(&self) -> bool {
         self.0.state.borrow().is_unreachable
     }
 
-    /// Messages that have no final answer yet.
+    /// Messages without a final response.
     #[must_use]
     pub fn unanswered(&self) -> usize {
         let state = self.0.state.borrow();
-        let busy = state.links.iter().filter(|link| link.current.is_some()).count();
+        let busy = state.connections.iter().filter(|link| link.current.is_some()).count();
         busy + state.queue.len() + state.later.len()
     }
 
-    /// Closes all connections and drops what waits.
+    /// Closes all connections and drops waiting messages.
     pub fn close(&self) {
         let mut state = self.0.state.borrow_mut();
         state.closed = true;
         state.queue.clear();
         state.later.clear();
         state.idle.clear();
-        for link in &mut state.links {
+        for link in &mut state.connections {
             if let Some(reader) = link.reader.take() {
                 reader.abort();
             }
@@ -287,21 +289,21 @@ impl<T: Copy + 'static> Inner<T> {
     /// Opens another connection if a message waits for one.
     fn open_more(self: &Rc<Self>) {
         let mut state = self.state.borrow_mut();
-        let open = state.links.len() - state.vacant.len() + state.opening;
+        let open = state.connections.len() - state.vacant.len() + state.opening;
         if open < self.options.connections_max && state.opening < state.queue.len() {
             state.opening += 1;
             drop(state);
-            spawn_local(open_link(Rc::clone(self)));
+            spawn_local(open_connection(Rc::clone(self)));
         }
     }
 
-    /// The connection at `index` has answered; gives it the next message or lets it rest.
+    /// Handles a response on the connection at `index`: writes the next message or makes it idle.
     fn answer(self: &Rc<Self>, index: usize, status: u16) {
         let mut state = self.state.borrow_mut();
-        let Some(message) = state.links[index].current.take() else { return };
-        let place = state.links[index].place;
+        let Some(message) = state.connections[index].current.take() else { return };
+        let place = state.connections[index].place;
         match status {
-            503 => state.leave(place, Trouble::Unreachable, self.addresses.len()),
+            503 => state.leave(place, NodeFailure::Unreachable, self.addresses.len()),
             _ if place == 0 => state.away = 0,
             _ => {}
         }
@@ -320,10 +322,10 @@ impl<T: Copy + 'static> Inner<T> {
         }
     }
 
-    /// The connection at `index` is gone.
-    fn gone(self: &Rc<Self>, index: usize, trouble: Trouble) {
+    /// Handles the end of the connection at `index`.
+    fn gone(self: &Rc<Self>, index: usize, failure: NodeFailure) {
         let mut state = self.state.borrow_mut();
-        let link = &mut state.links[index];
+        let link = &mut state.connections[index];
         // A retired connection may still report its end.
         if link.write.take().is_none() {
             return;
@@ -334,12 +336,12 @@ impl<T: Copy + 'static> Inner<T> {
         state.idle.retain(|&idle| idle != index);
         state.vacant.push(index);
         if let Some(message) = message {
-            state.leave(place, trouble, self.addresses.len());
+            state.leave(place, failure, self.addresses.len());
             self.finish(state, message, SendResult::Lost);
         }
     }
 
-    /// Ends a message, or puts it aside for its next attempt.
+    /// Ends a message, or queues it for its next attempt.
     fn finish(
         &self,
         mut state: std::cell::RefMut<'_, State<T>>,
@@ -357,7 +359,7 @@ impl<T: Copy + 'static> Inner<T> {
             message.resends += 1;
             state.counts.resent += 1;
             let pause = self.options.resend_pause.as_millis() / TICK.as_millis();
-            // Another node is asked at once.
+            // Another node is tried immediately.
             let next =
                 answer == SendResult::Lost && usize::from(message.resends) < self.addresses.len();
             let due = state.ticks + if next { 1 } else { pause as u64 };
@@ -383,9 +385,9 @@ impl<T: Copy + 'static> Inner<T> {
             state.go_to(0);
         }
         let patience = (self.options.answer_timeout.as_millis() / TICK.as_millis()) as u64;
-        let late: Vec<usize> = (0..state.links.len())
+        let late: Vec<usize> = (0..state.connections.len())
             .filter(|&index| {
-                let link = &state.links[index];
+                let link = &state.connections[index];
                 link.current.is_some() && link.write.is_some() && now - link.sent_tick > patience
             })
             .collect();
@@ -393,19 +395,19 @@ impl<T: Copy + 'static> Inner<T> {
         while state.later.front().is_some_and(|&(tick, _)| tick <= now) {
             due.extend(state.later.pop_front().map(|(_, message)| message));
         }
-        // A connection attempt that failed leaves the queue without anyone who comes for it.
+        // After a failed connection attempt, no connection is being opened for the queue.
         let stranded = state.opening == 0 && !state.queue.is_empty() && !state.closed;
-        let all_gone = state.links.len() == state.vacant.len();
+        let all_gone = state.connections.len() == state.vacant.len();
         if stranded && all_gone {
             state.opening += 1;
-            spawn_local(open_link(Rc::clone(self)));
+            spawn_local(open_connection(Rc::clone(self)));
         }
         drop(state);
         self.state.borrow_mut().counts.silent += late.len() as u64;
         for index in late {
-            let reader = self.state.borrow_mut().links[index].reader.take();
+            let reader = self.state.borrow_mut().connections[index].reader.take();
             reader.inspect(AbortHandle::abort);
-            self.gone(index, Trouble::Silent);
+            self.gone(index, NodeFailure::Silent);
         }
         for message in due {
             let (token, refused) = (message.token, self.dispatch(message).is_err());
@@ -415,25 +417,25 @@ impl<T: Copy + 'static> Inner<T> {
         }
     }
 
-    /// Nothing listens at the address. When that is so of all of them, everything that waits has
-    /// used up an attempt.
+    /// Handles an address at which nothing listens. If this is so for all addresses, every waiting
+    /// message has used up one attempt.
     fn unreachable(self: &Rc<Self>, place: usize, why: Option<std::io::Error>) {
         let mut state = self.state.borrow_mut();
         if state.counts.unreachable == 0 {
             let why = why.map_or("no answer in time".to_owned(), |error| error.to_string());
-            state.troubles.unreachable = format!("{}: {why}", self.addresses[place]);
+            state.first_errors.unreachable = format!("{}: {why}", self.addresses[place]);
         }
         state.counts.unreachable += 1;
         state.is_unreachable = true;
         state.opening -= 1;
         state.refused += 1;
-        state.leave(place, Trouble::Unreachable, self.addresses.len());
+        state.leave(place, NodeFailure::Unreachable, self.addresses.len());
         if state.refused < self.addresses.len() {
             drop(state);
             return self.open_more();
         }
         state.refused = 0;
-        let all_gone = state.links.len() == state.vacant.len();
+        let all_gone = state.connections.len() == state.vacant.len();
         if !all_gone || state.opening > 0 {
             return;
         }
@@ -444,7 +446,7 @@ impl<T: Copy + 'static> Inner<T> {
         }
     }
 
-    /// Takes a fresh connection into the pool; `None` when the links were closed meanwhile.
+    /// Adds a new connection to the pool; `None` if the pool was closed meanwhile.
     fn install(&self, write_half: OwnedWriteHalf, place: usize) -> Option<usize> {
         let mut state = self.state.borrow_mut();
         state.opening -= 1;
@@ -463,12 +465,12 @@ impl<T: Copy + 'static> Inner<T> {
         };
         let index = match state.vacant.pop() {
             Some(index) => {
-                state.links[index] = link;
+                state.connections[index] = link;
                 index
             }
             None => {
-                state.links.push(link);
-                state.links.len() - 1
+                state.connections.push(link);
+                state.connections.len() - 1
             }
         };
         Some(index)
@@ -476,40 +478,40 @@ impl<T: Copy + 'static> Inner<T> {
 }
 
 impl<T> State<T> {
-    /// The hub could not do what it was asked for.
+    /// Records a response of the hub that reports a failure.
     fn note_unavailable(&mut self, status: u16, body: &[u8]) {
         if self.counts.unavailable == 0 {
-            let begin = String::from_utf8_lossy(&body[..body.len().min(TROUBLE_BYTES)]);
-            self.troubles.unavailable = format!("{status} {begin}").trim_end().to_owned();
+            let begin = String::from_utf8_lossy(&body[..body.len().min(ERROR_BYTES_MAX)]);
+            self.first_errors.unavailable = format!("{status} {begin}").trim_end().to_owned();
         }
         self.counts.unavailable += 1;
     }
 
-    /// The connection at `index` gave no answer to what it was asked, if it was asked anything.
+    /// Records a connection that ended without a response, if a request was in flight.
     fn note_broken(&mut self, index: usize, why: String) {
-        if self.links[index].current.is_none() {
+        if self.connections[index].current.is_none() {
             return;
         }
         if self.counts.broken == 0 {
-            self.troubles.broken = why;
+            self.first_errors.broken = why;
         }
         self.counts.broken += 1;
     }
 
-    /// Leaves a node for the next one, if it is the one at the moment.
-    fn leave(&mut self, place: usize, trouble: Trouble, places: usize) {
+    /// Switches from a node to the next one, if it is the current one.
+    fn leave(&mut self, place: usize, failure: NodeFailure, places: usize) {
         if place != self.place || places == 1 {
             return;
         }
         if place == 0 {
-            let least = if trouble == Trouble::Silent { AWAY_SILENT } else { AWAY };
+            let least = if failure == NodeFailure::Silent { AWAY_SILENT } else { AWAY };
             self.away = (2 * self.away).clamp(least, AWAY_MAX);
             self.home_tick = self.ticks + self.away;
         }
         self.go_to((place + 1) % places);
     }
 
-    /// Connections to other nodes are closed as soon as they wait for nothing.
+    /// Selects a node. Idle connections to other nodes are closed.
     fn go_to(&mut self, place: usize) {
         self.place = place;
         for index in std::mem::take(&mut self.idle) {
@@ -517,24 +519,24 @@ impl<T> State<T> {
         }
     }
 
-    /// Closes a connection that waits for nothing.
+    /// Closes an idle connection.
     fn retire(&mut self, index: usize) {
-        let link = &mut self.links[index];
+        let link = &mut self.connections[index];
         link.write = None;
         link.reader.take().inspect(AbortHandle::abort);
         self.vacant.push(index);
     }
 }
 
-/// Writes a message on a connection that waits for nothing.
+/// Writes a message on an idle connection.
 fn write<T: 'static>(state: &mut State<T>, index: usize, message: Message<T>) {
     let ticks = state.ticks;
-    let link = &mut state.links[index];
+    let link = &mut state.connections[index];
     link.sent_tick = ticks;
     let Some(write_half) = &link.write else {
         unreachable!("a connection that is gone is taken out of the idle list at once");
     };
-    // An error here shows on the reading side as well, which puts the message aside for a resend.
+    // A write error also ends the reading side, which queues the message for a resend.
     let written = write_half.try_write(&message.bytes).unwrap_or(0);
     if written < message.bytes.len() {
         let rest = message.bytes[written..].to_vec();
@@ -554,7 +556,7 @@ async fn write_rest(write_half: Rc<OwnedWriteHalf>, rest: Vec<u8>) {
     }
 }
 
-async fn open_link<T: Copy + 'static>(inner: Rc<Inner<T>>) {
+async fn open_connection<T: Copy + 'static>(inner: Rc<Inner<T>>) {
     let place = inner.state.borrow().place;
     let connecting = TcpStream::connect(inner.addresses[place]);
     let connected = tokio::time::timeout(inner.options.answer_timeout, connecting).await;
@@ -568,7 +570,7 @@ async fn open_link<T: Copy + 'static>(inner: Rc<Inner<T>>) {
     let Some(index) = inner.install(write_half, place) else { return };
     let reader = spawn_local(read_answers(Rc::clone(&inner), index, read_half));
     let mut state = inner.state.borrow_mut();
-    state.links[index].reader = Some(reader.abort_handle());
+    state.connections[index].reader = Some(reader.abort_handle());
     match state.queue.pop_front() {
         Some(message) => write(&mut state, index, message),
         None if place == state.place => state.idle.push(index),
@@ -598,26 +600,26 @@ async fn read_answers<T: Copy + 'static>(
                 continue;
             }
             Ok(None) => {}
-            Err(error) => break format!("invalid HTTP answer: {error}"),
+            Err(error) => break format!("invalid HTTP response: {error}"),
         }
         buffer.reserve(READ_BYTES);
         match read_half.read_buf(&mut buffer).await {
-            Ok(0) if buffer.is_empty() => break "it was closed without an answer".to_owned(),
-            Ok(0) => break "it was closed in the midst of an answer".to_owned(),
+            Ok(0) if buffer.is_empty() => break "closed without a response".to_owned(),
+            Ok(0) => break "closed in the middle of a response".to_owned(),
             Err(error) => break error.to_string(),
             Ok(_) => {}
         }
     };
     inner.state.borrow_mut().note_broken(index, why);
-    inner.gone(index, Trouble::Unreachable);
+    inner.gone(index, NodeFailure::Unreachable);
 }
 
-/// The hub answered and closes the connection.
+/// The hub has responded and closes the connection.
 fn close_after<T: Copy + 'static>(inner: &Rc<Inner<T>>, index: usize, status: u16) {
     let mut state = inner.state.borrow_mut();
-    let message = state.links[index].current.take();
+    let message = state.connections[index].current.take();
     drop(state);
-    inner.gone(index, Trouble::Unreachable);
+    inner.gone(index, NodeFailure::Unreachable);
     state = inner.state.borrow_mut();
     if let Some(message) = message {
         inner.finish(state, message, SendResult::Status(status));

@@ -1,9 +1,9 @@
-//! A hub that decides nothing: it forwards, and confirms every fulfilment.
+//! A forward-only hub: it forwards messages, and confirms every fulfilment.
 //!
-//! It is the control of every measurement (what the simulators and the sockets cost by themselves)
-//! and lets simulators be tested against each other. It keeps no state, checks no header, writes
-//! nothing down; it has nothing to do with how a real hub works inside. Bounds: those of the
-//! [`HubConnections`] to each FSP; a message that finds them full is dropped.
+//! It is the baseline of measurements (the cost of simulators and sockets alone), and a hub for
+//! tests of simulators against each other. It keeps no state, checks no header and records nothing,
+//! unlike a real hub. Its bounds are those of the [`HubConnections`] to each FSP. A message is
+//! dropped when they are full.
 
 use std::cell::RefCell;
 use std::io;
@@ -36,10 +36,10 @@ struct Inner {
 struct Fsp {
     name: String,
     subscribers: Range<u64>,
-    links: HubConnections<()>,
+    connections: HubConnections<()>,
 }
 
-/// A message on its way out.
+/// A message to forward.
 struct Forward<'a> {
     method: &'a str,
     path: &'a str,
@@ -51,6 +51,7 @@ impl Forwarder {
     /// Starts to listen.
     ///
     /// # Errors
+    ///
     /// The address cannot be bound.
     pub fn bind(listen: SocketAddr) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(listen)?;
@@ -74,18 +75,18 @@ impl Forwarder {
         self.0.address
     }
 
-    /// Makes an FSP and its subscribers known.
+    /// Registers an FSP and its subscribers.
     pub fn register(&self, name: &str, address: SocketAddr, subscribers: Range<u64>) {
         let options = ConnectionOptions { resends_max: 0, ..ConnectionOptions::default() };
-        let links = HubConnections::new(&[address], options, |(), _| {});
-        let fsp = Fsp { name: name.to_owned(), subscribers, links };
+        let connections = HubConnections::new(&[address], options, |(), _| {});
+        let fsp = Fsp { name: name.to_owned(), subscribers, connections };
         self.0.fsps.borrow_mut().push(Rc::new(fsp));
     }
 
     /// Ends all tasks and connections.
     pub fn stop(&self) {
         self.0.tasks.borrow_mut().drain(..).for_each(|task| task.abort());
-        self.0.fsps.borrow().iter().for_each(|fsp| fsp.links.close());
+        self.0.fsps.borrow().iter().for_each(|fsp| fsp.connections.close());
     }
 }
 
@@ -134,8 +135,8 @@ impl Inner {
             body.splice(at..at + reserved.len(), *br#""transferState":"COMMITTED""#);
         }
         let Forward { path, source, .. } = onward;
-        let told = Forward { method: "PUT", path, source, body: &body };
-        payer.inspect(|fsp| fsp.send(&told, request));
+        let notice = Forward { method: "PUT", path, source, body: &body };
+        payer.inspect(|fsp| fsp.send(&notice, request));
         let method = if at.is_some() { "PATCH" } else { "PUT" };
         let confirmed = Forward { method, path, source: "Hub", body: &body };
         self.named(source).inspect(|fsp| fsp.send(&confirmed, request));
@@ -144,7 +145,7 @@ impl Inner {
 
 impl Fsp {
     fn send(&self, forward: &Forward<'_>, request: &Request<'_>) {
-        let mut out = self.links.buffer();
+        let mut out = self.connections.buffer();
         push(&mut out, &[forward.method, " ", forward.path, " HTTP/1.1\r\nhost: fsp\r\n"]);
         push(&mut out, &["fspiop-source: ", forward.source]);
         push(&mut out, &["\r\nfspiop-destination: ", &self.name]);
@@ -160,8 +161,8 @@ impl Fsp {
         let mut digits = itoa::Buffer::new();
         push(&mut out, &["\r\ncontent-length: ", digits.format(forward.body.len()), "\r\n\r\n"]);
         out.extend_from_slice(forward.body);
-        // Full queues drop the message; its receiver runs into its own deadline.
-        let _ = self.links.send(out, ());
+        // A message is dropped if the queue is full. Its receiver then times out.
+        let _ = self.connections.send(out, ());
     }
 }
 
@@ -169,7 +170,7 @@ async fn maintain(inner: Rc<Inner>) {
     let mut ticks = tokio::time::interval(TICK);
     loop {
         ticks.tick().await;
-        inner.fsps.borrow().iter().for_each(|fsp| fsp.links.maintain());
+        inner.fsps.borrow().iter().for_each(|fsp| fsp.connections.maintain());
     }
 }
 

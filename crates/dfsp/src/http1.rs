@@ -1,4 +1,4 @@
-//! HTTP/1.1 as far as FSPIOP needs it: heads parsed in place, bodies borrowed from the buffer.
+//! HTTP/1.1 for FSPIOP: heads parsed in place, bodies borrowed from the buffer.
 //!
 //! Both parsers take all bytes received so far and either return a whole message with its
 //! length in bytes, or ask for more. A head is at most 64 KB, a body 5 MB (DESIGN, contract 10).
@@ -15,10 +15,10 @@ pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 pub const BODY_BYTES_MAX: usize = 5 * 1024 * 1024;
 const HEADERS_MAX: usize = 96;
 
-/// A message that cannot be read; the connection it came on is of no further use.
+/// A message that cannot be parsed. Its connection must be closed.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum WireError {
-    /// The head is no HTTP/1.
+    /// The head is not HTTP/1.1.
     #[error("the head is not HTTP/1")]
     Head,
     /// The head is longer than [`HEAD_BYTES_MAX`].
@@ -27,8 +27,8 @@ pub enum WireError {
     /// The body is longer than [`BODY_BYTES_MAX`].
     #[error("the body is too long")]
     BodyTooLong,
-    /// The head does not give the length of the body, or its chunks are broken.
-    #[error("the body's framing cannot be read")]
+    /// The head does not state the length of the body, or a chunk is invalid.
+    #[error("invalid framing of the body")]
     Framing,
 }
 
@@ -47,7 +47,7 @@ pub struct Fields<'a> {
     pub tracestate: Option<&'a str>,
 }
 
-/// One whole request.
+/// A complete request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request<'a> {
     /// Method as written.
@@ -60,11 +60,11 @@ pub struct Request<'a> {
     pub body: Cow<'a, [u8]>,
     /// Whether the connection stays open.
     pub keep_alive: bool,
-    /// Bytes of the buffer that this message took.
+    /// Length of the message in the buffer, in bytes.
     pub length: usize,
 }
 
-/// One whole response.
+/// A complete response.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Response<'a> {
     /// Status code.
@@ -73,11 +73,11 @@ pub struct Response<'a> {
     pub body: Cow<'a, [u8]>,
     /// Whether the connection stays open.
     pub keep_alive: bool,
-    /// Bytes of the buffer that this message took.
+    /// Length of the message in the buffer, in bytes.
     pub length: usize,
 }
 
-/// Reads the request at the start of `buffer`; `None` while it is incomplete.
+/// Parses the request at the start of `buffer`; `None` while it is incomplete.
 ///
 /// # Errors
 /// See [`WireError`].
@@ -97,7 +97,7 @@ pub fn request(buffer: &[u8]) -> Result<Option<Request<'_>>, WireError> {
     Ok(Some(Request { method, path, fields, body, keep_alive: framing.keep_alive, length }))
 }
 
-/// Reads the response at the start of `buffer`; `None` while it is incomplete.
+/// Parses the response at the start of `buffer`; `None` while it is incomplete.
 ///
 /// # Errors
 /// See [`WireError`].
@@ -207,7 +207,7 @@ fn complete(parsed: httparse::Result<usize>, available: usize) -> Result<Option<
     }
 }
 
-/// Joins the chunks at the start of `rest`; gives the body and the bytes its framing took.
+/// Joins the chunks at the start of `rest`. Returns the body and the length of its framing.
 fn chunks(rest: &[u8]) -> Result<Option<(Vec<u8>, usize)>, WireError> {
     let mut body = Vec::new();
     let mut at = 0;
@@ -224,7 +224,7 @@ fn chunks(rest: &[u8]) -> Result<Option<(Vec<u8>, usize)>, WireError> {
         at += line;
         let Some(chunk) = rest.get(at..at + size + 2) else { return Ok(None) };
         if size == 0 {
-            // Trailer fields are not used by anyone in the scheme; only the empty line may follow.
+            // The scheme uses no trailer fields, so only the empty line may follow.
             return if chunk == b"\r\n" {
                 Ok(Some((body, at + 2)))
             } else {
@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_whole_only_with_its_last_byte() {
+    fn request_is_complete_only_with_its_last_byte() {
         let text = b"PUT /quotes/1 HTTP/1.1\r\nFSPIOP-Source: a\r\ntraceparent: 00-x\r\n\
             Content-Length: 4\r\n\r\nbody";
         for cut in 0..text.len() {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn two_requests_in_one_buffer_are_read_one_after_the_other() {
+    fn two_requests_in_one_buffer_are_parsed_in_order() {
         let text = b"GET /a HTTP/1.1\r\n\r\nGET /b HTTP/1.1\r\nConnection: close\r\n\r\n";
         let first = request(text).expect("well formed").expect("complete");
         let second = request(&text[first.length..]).expect("well formed").expect("complete");
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_framed_is_refused() {
+    fn invalid_framing_is_refused() {
         for (text, error) in [
             (&b"HTTP/1.1 200 OK\r\n\r\n"[..], WireError::Framing),
             (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", WireError::Framing),

@@ -1,8 +1,8 @@
-//! Identifiers of transactions: rising, unique per simulator, and able to find their table row.
+//! Identifiers of transactions: ascending, unique per simulator, and mapped to a table row.
 //!
-//! An id is a UUID of version 4 in form, so that hubs of every version take it: 48 bits of
-//! creation time, 33 bits that are the simulator's own, one bit that distinguishes quote and
-//! transfer, and 40 bits of running number. The transfer's 128 bits are also its W3C trace id.
+//! An id has the form of a UUID of version 4, so that hubs of every version accept it: 48 bits of
+//! creation time, 33 random bits per simulator, one bit that distinguishes quote and transfer, and
+//! a 40-bit sequence number. The transfer's 128 bits are also its W3C trace id.
 
 use ledger::TransferId;
 
@@ -14,18 +14,18 @@ const VERSION_4: u128 = 4 << 76;
 const VARIANT: u128 = 0b10 << 62;
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Hands out the ids of one simulator.
+/// Generates the ids of one simulator.
 pub(crate) struct Ids {
     nonce: u128,
     next: u64,
 }
 
-/// The id of one transaction: of its transfer, and by one bit of its quote.
+/// The id of one transaction: that of its transfer, and, with one bit changed, of its quote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TransactionId(u128);
 
 impl Ids {
-    /// Ids that share no number with those of a simulator made from another `seed`.
+    /// Ids that differ from those of a simulator with another `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         let (high, low) = (u128::from(seed >> 21) & 0xfff, u128::from(seed) & 0x1f_ffff);
         Self { nonce: high << 64 | low << (SEQUENCE_BITS + 1), next: 1 }
@@ -41,7 +41,7 @@ impl Ids {
 }
 
 impl Ids {
-    /// Whether these are the bits of an id that was handed out here.
+    /// Whether this simulator issued the id.
     pub(crate) fn issued(&self, id: TransferId) -> bool {
         let bytes = id.to_bytes();
         let bits = bytes[1..].iter().fold(0, |sum: u128, &byte| sum << 8 | u128::from(byte));
@@ -51,7 +51,7 @@ impl Ids {
 }
 
 impl TransactionId {
-    /// The running number that the transfer's id and the quote's id share.
+    /// The sequence number, which the transfer's id and the quote's id share.
     pub(crate) fn sequence(self) -> u64 {
         (self.0 & SEQUENCE_MASK) as u64
     }
@@ -61,7 +61,7 @@ impl TransactionId {
         to_transfer_id(self.0)
     }
 
-    /// The id as the kernel would hold the quote's.
+    /// The quote's id as a [`TransferId`].
     pub(crate) fn quote(self) -> TransferId {
         to_transfer_id(self.0 | QUOTE_BIT)
     }
@@ -74,20 +74,20 @@ impl TransactionId {
     }
 }
 
-/// The running number in an id of a simulator's form; any other id gives some number too, so the
-/// row that is found must be compared with the whole id.
+/// The sequence number in an id of a simulator's form. Any other id also gives a number, so the row
+/// must be compared with the whole id.
 pub(crate) fn sequence_of(id: TransferId) -> u64 {
     let bytes = id.to_bytes();
     bytes[12..].iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte))
 }
 
-/// The transfer's id that a simulator's trace id is, out of a `traceparent` header.
+/// The transfer id in a `traceparent` header of a simulator.
 pub(crate) fn traced_id(traceparent: &str) -> Option<TransferId> {
     let bits = u128::from_str_radix(trace_of(traceparent)?, 16).ok()?;
     Some(to_transfer_id(bits))
 }
 
-/// The trace id inside a `traceparent` header: 32 hexadecimal digits.
+/// The trace id in a `traceparent` header: 32 hexadecimal digits.
 pub(crate) fn trace_of(traceparent: &str) -> Option<&str> {
     let trace = traceparent.get(3..35)?;
     (traceparent.as_bytes().get(35) == Some(&b'-')
@@ -115,7 +115,7 @@ pub(crate) fn push_id(out: &mut Vec<u8>, id: TransferId) {
     }
 }
 
-/// Writes two digits for each byte; `text` is twice as long as `bytes`.
+/// Writes two digits per byte; `text` is twice as long as `bytes`.
 pub(crate) fn hexadecimal(bytes: &[u8], text: &mut [u8]) {
     for (&byte, digits) in bytes.iter().zip(text.chunks_exact_mut(2)) {
         digits[0] = HEX[usize::from(byte >> 4)];
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_legal_distinct_and_find_their_row() {
+    fn ids_are_valid_and_distinct_and_map_to_their_row() {
         let mut ids = Ids::new(0xfeed_beef_cafe);
         let mut seen = std::collections::HashSet::new();
         for sequence in 1..=1_000 {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_id_is_taken_only_from_a_whole_traceparent() {
+    fn trace_id_requires_a_complete_traceparent() {
         let trace = "0af7651916cd43dd8448eb211c80319c";
         assert_eq!(trace_of(&format!("00-{trace}-b7ad6b7169203331-01")), Some(trace));
         for text in ["", "00-0af7", "00-zzz7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"] {

@@ -1,8 +1,9 @@
-//! Interledger as Mojaloop uses it: packet, fulfilment, condition (hub-semantics 7.4).
+//! Interledger as used by Mojaloop: packet, fulfilment, condition (hub-semantics 7.4).
 //!
 //! The packet is an ILPv1 payment: type 1, a length, the amount in minor units as eight bytes, the
-//! payee's account and the transaction object as base64url text, no extensions. The fulfilment is
-//! an HMAC over the packet's text with a key that only the payee has, the condition its SHA-256.
+//! payee's account, and the transaction object as base64url text, without extensions. The
+//! fulfilment is an HMAC over the packet's text with the payee's key. The condition is the
+//! fulfilment's SHA-256.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 const PAYMENT: u8 = 1;
 
-/// The payee's secret, ready for use.
+/// The payee's secret key.
 pub(crate) struct Secret(Hmac<Sha256>);
 
 impl Secret {
@@ -20,13 +21,14 @@ impl Secret {
         Self(Hmac::new_from_slice(key).expect("HMAC takes keys of every length"))
     }
 
-    /// The secret of a simulated FSP. It follows from the name, so that payers of this family can
-    /// make terms without asking (see [`crate::Course::Transfer`]); real money must not meet it.
+    /// The secret of a simulated FSP. It is derived from the name, so that simulated payers can
+    /// compute terms without a quote (see [`crate::Course::Transfer`]). Never use it for real
+    /// money.
     pub(crate) fn of(fsp: &str) -> Self {
         Self::new(&Sha256::digest(format!("upesi simulated fsp {fsp}")))
     }
 
-    /// The fulfilment that belongs to a packet's text.
+    /// The fulfilment of a packet's text.
     pub(crate) fn fulfilment(&self, packet: &[u8]) -> [u8; 32] {
         let mut mac = self.0.clone();
         mac.update(packet);
@@ -34,7 +36,7 @@ impl Secret {
     }
 }
 
-/// The condition that a fulfilment meets.
+/// The condition of a fulfilment.
 pub(crate) fn condition(fulfilment: &[u8; 32]) -> [u8; 32] {
     Sha256::digest(fulfilment).into()
 }
@@ -78,14 +80,14 @@ pub(crate) fn push_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     debug_assert_eq!(written.ok(), Some(out.len() - start), "the length is exact");
 }
 
-/// Reads 32 bytes of base64url; `None` for anything else.
+/// Parses 32 bytes of base64url; `None` for anything else.
 pub(crate) fn read_digest(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 33];
     let length = URL_SAFE_NO_PAD.decode_slice(text.trim_end_matches('='), &mut bytes).ok()?;
     (length == 32).then(|| bytes[..32].try_into().expect("32 bytes were asked for"))
 }
 
-/// The amount in the currency's smallest unit, cut off below it.
+/// The amount in the currency's smallest unit, rounded down.
 fn minor_units(amount: Amount, currency: Currency) -> u64 {
     let places = match currency.as_str() {
         "BIF" | "CLP" | "DJF" | "GNF" | "ISK" | "JPY" | "KMF" | "KRW" | "PYG" | "RWF" | "UGX"
@@ -102,7 +104,8 @@ pub(crate) const fn base64_length(bytes: usize) -> usize {
     (bytes * 4).div_ceil(3)
 }
 
-/// A length in the octet encoding rules: itself below 128, else the count of bytes and the bytes.
+/// A length in octet encoding rules: one byte below 128, otherwise the number of length bytes and
+/// these bytes.
 fn length_prefix(length: usize) -> ([u8; 3], usize) {
     debug_assert!(length < 1 << 16, "packets stay below 64 KB");
     match length {
@@ -134,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_an_ilp_payment() {
+    fn packet_is_an_ilp_payment() {
         let bytes = packet(b"g.fsp202.msisdn.1", b"{}");
         let mut expected = vec![1, 31, 0, 0, 0, 0, 0, 0, 4, 210, 17];
         expected.extend_from_slice(b"g.fsp202.msisdn.1");
@@ -143,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_of_long_packets_take_more_bytes() {
+    fn lengths_of_long_packets_use_more_bytes() {
         for length in [1, 90, 100, 150, 200, 400, 1_000] {
             let bytes = packet(b"g.a", &vec![b'x'; length]);
             let (prefix, contents) = match bytes[1] {
@@ -156,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fulfilment_depends_on_packet_and_secret_and_meets_the_condition() {
+    fn fulfilment_depends_on_packet_and_secret_and_meets_the_condition() {
         let (one, two) = (Secret::new(b"one"), Secret::new(b"two"));
         let fulfilment = one.fulfilment(b"packet");
         assert_eq!(fulfilment, one.fulfilment(b"packet"));

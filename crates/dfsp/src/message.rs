@@ -1,4 +1,4 @@
-//! What an FSP writes: requests and callbacks of FSPIOP, each into one buffer.
+//! Messages that an FSP writes: requests and callbacks of FSPIOP, each in one buffer.
 //!
 //! The head of each kind of message is prepared once per simulator; per message only the path, the
 //! date, the destination, the trace and the length are added. PUT callbacks carry no `Accept`.
@@ -23,24 +23,24 @@ pub(crate) struct Writer {
     committed: &'static str,
     expiration_ahead: Duration,
     expiry: Option<Expiry>,
-    /// Transfers that were given an expiration of `expiry`.
+    /// Number of transfers that have an expiration from `expiry`.
     expiring: u64,
     supported: bool,
     bodies: Bodies,
 }
 
-/// Bodies written so far, those of registrations left out.
+/// Bodies written so far, except those of registrations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bodies {
     /// Messages with a body.
     pub count: u64,
-    /// Their bytes together.
+    /// Their total length in bytes.
     pub bytes: u64,
 }
 
 /// The kinds of messages that an FSP sends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum MessageKind {
     GetParties,
     PutParties,
     PostQuotes,
@@ -91,7 +91,7 @@ pub(crate) struct TransferRequest<'a> {
     pub(crate) condition: &'a str,
 }
 
-/// The fields of a quote's answer.
+/// The fields of a quote response.
 pub(crate) struct QuoteAnswer<'a> {
     pub(crate) path: &'a str,
     pub(crate) amount: &'a str,
@@ -132,18 +132,18 @@ impl Writer {
         self.bodies
     }
 
-    /// The body written last.
+    /// The last body written.
     pub(crate) fn last_body(&self) -> &[u8] {
         &self.body
     }
 
     /// GET /parties/MSISDN/{msisdn}
     pub(crate) fn get_party(&mut self, out: &mut Vec<u8>, msisdn: &str, envelope: &Envelope<'_>) {
-        self.start(out, Kind::GetParties, &["/parties/MSISDN/", msisdn], envelope);
+        self.start(out, MessageKind::GetParties, &["/parties/MSISDN/", msisdn], envelope);
         out.extend_from_slice(b"\r\n\r\n");
     }
 
-    /// PUT of a party found, to the path it was asked under.
+    /// PUT of a found party, to the path of its request.
     pub(crate) fn put_party(
         &mut self,
         out: &mut Vec<u8>,
@@ -170,7 +170,7 @@ impl Writer {
             push(&mut self.body, &[r#","supportedCurrencies":[""#, currency, r#""]"#]);
         }
         push(&mut self.body, &["}}"]);
-        self.finish(out, Kind::PutParties, &[path], envelope);
+        self.finish(out, MessageKind::PutParties, &[path], envelope);
     }
 
     /// POST /quotes
@@ -195,7 +195,7 @@ impl Writer {
         push(body, &[TRANSACTION_TYPE, r#","expiration":""#]);
         self.clock.push_expiration(body, envelope.now_millis, self.expiration_ahead);
         push(body, &[r#""}"#]);
-        self.finish(out, Kind::PostQuotes, &["/quotes"], envelope);
+        self.finish(out, MessageKind::PostQuotes, &["/quotes"], envelope);
     }
 
     /// PUT /quotes/{id}
@@ -223,7 +223,7 @@ impl Writer {
         push(body, &[r#"","condition":""#]);
         push_base64(body, answer.condition);
         push(body, &[r#""}"#]);
-        self.finish(out, Kind::PutQuotes, &["/quotes/", answer.path], envelope);
+        self.finish(out, MessageKind::PutQuotes, &["/quotes/", answer.path], envelope);
     }
 
     /// POST /transfers
@@ -251,7 +251,7 @@ impl Writer {
         };
         self.clock.push_expiration(body, from, ahead);
         push(body, &[r#""}"#]);
-        self.finish(out, Kind::PostTransfers, &["/transfers"], envelope);
+        self.finish(out, MessageKind::PostTransfers, &["/transfers"], envelope);
     }
 
     /// PUT /transfers/{id} with the fulfilment, as of `completed_millis`.
@@ -273,14 +273,14 @@ impl Writer {
         let mut path = Vec::with_capacity(36);
         push_id(&mut path, transfer);
         let path = std::str::from_utf8(&path).expect("an id is ASCII");
-        self.finish(out, Kind::PutTransfers, &["/transfers/", path], envelope);
+        self.finish(out, MessageKind::PutTransfers, &["/transfers/", path], envelope);
     }
 
     /// PUT …/error with an FSPIOP code, to `path` and `/error`.
     pub(crate) fn put_error(
         &mut self,
         out: &mut Vec<u8>,
-        kind: Kind,
+        kind: MessageKind,
         path: &[&str; 2],
         code: u16,
         envelope: &Envelope<'_>,
@@ -311,12 +311,23 @@ impl Writer {
             &mut self.body,
             &[r#"{"fspId":""#, &self.name, r#"","currency":""#, currency.as_str(), r#""}"#],
         );
-        self.finish(out, Kind::PostParticipants, &["/participants/MSISDN/", msisdn], envelope);
+        self.finish(
+            out,
+            MessageKind::PostParticipants,
+            &["/participants/MSISDN/", msisdn],
+            envelope,
+        );
     }
 
-    fn finish(&mut self, out: &mut Vec<u8>, kind: Kind, path: &[&str], envelope: &Envelope<'_>) {
+    fn finish(
+        &mut self,
+        out: &mut Vec<u8>,
+        kind: MessageKind,
+        path: &[&str],
+        envelope: &Envelope<'_>,
+    ) {
         self.start(out, kind, path, envelope);
-        if !matches!(kind, Kind::PostParticipants) {
+        if !matches!(kind, MessageKind::PostParticipants) {
             self.bodies.count += 1;
             self.bodies.bytes += self.body.len() as u64;
         }
@@ -325,8 +336,14 @@ impl Writer {
         out.extend_from_slice(&self.body);
     }
 
-    /// Everything of the head but its last two line ends.
-    fn start(&mut self, out: &mut Vec<u8>, kind: Kind, path: &[&str], envelope: &Envelope<'_>) {
+    /// Writes the head without its last two line breaks.
+    fn start(
+        &mut self,
+        out: &mut Vec<u8>,
+        kind: MessageKind,
+        path: &[&str],
+        envelope: &Envelope<'_>,
+    ) {
         let head = &self.heads[kind as usize];
         push(out, &[head.method]);
         push(out, path);

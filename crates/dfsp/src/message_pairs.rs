@@ -1,9 +1,9 @@
-//! The messages of two FSPs in a transfer, written without a hub: `POST /transfers` of the
-//! payer and `PUT /transfers/{id}` of the payee, as [`crate::Simulator`]s write them.
+//! The messages of two FSPs in a transfer, written without a hub: `POST /transfers` of the payer
+//! and `PUT /transfers/{id}` of the payee, as written by [`crate::Simulator`].
 //!
-//! Everything is drawn from a seed: ids, names of the parties, numbers, amounts. The packet, its
-//! condition and the fulfilment belong together as for any simulated FSP. Costs some
-//! microseconds for each transfer; memory does not grow.
+//! All data is generated from a seed: ids, names of the parties, numbers, amounts. Packet,
+//! condition and fulfilment match as for any simulated FSP. The cost is some microseconds per
+//! transfer, with constant memory.
 
 use ledger::{Amount, Currency, TransferId};
 
@@ -28,7 +28,7 @@ pub struct PairWriter {
     scratch: Vec<u8>,
 }
 
-/// Both messages of one transfer, each with its head as it goes over a connection.
+/// Both messages of one transfer, each with its HTTP head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessagePair {
     /// The transfer.
@@ -46,10 +46,12 @@ struct Fsp {
 }
 
 impl PairWriter {
-    /// Letters between these FSPs, at least two; all deal in the currency of the first. Bodies of
-    /// `POST /transfers` are filled up to about `body_bytes`; they have some 1,000 at least.
+    /// A writer for transfers between these FSPs, at least two, in the currency of the first one.
+    /// Bodies of `POST /transfers` are padded to about `body_bytes`; their minimum is about 1,000
+    /// bytes.
     ///
     /// # Panics
+    ///
     /// With fewer than two FSPs.
     #[must_use]
     pub fn new(fsps: &[SimulatorOptions], body_bytes: usize, seed: u64) -> Self {
@@ -68,7 +70,7 @@ impl PairWriter {
         }
     }
 
-    /// The letters of another transfer, as of `now_millis` since the epoch.
+    /// Writes the messages of the next transfer, at `now_millis` since the epoch.
     pub fn write(&mut self, now_millis: u64) -> MessagePair {
         let (payer, payee) = self.pair();
         let id = self.draw_id();
@@ -102,7 +104,7 @@ impl PairWriter {
         MessagePair { id, prepare, fulfil }
     }
 
-    /// The packet's text, filled up so that the body has the length wanted.
+    /// The packet's text, padded so that the body has the requested length.
     fn packet(
         &mut self,
         id: TransferId,
@@ -123,7 +125,7 @@ impl PairWriter {
             &parties,
             (amount_text, self.currency),
         );
-        // The transaction is text in the packet, and the packet text in the body.
+        // The transaction is text in the packet, and the packet is text in the body.
         let base = REST_BYTES + base64_length(base64_length(transaction.len()));
         self.fill(&mut transaction, self.body_bytes.saturating_sub(base) * 9 / 16);
         let mut account = Vec::with_capacity(40);
@@ -149,7 +151,7 @@ impl PairWriter {
         )
     }
 
-    /// Adds a note, and extensions when it does not suffice: `bytes` of random names altogether.
+    /// Adds a note, and extensions if it is too short: `bytes` of random names in total.
     fn fill(&mut self, transaction: &mut Vec<u8>, bytes: usize) {
         let end = transaction.len() + bytes;
         if end < transaction.len() + 16 {
@@ -170,7 +172,7 @@ impl PairWriter {
         push(transaction, &[if separator == "," { "]}}" } else { "}" }]);
     }
 
-    /// Adds names up to a length, as far as one text may go.
+    /// Adds names up to a length, limited by the maximum of one text.
     fn words(&mut self, out: &mut Vec<u8>, end: usize) {
         let end = end.min(out.len() + TEXT_MAX);
         while out.len() < end {
@@ -223,7 +225,7 @@ impl PairWriter {
         self.draw() % end
     }
 
-    /// A row of numbers without visible order (splitmix64).
+    /// The next pseudo-random number (splitmix64).
     fn draw(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_have_about_the_length_that_was_asked_for() {
+    fn bodies_have_about_the_requested_length() {
         for (asked, range) in
             [(0, 900..1_100), (1_024, 990..1_080), (1_500, 1_450..1_550), (3_300, 3_200..3_400)]
         {
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn transactions_are_objects_of_texts_in_their_bounds() {
+    fn transactions_are_objects_with_texts_of_valid_length() {
         use base64::Engine as _;
         use base64::engine::general_purpose::URL_SAFE_NO_PAD;
         let mut letters = correspondence(2_000, 1);
@@ -275,7 +277,7 @@ mod tests {
             let body: serde_json::Value = serde_json::from_slice(&read.body).expect("JSON");
             let packet = body["ilpPacket"].as_str().expect("a packet");
             let packet = URL_SAFE_NO_PAD.decode(packet).expect("base64url");
-            // The transaction is text in the packet; it begins as its JSON does.
+            // The transaction is text in the packet, and starts like its JSON.
             let start = packet.windows(7).position(|at| at == b"eyJhbW9").expect("a transaction");
             let text = &packet[start..packet.len() - 1];
             let transaction = URL_SAFE_NO_PAD.decode(text).expect("base64url");
@@ -288,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_says_everything() {
+    fn messages_depend_only_on_the_seed() {
         let (mut one, mut same, mut other) =
             (correspondence(900, 1), correspondence(900, 1), correspondence(900, 2));
         let first = one.write(5);

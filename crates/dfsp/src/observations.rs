@@ -1,9 +1,9 @@
 //! The observations of an FSP, each notice counted once, and its expected position.
 //!
 //! The hub delivers at least once, so every notice is compared with the record of its transfer.
-//! Records are kept in 64 small maps of unequal sizes: one that grows moves only its own, and no
-//! two grow together, so that it never shows as a pause. The oldest are dropped beyond
-//! [`REMEMBERED_MAX`]; a notice repeated later than that counts as unknown.
+//! Records are kept in 64 small maps of unequal sizes. A map that grows moves only its own records,
+//! and no two grow at the same time, so there are no long pauses. Beyond [`REMEMBERED_MAX`] the
+//! oldest records are dropped. A later repeat of their notice counts as unknown.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,41 +11,41 @@ use ledger::{Amount, FspName, TransferId};
 
 /// Transfers remembered per FSP.
 pub const REMEMBERED_MAX: usize = 400_000;
-/// Transfers of one FSP that may be open at once so that it surely knows each at its end: the
+/// Maximum number of open transfers for which an FSP is sure to keep each record until its end: the
 /// small maps fill unevenly.
 pub const OPEN_MAX: usize = REMEMBERED_MAX / 20 * 19;
 const SHARDS: usize = 64;
 
-/// A number of transfers and their amounts together.
+/// A number of transfers and their total amount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
     /// Transfers.
     pub count: u64,
-    /// Their amounts.
+    /// Their total amount.
     pub amount: Amount,
 }
 
 /// Transfers in one direction with one counterparty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
-    /// Begun, whatever became of them.
+    /// All transfers that began.
     pub begun: Sum,
-    /// Ended well.
+    /// Committed transfers.
     pub committed: Sum,
-    /// Ended without effect.
+    /// Transfers that ended without effect.
     pub aborted: Sum,
 }
 
 /// Transfers with one counterparty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exchange {
-    /// This FSP paid.
+    /// Transfers that this FSP sent.
     pub sent: Flow,
-    /// This FSP was paid.
+    /// Transfers that this FSP received.
     pub received: Flow,
 }
 
-/// Messages counted by kind. Distinct counts rise once per transfer and kind.
+/// Messages by kind. Distinct counts increase once per transfer and kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Look-ups answered as payee.
@@ -62,19 +62,19 @@ pub struct Counts {
     pub commits: u64,
     /// As payer: distinct notices of an abort.
     pub payer_errors: u64,
-    /// Notices that had been seen before.
+    /// Repeated notices.
     pub repeated: u64,
     /// Notices that contradict an earlier one. A correct hub leaves this at 0.
     pub contradictions: u64,
-    /// Error callbacks about answers as payee that the hub could not deliver to the payer.
+    /// Error callbacks about responses of this payee that the hub could not deliver to the payer.
     pub undelivered: u64,
-    /// Callbacks for transactions of this FSP that had ended before.
+    /// Callbacks for transactions of this FSP that had already ended.
     pub late: u64,
-    /// Callbacks that belong to nothing this FSP knows, or that it cannot read.
+    /// Callbacks for unknown objects, and unreadable ones.
     pub unknown: u64,
     /// Fulfilments as payer that do not meet the condition.
     pub wrong_fulfilments: u64,
-    /// Own callbacks that the hub refused or that got no answer.
+    /// Callbacks of this FSP that the hub refused or did not answer.
     pub refused: u64,
     /// As payer: transfers that the hub refused at once (HTTP 4xx).
     pub rejected: u64,
@@ -82,10 +82,10 @@ pub struct Counts {
     pub requests: u64,
 }
 
-/// Answers that a correct hub does not give.
+/// Responses and requests that a correct hub does not send.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contradictions {
-    /// How many there were.
+    /// Their number.
     pub count: u64,
     /// The problem of the first.
     pub first: String,
@@ -108,21 +108,21 @@ pub(crate) enum Role {
     Payee,
 }
 
-/// How a transfer ended.
+/// The end of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Committed,
     Aborted,
 }
 
-/// A transfer as this FSP knows it.
+/// This FSP's record of a transfer.
 #[derive(Clone, Copy)]
 pub(crate) struct Record {
     pub(crate) role: Role,
     pub(crate) verdict: Option<Verdict>,
-    /// As payee: when it fulfilled, in milliseconds since the epoch; 0 before.
+    /// As payee: the time of the fulfilment, in milliseconds since the epoch; 0 before.
     pub(crate) completed_millis: u64,
-    /// As payer: the beginning of the condition.
+    /// As payer: the first bytes of the condition.
     promised: u64,
     seen: u8,
     counterparty: u16,
@@ -133,13 +133,13 @@ const SEEN_COMMIT: u8 = 1;
 const SEEN_ABORT: u8 = 2;
 
 impl Observations {
-    /// Transfers with each counterparty met so far.
+    /// Transfers with each counterparty so far.
     #[must_use]
     pub fn exchanges(&self) -> &[(FspName, Exchange)] {
         &self.counterparties
     }
 
-    /// Change of the position by all transfers known to be committed: sent less received.
+    /// Change of the position by all transfers known to be committed: sent minus received.
     #[must_use]
     pub fn position(&self) -> Amount {
         let units = self.counterparties.iter().map(|(_, exchange)| {
@@ -148,13 +148,13 @@ impl Observations {
         Amount::from_units(units.sum())
     }
 
-    /// Answers and requests that are not what was asked for.
+    /// Responses and requests that do not match their request.
     #[must_use]
     pub fn wrong(&self) -> &Contradictions {
         &self.wrong
     }
 
-    /// Takes note of an answer or a request that is not what was asked for.
+    /// Records a response or a request that does not match.
     pub(crate) fn note_wrong(&mut self, what: std::fmt::Arguments<'_>) {
         if self.wrong.count == 0 {
             self.wrong.first = what.to_string();
@@ -167,7 +167,7 @@ impl Observations {
         self.remembered.get(id)
     }
 
-    /// Takes note of a new transfer; `false` when it is known already.
+    /// Records a new transfer; `false` if it is known already.
     pub(crate) fn begin(
         &mut self,
         id: TransferId,
@@ -193,7 +193,7 @@ impl Observations {
         true
     }
 
-    /// The same of a transfer that this FSP pays, under a condition.
+    /// Records a new transfer of which this FSP is the payer, with its condition.
     pub(crate) fn begin_paying(
         &mut self,
         id: TransferId,
@@ -207,8 +207,8 @@ impl Observations {
         }
     }
 
-    /// Takes note of a fulfilment that does not meet the condition, by the condition that it meets,
-    /// if this FSP pays and knows the transfer.
+    /// Records a fulfilment that does not meet the condition, if this FSP is the payer and knows
+    /// the transfer. `met` is the condition that the fulfilment meets.
     pub(crate) fn fulfilled(&mut self, id: TransferId, met: Option<&[u8; 32]>) {
         let Some(record) = self.remembered.get(id) else { return };
         if record.role == Role::Payer && met.map(beginning) != Some(record.promised) {
@@ -216,7 +216,7 @@ impl Observations {
         }
     }
 
-    /// Takes note of the hub's word on a transfer.
+    /// Records a notice of the hub about a transfer.
     pub(crate) fn notice(&mut self, id: TransferId, verdict: Verdict) {
         let Some(record) = self.remembered.get(id) else {
             self.counts.unknown += 1;
@@ -246,7 +246,7 @@ impl Observations {
         self.conclude(id, verdict);
     }
 
-    /// Books what is known or assumed of a transfer's end; a later verdict replaces an earlier.
+    /// Records the known or assumed end of a transfer. A later verdict replaces an earlier one.
     pub(crate) fn conclude(&mut self, id: TransferId, verdict: Verdict) {
         let Some(record) = self.remembered.get(id) else { return };
         let before = record.verdict.replace(verdict);
@@ -304,7 +304,7 @@ struct Remembered {
 
 #[derive(Default)]
 struct Shard {
-    /// Beyond them the oldest goes.
+    /// Beyond this number, the oldest record is dropped.
     records_max: usize,
     records: HashMap<TransferId, Record>,
     order: VecDeque<TransferId>,
@@ -322,8 +322,8 @@ impl Default for Remembered {
 }
 
 impl Remembered {
-    /// The last shard gets twice as many as the first, and each as many times more as the one
-    /// before: a map doubles, so their turns are spread evenly over the time until all have.
+    /// The last shard has twice the size of the first, and sizes grow by a constant factor. A map
+    /// doubles its capacity when it is full, so the shards grow at evenly distributed times.
     fn shard(&mut self, id: TransferId) -> &mut Shard {
         let [.., high, low] = id.to_bytes();
         let part = f64::from(u16::from_be_bytes([high, low])) / 65_536.0;
@@ -359,87 +359,89 @@ mod tests {
         FspName::new(text).expect("a name")
     }
 
-    fn tally() -> Observations {
-        let mut tally = Observations::default();
-        assert!(tally.begin(id(1), Role::Payer, name("b"), Amount::from_units(70_000)));
-        assert!(tally.begin(id(2), Role::Payee, name("b"), Amount::from_units(20_000)));
-        tally
+    fn observations() -> Observations {
+        let mut observations = Observations::default();
+        assert!(observations.begin(id(1), Role::Payer, name("b"), Amount::from_units(70_000)));
+        assert!(observations.begin(id(2), Role::Payee, name("b"), Amount::from_units(20_000)));
+        observations
     }
 
     #[test]
-    fn a_repeated_notice_counts_once() {
-        let mut tally = tally();
-        assert!(!tally.begin(id(1), Role::Payer, name("b"), Amount::from_units(70_000)));
+    fn repeated_notice_counts_once() {
+        let mut observations = observations();
+        assert!(!observations.begin(id(1), Role::Payer, name("b"), Amount::from_units(70_000)));
         for _ in 0..3 {
-            tally.notice(id(1), Verdict::Committed);
-            tally.notice(id(2), Verdict::Committed);
+            observations.notice(id(1), Verdict::Committed);
+            observations.notice(id(2), Verdict::Committed);
         }
-        assert_eq!(tally.position(), Amount::from_units(50_000));
-        let counts = tally.counts;
+        assert_eq!(observations.position(), Amount::from_units(50_000));
+        let counts = observations.counts;
         assert_eq!((counts.commits, counts.confirmations, counts.repeated), (1, 1, 4));
-        assert_eq!(tally.exchanges()[0].1.sent.committed.count, 1);
+        assert_eq!(observations.exchanges()[0].1.sent.committed.count, 1);
     }
 
     #[test]
-    fn an_assumed_commit_is_taken_back_by_an_abort() {
-        let mut tally = tally();
-        tally.conclude(id(2), Verdict::Committed);
-        assert_eq!(tally.position(), Amount::from_units(-20_000));
-        tally.notice(id(2), Verdict::Aborted);
-        assert_eq!(tally.position(), Amount::ZERO);
-        assert_eq!((tally.counts.contradictions, tally.counts.payee_errors), (0, 1));
+    fn abort_reverts_an_assumed_commit() {
+        let mut observations = observations();
+        observations.conclude(id(2), Verdict::Committed);
+        assert_eq!(observations.position(), Amount::from_units(-20_000));
+        observations.notice(id(2), Verdict::Aborted);
+        assert_eq!(observations.position(), Amount::ZERO);
+        assert_eq!((observations.counts.contradictions, observations.counts.payee_errors), (0, 1));
     }
 
     #[test]
-    fn every_fulfilment_is_held_against_what_was_promised() {
-        let mut tally = Observations::default();
-        tally.begin_paying(id(1), name("b"), Amount::from_units(1), &[7; 32]);
-        tally.begin(id(2), Role::Payee, name("b"), Amount::from_units(1));
-        tally.fulfilled(id(1), Some(&[7; 32]));
-        tally.fulfilled(id(2), None);
-        assert_eq!(tally.counts.wrong_fulfilments, 0);
-        tally.fulfilled(id(1), Some(&[8; 32]));
-        tally.fulfilled(id(1), None);
-        assert_eq!(tally.counts.wrong_fulfilments, 2);
+    fn every_fulfilment_is_compared_with_the_condition() {
+        let mut observations = Observations::default();
+        observations.begin_paying(id(1), name("b"), Amount::from_units(1), &[7; 32]);
+        observations.begin(id(2), Role::Payee, name("b"), Amount::from_units(1));
+        observations.fulfilled(id(1), Some(&[7; 32]));
+        observations.fulfilled(id(2), None);
+        assert_eq!(observations.counts.wrong_fulfilments, 0);
+        observations.fulfilled(id(1), Some(&[8; 32]));
+        observations.fulfilled(id(1), None);
+        assert_eq!(observations.counts.wrong_fulfilments, 2);
     }
 
     #[test]
-    fn contradictions_and_strangers_are_counted_and_change_nothing() {
-        let mut tally = tally();
-        tally.notice(id(1), Verdict::Committed);
-        tally.notice(id(1), Verdict::Aborted);
-        tally.notice(id(9), Verdict::Committed);
-        assert_eq!(tally.position(), Amount::from_units(70_000));
-        assert_eq!((tally.counts.contradictions, tally.counts.unknown), (1, 1));
+    fn contradictions_and_unknown_transfers_only_count() {
+        let mut observations = observations();
+        observations.notice(id(1), Verdict::Committed);
+        observations.notice(id(1), Verdict::Aborted);
+        observations.notice(id(9), Verdict::Committed);
+        assert_eq!(observations.position(), Amount::from_units(70_000));
+        assert_eq!((observations.counts.contradictions, observations.counts.unknown), (1, 1));
     }
 
     #[test]
-    fn as_many_as_may_be_open_are_all_remembered() {
+    fn maximum_of_open_transfers_is_remembered() {
         let scattered = |number: usize| {
             let mixed = (number as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
             let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 16;
             let text = format!("00000000-0000-4000-8000-{mixed:012x}");
             TransferId::parse(&text).expect("an id")
         };
-        let mut tally = Observations::default();
+        let mut observations = Observations::default();
         for number in 0..OPEN_MAX {
-            tally.begin(scattered(number), Role::Payer, name("b"), Amount::ZERO);
+            observations.begin(scattered(number), Role::Payer, name("b"), Amount::ZERO);
         }
-        let forgotten =
-            (0..OPEN_MAX).filter(|number| tally.record(scattered(*number)).is_none()).count();
+        let forgotten = (0..OPEN_MAX)
+            .filter(|number| observations.record(scattered(*number)).is_none())
+            .count();
         assert_eq!(forgotten, 0);
     }
 
     #[test]
-    fn the_oldest_transfers_are_forgotten_at_the_bound() {
-        let mut tally = tally();
+    fn oldest_transfers_are_dropped_at_the_limit() {
+        let mut observations = observations();
         let mut number = 3;
-        while tally.record(id(1)).is_some() {
-            tally.begin(id(number), Role::Payer, name("b"), Amount::ZERO);
+        while observations.record(id(1)).is_some() {
+            observations.begin(id(number), Role::Payer, name("b"), Amount::ZERO);
             number += 1;
             assert!(number < 4 * REMEMBERED_MAX as u32);
         }
-        let kept: usize = tally.remembered.shards.iter().map(|shard| shard.records.len()).sum();
+        let kept: usize =
+            observations.remembered.shards.iter().map(|shard| shard.records.len()).sum();
         assert!(kept <= REMEMBERED_MAX);
     }
 }

@@ -1,4 +1,4 @@
-//! The bodies a DFSP reads, borrowed from the receive buffer, and the answers a payee gives.
+//! Message bodies that a DFSP reads, borrowed from the receive buffer, and the terms of a payee.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ pub(crate) struct Money<'a> {
     pub(crate) currency: Cow<'a, str>,
 }
 
-/// POST /quotes, as far as the answer needs it.
+/// The fields of POST /quotes that the response needs.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct QuotePosted<'a> {
@@ -50,14 +50,14 @@ struct PartyIdInfo<'a> {
     fsp_id: Option<Cow<'a, str>>,
 }
 
-/// PUT /parties, as far as the payer needs it.
+/// The fields of PUT /parties that the payer needs.
 #[derive(Deserialize)]
 pub(crate) struct PartyFound<'a> {
     #[serde(borrow)]
     party: PartyText<'a>,
 }
 
-/// PUT /quotes, as far as the payer needs it.
+/// The fields of PUT /quotes that the payer needs.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct QuoteAnswered<'a> {
@@ -69,7 +69,7 @@ pub(crate) struct QuoteAnswered<'a> {
     pub(crate) condition: Cow<'a, str>,
 }
 
-/// POST /transfers, as far as the payee needs it.
+/// The fields of POST /transfers that the payee needs.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TransferPosted<'a> {
@@ -124,7 +124,7 @@ impl PartyFound<'_> {
 }
 
 impl TransferPosted<'_> {
-    /// The transfer's id, its payer and its amount, when all three can be read.
+    /// The transfer's id, its payer and its amount, if all three are valid.
     pub(crate) fn terms(&self) -> Option<(TransferId, FspName, Amount)> {
         let id = TransferId::parse(&self.transfer_id)?;
         Some((id, FspName::new(&self.payer_fsp)?, Amount::parse(&self.amount.amount)?))
@@ -137,7 +137,7 @@ impl TransferAnswered<'_> {
         self.transfer_state == "RESERVED"
     }
 
-    /// How the transfer ended; `None` for a state that is no end.
+    /// The end of the transfer; `None` if the state is not final.
     pub(crate) fn verdict(&self) -> Option<Verdict> {
         match &*self.transfer_state {
             "COMMITTED" => Some(Verdict::Committed),
@@ -147,13 +147,13 @@ impl TransferAnswered<'_> {
     }
 }
 
-/// The FSPIOP code in an error callback; 0 when it cannot be read.
+/// The FSPIOP code in an error callback; 0 if it cannot be read.
 pub(crate) fn error_code(body: &[u8]) -> u16 {
     let parsed = serde_json::from_slice::<ErrorAnswered<'_>>(body);
     parsed.ok().and_then(|error| error.error_information.error_code.parse().ok()).unwrap_or(0)
 }
 
-/// Buffers that a payee needs while it makes a packet.
+/// Buffers for building a packet.
 #[derive(Default)]
 pub(crate) struct Scratch {
     pub(crate) packet: Vec<u8>,
@@ -162,17 +162,17 @@ pub(crate) struct Scratch {
     binary: Vec<u8>,
 }
 
-/// Terms that a payee gives, and whom they are for.
+/// The terms of a payee, and the party that they are for.
 pub(crate) struct OfferedTerms<'a> {
     pub(crate) condition: [u8; 32],
-    /// The FSP that the request names for the payee, where it names one.
+    /// The payee's FSP as named in the request, if it is named.
     pub(crate) payee_fsp: Option<Cow<'a, str>>,
     pub(crate) payee_number: Cow<'a, str>,
     pub(crate) currency: Currency,
 }
 
-/// Makes packet (left in `scratch.packet`) and condition for a quote; `None` when a field that
-/// must go into the packet cannot be read.
+/// Builds packet (left in `scratch.packet`) and condition for a quote; `None` if a field that the
+/// packet needs cannot be read.
 pub(crate) fn make_terms<'a>(
     quote: &QuotePosted<'a>,
     fsp: &str,

@@ -1,8 +1,8 @@
-//! The payer's side: a whole transaction as a row of a table, moved on by callbacks.
+//! The payer: each transaction is a table row that callbacks advance.
 //!
-//! Look-up, quote, transfer; each callback is matched by the trace id (look-up) or by the id in its
-//! path (quote, transfer). Deadlines are in order of start, so finding those that passed costs
-//! nothing per transaction.
+//! Look-up, quote, transfer. A look-up's callback is matched by the trace id, the other ones by the
+//! id in the path. Deadlines are in order of start, so finding expired ones has no cost per
+//! transaction.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -13,80 +13,80 @@ use tokio::sync::oneshot;
 use crate::behaviour::Leg;
 use crate::ids::{Ids, TransactionId, sequence_of};
 
-/// Which part of a transaction a payment runs; the other parts cost nothing.
+/// The part of a transaction that a payment runs. The other parts have no cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PaymentFlow {
-    /// Look-up, quote and transfer, each out of the answer before.
+    /// Look-up, quote and transfer, each based on the previous response.
     #[default]
     Whole,
     /// The look-up alone: `GET /parties` to the party's callback.
     Lookup,
     /// The quote alone, from this FSP: `POST /quotes` to the quote's callback.
     Quote(FspName),
-    /// The transfer alone, to this FSP: `POST /transfers` to the notice of the commit.
+    /// The transfer alone, to this FSP: `POST /transfers` to the commit notice.
     Transfer(FspName),
     /// The prepare alone, to this FSP: `POST /transfers` until the payee has received it.
     Prepare(FspName),
     /// The fulfilment alone, from this FSP: a transfer that the payee has received and holds, from
-    /// [`Simulator::resume`](crate::Simulator::resume) to the notice of the commit.
+    /// [`Simulator::resume`](crate::Simulator::resume) to the commit notice.
     Fulfil(FspName),
 }
 
-/// One payment that an FSP shall make.
+/// One payment that an FSP makes.
 #[derive(Clone, Copy, Debug)]
 pub struct Payment {
     /// The part of a transaction that is run.
-    pub course: PaymentFlow,
+    pub flow: PaymentFlow,
     /// The paying subscriber's number.
     pub payer_msisdn: u64,
     /// The number to look up and pay to.
     pub payee_msisdn: u64,
     /// The amount sent.
     pub amount: Amount,
-    /// When it should have started: the whole time counts from here.
+    /// The intended start. The total time counts from here.
     pub intended: Instant,
 }
 
-/// How a whole transaction went, seen from the payer.
+/// The result of a transaction, as observed by the payer.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
     /// The transfer's id, also the trace id.
     pub transfer: TransferId,
     /// The requested payment.
     pub payment: Payment,
-    /// When it really started.
+    /// The actual start.
     pub started: Instant,
-    /// From the real start to the hub's good answer (202) to the first message.
+    /// From the actual start to the 202 response to the first message.
     pub accepted: Option<Duration>,
     /// From the start to the party's callback.
     pub lookup: Option<Duration>,
     /// From there to the quote's callback.
     pub quote: Option<Duration>,
-    /// From there to the notice of the commit.
+    /// From there to the commit notice.
     pub transfer_time: Option<Duration>,
     /// From the intended start to the end.
     pub whole: Duration,
-    /// How it ended.
+    /// Its end.
     pub end: End,
 }
 
 /// The end of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The hub committed the transfer and the fulfilment is right.
+    /// The hub committed the transfer with a correct fulfilment.
     Committed,
-    /// A course that ends before a commit reached its end.
+    /// A flow without a commit was completed.
     Reached,
     /// It failed in this leg.
     Failed(Leg, Cause),
 }
 
-/// Why a transaction failed.
+/// The cause of a failed transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// The hub refused the request with this HTTP status.
     Refused(u16),
-    /// The hub gave no good answer to any attempt, or its queue here is full.
+    /// The hub sent no successful response to any attempt, or the queue to it is full.
     Unsent,
     /// Connections to the hub could not be opened.
     Unreachable,
@@ -98,8 +98,8 @@ pub enum Cause {
     TimedOut,
     /// The callback cannot be read.
     Malformed,
-    /// The answer or callback is not what was asked for: another party, another amount, another
-    /// status; see [`Observations::wrong`](crate::Observations::wrong).
+    /// The response or callback does not match the request: another party, amount or status; see
+    /// [`Observations::wrong`](crate::Observations::wrong).
     WrongAnswer,
     /// The transfer is committed with a fulfilment that does not meet the condition.
     WrongFulfilment,
@@ -118,7 +118,8 @@ pub(crate) struct Transaction {
     pub(crate) leg: Leg,
     pub(crate) payee: FspName,
     pub(crate) condition: [u8; 32],
-    /// The leg in which the hub took a message with a wrong status: it cannot end well any more.
+    /// The leg in which the hub accepted a message with a wrong status. The transaction can only
+    /// fail.
     pub(crate) wrong: Option<Leg>,
     started: Instant,
     leg_started: Instant,
@@ -136,8 +137,7 @@ pub(crate) struct Payer {
     transactions: HashMap<u64, Transaction>,
     deadlines: VecDeque<(Instant, u64)>,
     patience: Duration,
-    /// Look-ups and quotes in the order in which they were asked for; `None` where none is asked
-    /// for again.
+    /// Look-ups and quotes in the order of their requests; `None` if requests are not repeated.
     asked: Option<VecDeque<(Instant, u64, Leg)>>,
 }
 
@@ -168,8 +168,8 @@ impl Payer {
         let transaction = Transaction {
             id,
             payment,
-            leg: payment.course.first_leg(),
-            payee: payment.course.payee(),
+            leg: payment.flow.first_leg(),
+            payee: payment.flow.payee(),
             condition: [0; 32],
             wrong: None,
             started: now,
@@ -182,7 +182,7 @@ impl Payer {
         };
         self.transactions.insert(id.sequence(), transaction);
         self.deadlines.push_back((now + self.patience, id.sequence()));
-        self.note_asked(id.sequence(), payment.course.first_leg());
+        self.note_asked(id.sequence(), payment.flow.first_leg());
         id
     }
 
@@ -192,14 +192,14 @@ impl Payer {
         }
     }
 
-    /// Continues with the quote of a transaction, to the FSP that the look-up named.
+    /// Continues with the quote of a transaction, at the FSP that the look-up named.
     pub(crate) fn found(&mut self, sequence: u64, payee: FspName) {
         self.numbered(sequence).into_iter().for_each(|transaction| transaction.found(payee));
         self.note_asked(sequence, Leg::Quote);
     }
 
-    /// A look-up or quote that was asked for before `until` and is still waited for; it counts as
-    /// asked for again now.
+    /// Returns a look-up or quote that was requested before `until` and is still open, and counts
+    /// it as requested again now.
     pub(crate) fn next_overdue(&mut self, until: Instant) -> Option<(TransactionId, Leg)> {
         loop {
             let asked = self.asked.as_mut()?;
@@ -223,18 +223,18 @@ impl Payer {
         (transaction.leg == leg && expected == id).then_some(transaction)
     }
 
-    /// Whether a transaction with this id was begun here, even if it has ended since.
+    /// Whether this payer began a transaction with this id, even if it has ended.
     pub(crate) fn knew(&self, id: TransferId) -> bool {
         self.ids.issued(id)
     }
 
-    /// The transaction with this running number, in whatever leg.
+    /// The transaction with this sequence number, in any leg.
     pub(crate) fn numbered(&mut self, sequence: u64) -> Option<&mut Transaction> {
         self.transactions.get_mut(&sequence)
     }
 
-    /// The oldest transaction that looks this number up. For hubs that drop the trace only: it
-    /// goes through all rows.
+    /// The oldest transaction that looks up this number. Only for hubs that drop the trace: it
+    /// scans all rows.
     pub(crate) fn looking_up(&mut self, msisdn: u64) -> Option<&mut Transaction> {
         let candidates = self.transactions.values_mut().filter(|transaction| {
             transaction.leg == Leg::Lookup && transaction.payment.payee_msisdn == msisdn
@@ -265,12 +265,12 @@ impl Payer {
         Some((outcome, transaction.completion))
     }
 
-    /// Ends the next transaction whose time is over, if there is one.
+    /// Ends the next transaction whose deadline has passed, if any.
     pub(crate) fn expire(&mut self, now: Instant) -> Option<(Outcome, Completion)> {
         while self.deadlines.front().is_some_and(|&(deadline, _)| deadline <= now) {
             let (_, sequence) = self.deadlines.pop_front()?;
             let Some(transaction) = self.transactions.get(&sequence) else { continue };
-            // One that was held and resumed has a later entry of its own.
+            // A held transaction that was resumed has a later entry.
             if transaction.deadline.is_some_and(|deadline| deadline <= now) {
                 let leg = transaction.leg;
                 return self.end(sequence, End::Failed(leg, Cause::TimedOut));
@@ -282,7 +282,7 @@ impl Payer {
     /// The payee has received this transfer: a prepare ends, a fulfilment is held from now on.
     pub(crate) fn received(&mut self, id: TransferId) -> Option<(Outcome, Completion)> {
         let transaction = self.waiting(id, Leg::Transfer)?;
-        match transaction.payment.course {
+        match transaction.payment.flow {
             PaymentFlow::Prepare(_) => {
                 let sequence = transaction.id.sequence();
                 self.end(sequence, End::Reached)
@@ -298,7 +298,7 @@ impl Payer {
         }
     }
 
-    /// The payee answers a held transfer now; whether it was held here.
+    /// The payee answers a held transfer now. Returns whether it was held.
     pub(crate) fn resume(&mut self, id: TransferId, intended: Instant) -> bool {
         let now = Instant::now();
         let deadline = now + self.patience;
@@ -326,7 +326,7 @@ impl PaymentFlow {
         }
     }
 
-    /// The payee's FSP, as far as it is known before the look-up.
+    /// The payee's FSP, if known before the look-up.
     fn payee(self) -> FspName {
         match self {
             Self::Quote(payee)
@@ -339,7 +339,7 @@ impl PaymentFlow {
 }
 
 impl End {
-    /// Whether it ended as it should.
+    /// Whether it ended successfully.
     #[must_use]
     pub const fn is_good(self) -> bool {
         matches!(self, Self::Committed | Self::Reached)
@@ -360,7 +360,7 @@ impl Transaction {
         self.quote = Some(self.lap());
     }
 
-    /// The hub has taken a message; the first time counts.
+    /// The hub has accepted a message. Only the first time counts.
     pub(crate) fn accepted(&mut self) {
         if self.accepted.is_none() {
             self.accepted = Some(self.started.elapsed());
@@ -381,7 +381,7 @@ mod tests {
 
     fn payment() -> Payment {
         Payment {
-            course: PaymentFlow::Whole,
+            flow: PaymentFlow::Whole,
             payer_msisdn: 1,
             payee_msisdn: 2,
             amount: Amount::from_units(10_000),
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_callback_moves_only_the_transaction_that_waits_for_it() {
+    fn callback_advances_only_the_waiting_transaction() {
         let mut payer = Payer::new(7, Duration::from_secs(30), true);
         let id = payer.begin(payment(), Completion::Observer, 1_000);
         let other = payer.begin(payment(), Completion::Observer, 1_000);
@@ -407,20 +407,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_answered_is_asked_for_again_until_it_is() {
+    fn unanswered_request_is_repeated_until_its_callback() {
         let mut payer = Payer::new(7, Duration::from_secs(30), true);
         let id = payer.begin(payment(), Completion::Observer, 1_000);
         assert_eq!(payer.next_overdue(Instant::now()), Some((id, Leg::Lookup)));
         payer.found(id.sequence(), FspName::new("b").expect("a name"));
         let now = Instant::now();
-        assert_eq!(payer.next_overdue(now), Some((id, Leg::Quote)), "and the look-up no more");
-        assert_eq!(payer.next_overdue(now), None, "it was asked for just now");
+        assert_eq!(payer.next_overdue(now), Some((id, Leg::Quote)), "and not the look-up");
+        assert_eq!(payer.next_overdue(now), None, "just requested");
         payer.numbered(id.sequence()).expect("in flight").quoted([0; 32]);
-        assert_eq!(payer.next_overdue(Instant::now()), None, "a transfer is not forgotten");
+        assert_eq!(payer.next_overdue(Instant::now()), None, "a transfer is never repeated");
     }
 
     #[test]
-    fn deadlines_end_what_still_waits_and_name_the_leg() {
+    fn deadline_ends_a_waiting_transaction_in_its_leg() {
         let mut payer = Payer::new(7, Duration::from_secs(30), true);
         let ended = payer.begin(payment(), Completion::Observer, 1_000);
         let hung = payer.begin(payment(), Completion::Observer, 1_000);

@@ -1,9 +1,9 @@
-//! Terms without a quote: what the payee would have answered, worked out by the payer.
+//! Terms without a quote: the payer computes the payee's response.
 //!
-//! A transfer that is run alone still carries a packet and a condition that the payee can fulfil.
-//! The secrets of simulated FSPs follow from their names, so the payer makes the same packet that
-//! the payee would make. One is made per payee and amount and then used again; at
-//! [`TERMS_MAX`] the collection is begun anew.
+//! A transfer without a quote still needs a packet and a condition that the payee can fulfil. The
+//! secrets of simulated FSPs are derived from their names, so the payer can build the payee's
+//! packet. One is built per payee and amount and then reused. At [`TERMS_MAX`] the cache is
+//! cleared.
 
 use std::collections::HashMap;
 
@@ -15,14 +15,14 @@ use crate::payee::{QuotePosted, Scratch, make_terms};
 
 const TERMS_MAX: usize = 4_096;
 
-/// Packet and condition as texts, and the condition's bytes.
+/// Packet and condition as text, and the condition's bytes.
 pub(crate) struct Terms {
     pub(crate) packet: String,
     pub(crate) condition: String,
     pub(crate) digest: [u8; 32],
 }
 
-/// The terms made so far by one payer.
+/// The terms that one payer has computed.
 #[derive(Default)]
 pub(crate) struct TermsBook {
     made: HashMap<(FspName, Amount), Terms>,
@@ -52,7 +52,7 @@ impl TermsBook {
     }
 }
 
-/// Writes the quote request, and answers it as its payee would.
+/// Writes the quote request, and computes its payee's response.
 fn make(writer: &mut Writer, payee: FspName, quote: &QuoteRequest<'_>) -> Terms {
     let envelope = Envelope { destination: None, trace: None, tracestate: None, now_millis: 0 };
     writer.post_quote(&mut Vec::new(), quote, &envelope);

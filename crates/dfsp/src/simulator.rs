@@ -1,8 +1,8 @@
-//! One simulated FSP: its listener, its links to the hub, and what it answers to what.
+//! One simulated FSP: its listener, its connections to the hub, and its reactions to messages.
 //!
-//! A request is handled inside the task of the connection it came on: parse, decide, write the
-//! HTTP answer, then send what follows from it. The decision ([`Inner::handle`]) is synchronous
-//! and gives back a [`Reaction`]; nothing is sent while the state is borrowed.
+//! A request is handled inside the task of its connection: parse, decide, write the HTTP response,
+//! then send the resulting message. The decision ([`Inner::handle`]) is synchronous and returns a
+//! [`Reaction`]; nothing is sent while the state is borrowed.
 
 mod flows;
 mod response_checks;
@@ -33,7 +33,7 @@ use crate::http1::{self, Request};
 use crate::ids::{TransactionId, trace_of, traced_id};
 use crate::ilp::{Secret, condition, read_digest};
 use crate::message::{
-    Bodies, Envelope, Kind, Party, QuoteAnswer, QuoteRequest, TransferRequest, Writer,
+    Bodies, Envelope, MessageKind, Party, QuoteAnswer, QuoteRequest, TransferRequest, Writer,
 };
 use crate::observations::{Counts, Observations, Role, Verdict};
 use crate::payee::{
@@ -48,7 +48,7 @@ const READ_BYTES: usize = 4 * 1024;
 const CONNECTIONS_IN_MAX: usize = 1_024;
 const WRONG_FULFILMENT: [u8; 32] = [0x55; 32];
 
-/// Protocol version that an FSP writes into its headers.
+/// Protocol version in the headers of an FSP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
     /// FSPIOP 1.1.
@@ -58,7 +58,7 @@ pub enum Version {
     V2_0,
 }
 
-/// How an FSP fulfils (hub-semantics 3.7).
+/// The transfer state with which an FSP fulfils (hub-semantics 3.7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
     /// PUT with COMMITTED: final for the payee as soon as it is sent.
@@ -68,18 +68,18 @@ pub enum Style {
     Reserved,
 }
 
-/// A stretch of time over which the transfers of an FSP expire, evenly.
+/// An interval over which the transfers of an FSP expire, evenly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expiry {
-    /// Its begin, in milliseconds since the epoch.
+    /// Its start, in milliseconds since the epoch.
     pub from_millis: u64,
-    /// Its length in milliseconds; 0 and 1 are one moment.
+    /// Its length in milliseconds; 0 and 1 are a single point in time.
     pub millis: u64,
 }
 
 impl Expiry {
-    /// The moment of the transfer with this number: steps of the golden ratio fill the stretch
-    /// evenly, however many there are.
+    /// The expiration of the transfer with this number. Steps of the golden ratio fill the interval
+    /// evenly for any number of transfers.
     pub(crate) const fn of(self, number: u64) -> u64 {
         let part = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.from_millis + ((part as u128 * self.millis as u128) >> 64) as u64
@@ -91,46 +91,47 @@ impl Expiry {
 pub struct SimulatorOptions {
     /// Name in the scheme: 2 to 30 letters, digits, `-` or `_`.
     pub name: String,
-    /// The one currency it deals in.
+    /// The currency of all its transfers.
     pub currency: Currency,
     /// The hub's FSPIOP address.
     pub hub: SocketAddr,
-    /// Further nodes of the same hub, to which it turns when that one does not answer.
+    /// Additional nodes of the same hub, which are used if the first one does not respond.
     pub other_nodes: Vec<SocketAddr>,
-    /// The address to listen on; port 0 takes a free one.
+    /// The address to listen on; port 0 selects a free one.
     pub listen: SocketAddr,
     /// Protocol version of its messages.
     pub version: Version,
-    /// How it fulfils.
+    /// The transfer state with which it fulfils.
     pub style: Style,
-    /// How it behaves as payee.
+    /// Its behaviour as payee.
     pub behaviour: Behaviour,
     /// The numbers of its subscribers.
     pub subscribers: Range<u64>,
-    /// Subscribers of FSPs in rising order, as far as it knows: a look-up must find a number at
-    /// its own FSP.
+    /// Subscribers of FSPs in ascending order, as far as known. A look-up must find a number at its
+    /// own FSP.
     pub known: Arc<[Subscribers]>,
-    /// Life of its quotes and transfers.
+    /// Lifetime of its quotes and transfers.
     pub expiration_ahead: Duration,
-    /// When its transfers expire as payer, instead of so long after they begin.
+    /// Expirations of its transfers as payer, instead of a lifetime.
     pub expiry: Option<Expiry>,
-    /// Longest life of a transaction as payer.
+    /// Timeout of a transaction as payer.
     pub patience: Duration,
     /// As payee: whether transfers are held until [`Simulator::fulfil`], instead of answered.
     pub holds: bool,
-    /// Whether a party's callback without a trace is matched by its number. Hubs that drop the
-    /// trace need it; a measurement must not, since two look-ups of a number look alike.
+    /// Whether a party's callback without a trace is matched by its number. Required for hubs that
+    /// drop the trace; not allowed in measurements, since two look-ups of a number cannot be
+    /// distinguished.
     pub match_by_number: bool,
-    /// Most transactions in flight as payer.
+    /// Maximum number of transactions in flight as payer.
     pub in_flight_max: usize,
-    /// As payer: after so long a look-up or a quote without a callback is asked for again, with the
-    /// same id. A hub only passes these on, and may forget them when it ends.
+    /// As payer: time after which a look-up or quote without a callback is requested again, with
+    /// the same id. A hub only forwards these, and may lose them when it stops.
     pub ask_again: Option<Duration>,
-    /// Whether it keeps which messages about transfers the hub has taken
+    /// Whether it records the messages about transfers that the hub accepted
     /// ([`Simulator::take_acknowledged`]), up to [`ACKNOWLEDGED_MAX`].
     pub keeps_acknowledged: bool,
-    /// Bounds of the connections to the hub.
-    pub links: ConnectionOptions,
+    /// Bounds of its connections to the hub.
+    pub connections: ConnectionOptions,
 }
 
 /// The subscribers of one FSP.
@@ -142,7 +143,7 @@ pub struct Subscribers {
     pub fsp: FspName,
 }
 
-/// Messages that an FSP keeps as taken by the hub.
+/// Maximum number of accepted messages that an FSP records.
 pub const ACKNOWLEDGED_MAX: usize = 4_000_000;
 
 /// A message about a transfer that the hub answered 2xx.
@@ -150,8 +151,8 @@ pub const ACKNOWLEDGED_MAX: usize = 4_000_000;
 pub struct Acknowledged {
     /// The transfer.
     pub transfer: TransferId,
-    /// The message about it.
-    pub said: PaymentMessage,
+    /// The kind of message.
+    pub message: PaymentMessage,
 }
 
 /// The kind of message that an FSP sends about a transfer.
@@ -165,10 +166,10 @@ pub enum PaymentMessage {
     Abort,
 }
 
-/// A transaction could not be started; nothing was sent.
+/// A transaction could not be started. Nothing was sent.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum StartError {
-    /// As many transactions as allowed are in flight.
+    /// The limit of transactions in flight is reached.
     #[error("too many transactions in flight")]
     InFlight,
     /// The queue to the hub is full or closed.
@@ -187,26 +188,28 @@ pub enum RegistrationError {
         /// All registrations.
         total: u64,
     },
-    /// The hub took requests and sent no callback for them.
-    #[error("{missing} of {total} registrations had no callback, none within {patience:?}")]
+    /// The hub accepted requests and sent no callbacks for them.
+    #[error(
+        "{missing} of {total} registrations have no callback; none arrived within {patience:?}"
+    )]
     Missing {
         /// Registrations without a callback.
         missing: u64,
         /// All registrations.
         total: u64,
-        /// For how long there was none.
+        /// The time without a callback.
         patience: Duration,
     },
 }
 
-/// One simulated FSP. Clones are the same FSP. Lives on one thread, inside a `LocalRuntime`.
+/// One simulated FSP. Clones share it. It must be used on one thread, inside a `LocalRuntime`.
 #[derive(Clone)]
 pub struct Simulator(Rc<Inner>);
 
 struct Inner {
     options: SimulatorOptions,
     address: SocketAddr,
-    links: HubConnections<Token>,
+    connections: HubConnections<Token>,
     state: RefCell<State>,
     observer: RefCell<Option<Observer>>,
     receipts: RefCell<Option<Receipts>>,
@@ -220,7 +223,7 @@ type Receipts = Rc<dyn Fn(TransferId, FspName)>;
 struct State {
     writer: Writer,
     payer: Payer,
-    tally: Observations,
+    observations: Observations,
     behaviour: Behaviour,
     secret: Secret,
     scratch: Scratch,
@@ -245,15 +248,15 @@ struct Registration {
     refused: u64,
 }
 
-/// The meaning of the answer to a sent message.
+/// The message that a response belongs to.
 #[derive(Clone, Copy)]
 enum Token {
     /// A leg of this FSP's own transaction.
     Leg(Leg, TransactionId),
-    /// The answer to a look-up or a quote as payee.
+    /// A callback of this payee to a look-up or a quote.
     Callback,
     /// A message of this payee about a transfer.
-    Says(PaymentMessage, TransferId),
+    TransferMessage(PaymentMessage, TransferId),
     /// The registration of a subscriber.
     Registration(u64),
 }
@@ -263,7 +266,7 @@ struct Reaction {
     status: Status,
     message: Option<(Vec<u8>, Token)>,
     ended: Option<(Outcome, Completion)>,
-    /// A transfer that was put aside, and its payer.
+    /// A held transfer and its payer.
     received: Option<(TransferId, FspName)>,
 }
 
@@ -279,6 +282,7 @@ impl Simulator {
     /// Starts to listen. Call it inside a `LocalRuntime`.
     ///
     /// # Errors
+    ///
     /// The address cannot be bound.
     pub fn bind(options: SimulatorOptions) -> io::Result<Self> {
         let listener = listen(options.listen)?;
@@ -294,7 +298,11 @@ impl Simulator {
             };
             Inner {
                 address,
-                links: HubConnections::new(&addresses(&options), options.links, answered),
+                connections: HubConnections::new(
+                    &addresses(&options),
+                    options.connections,
+                    answered,
+                ),
                 state: RefCell::new(State::new(&options, seed)),
                 observer: RefCell::new(None),
                 receipts: RefCell::new(None),
@@ -345,33 +353,34 @@ impl Simulator {
         *self.0.receipts.borrow_mut() = Some(Rc::new(receipts));
     }
 
-    /// As payer: the payee has received this transfer, which is the end of [`PaymentFlow::Prepare`]
-    /// and halts the clock of [`PaymentFlow::Fulfil`].
+    /// As payer: the payee has received this transfer. This ends [`PaymentFlow::Prepare`] and
+    /// suspends the deadline of [`PaymentFlow::Fulfil`].
     pub fn received_by_payee(&self, id: TransferId) {
         self.0.received_by_payee(id);
     }
 
-    /// As payer: the payee is about to answer this held transfer, which `intended` counts from.
-    /// Whether it was waiting for that.
+    /// As payer: the payee is about to answer this held transfer, and `intended` is its intended
+    /// start. Returns whether the transfer was held.
     pub fn resume(&self, id: TransferId, intended: Instant) -> bool {
         self.0.resume(id, intended)
     }
 
-    /// As payee: answers a held transfer. Whether it was held.
+    /// As payee: answers a held transfer. Returns whether it was held.
     pub fn fulfil(&self, id: TransferId) -> bool {
         self.0.fulfil_held(id)
     }
 
-    /// Bodies that it wrote so far.
+    /// Bodies that it has written.
     #[must_use]
     pub fn bodies(&self) -> Bodies {
         self.0.state.borrow().writer.bodies()
     }
 
-    /// Starts a transaction, or the part that its flow names; the observer is called at its end.
+    /// Starts a transaction, or the part that its flow names. The observer is called at its end.
     ///
     /// # Errors
-    /// A bound is reached; nothing was sent and the observer is not called.
+    ///
+    /// A limit is reached. Nothing was sent, and the observer is not called.
     pub fn start(&self, payment: Payment) -> Result<(), StartError> {
         self.0.start(payment, Completion::Observer)
     }
@@ -379,18 +388,20 @@ impl Simulator {
     /// Runs a transaction to its end.
     ///
     /// # Errors
-    /// A bound is reached; nothing was sent.
+    ///
+    /// A limit is reached. Nothing was sent.
     pub async fn run_transaction(&self, payment: Payment) -> Result<Outcome, StartError> {
-        let (told, outcome) = oneshot::channel();
-        self.0.start(payment, Completion::Caller(told))?;
+        let (sender, outcome) = oneshot::channel();
+        self.0.start(payment, Completion::Caller(sender))?;
         Ok(outcome.await.expect("every transaction ends, by its deadline at the latest"))
     }
 
-    /// Registers all subscribers at the hub, `at_once` requests in flight, and waits for the
-    /// callback of each.
+    /// Registers all subscribers at the hub, with `at_once` requests in flight, and waits for all
+    /// callbacks.
     ///
     /// # Errors
-    /// The hub refused some, or confirmed none at all for `patience`.
+    ///
+    /// The hub refused some registrations, or confirmed none for `patience`.
     pub async fn register_subscribers(
         &self,
         at_once: usize,
@@ -416,8 +427,8 @@ impl Simulator {
         }
     }
 
-    /// Waits until all registrations have an answer, or none came for `patience`; gives the number
-    /// of those without.
+    /// Waits until all registrations have a callback, or none arrived for `patience`. Returns the
+    /// number of those without.
     async fn confirmed(&self, patience: Duration) -> u64 {
         let missing = || self.0.state.borrow().registration.unconfirmed.len();
         loop {
@@ -433,15 +444,14 @@ impl Simulator {
         }
     }
 
-    /// Registrations that the hub has answered so far.
+    /// Registrations with a callback so far.
     #[must_use]
     pub fn registered(&self) -> u64 {
         let registration = &self.0.state.borrow().registration;
         registration.all - registration.unconfirmed.len() as u64
     }
 
-    /// Changes how it behaves from now on. One that was dead listens again on its old port, as
-    /// soon as that is free.
+    /// Changes its behaviour. A dead FSP listens again on its old port as soon as that is free.
     pub fn set_behaviour(&self, behaviour: Behaviour) {
         let before = std::mem::replace(&mut self.0.state.borrow_mut().behaviour, behaviour);
         match (before == Behaviour::Dead, behaviour == Behaviour::Dead) {
@@ -457,46 +467,47 @@ impl Simulator {
         self.0.state.borrow().payer.in_flight()
     }
 
-    /// Messages to the hub without a final answer.
+    /// Messages to the hub without a final response.
     #[must_use]
     pub fn unanswered(&self) -> usize {
-        self.0.links.unanswered()
+        self.0.connections.unanswered()
     }
 
     /// Its observations so far.
     #[must_use]
-    pub fn tally(&self) -> Ref<'_, Observations> {
-        Ref::map(self.0.state.borrow(), |state| &state.tally)
+    pub fn observations(&self) -> Ref<'_, Observations> {
+        Ref::map(self.0.state.borrow(), |state| &state.observations)
     }
 
     /// Messages counted by kind.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.tally().counts
+        self.observations().counts
     }
 
-    /// Messages about transfers that the hub has taken since this was asked last, with repeats.
+    /// Takes the messages about transfers that the hub has accepted since the last call, including
+    /// repeats.
     #[must_use]
     pub fn take_acknowledged(&self) -> Vec<Acknowledged> {
         std::mem::take(&mut self.0.state.borrow_mut().acknowledged)
     }
 
-    /// The change of its position that follows from what it saw.
+    /// The expected change of its position.
     #[must_use]
     pub fn position(&self) -> Amount {
-        self.tally().position()
+        self.observations().position()
     }
 
     /// Counts of its connections to the hub.
     #[must_use]
-    pub fn link_counts(&self) -> ConnectionCounts {
-        self.0.links.counts()
+    pub fn connection_counts(&self) -> ConnectionCounts {
+        self.0.connections.counts()
     }
 
     /// The first errors of its connections to the hub.
     #[must_use]
-    pub fn troubles(&self) -> FirstErrors {
-        self.0.links.troubles()
+    pub fn first_errors(&self) -> FirstErrors {
+        self.0.connections.first_errors()
     }
 
     /// Ends all its tasks and connections.
@@ -504,7 +515,7 @@ impl Simulator {
         let mut tasks = self.0.tasks.borrow_mut();
         tasks.hang_up();
         tasks.upkeep.take().inspect(AbortHandle::abort);
-        self.0.links.close();
+        self.0.connections.close();
     }
 }
 
@@ -517,13 +528,13 @@ impl Inner {
     fn register_next(&self) {
         let mut state = self.state.borrow_mut();
         let Some(msisdn) = state.registration.rest.next() else { return };
-        let mut message = self.links.buffer();
+        let mut message = self.connections.buffer();
         let now_millis = millis_now();
         let envelope = Envelope { destination: None, trace: None, tracestate: None, now_millis };
         let mut digits = itoa::Buffer::new();
         state.writer.post_participant(&mut message, digits.format(msisdn), &envelope);
         drop(state);
-        if self.links.send(message, Token::Registration(msisdn)).is_err() {
+        if self.connections.send(message, Token::Registration(msisdn)).is_err() {
             self.registered(msisdn, Registered::Refused);
         }
     }
@@ -539,7 +550,7 @@ impl Inner {
         }
     }
 
-    /// The hub has answered one of this FSP's messages.
+    /// Handles the hub's response to one of this FSP's messages.
     fn answered(&self, token: Token, answer: SendResult) {
         let good = matches!(answer, SendResult::Status(200..=299));
         if good {
@@ -562,12 +573,12 @@ impl Inner {
                     transaction.accepted();
                 }
             }
-            Token::Says(said, id) if good => {
-                self.state.borrow_mut().acknowledge(&self.options, said, id);
+            Token::TransferMessage(message_kind, id) if good => {
+                self.state.borrow_mut().acknowledge(&self.options, message_kind, id);
             }
             Token::Callback if good => {}
-            Token::Callback | Token::Says(..) => {
-                self.state.borrow_mut().tally.counts.refused += 1;
+            Token::Callback | Token::TransferMessage(..) => {
+                self.state.borrow_mut().observations.counts.refused += 1;
             }
             Token::Leg(leg, id) => {
                 let mut ended = self.state.borrow_mut().leg_refused(leg, id.sequence(), answer);
@@ -577,28 +588,28 @@ impl Inner {
         }
     }
 
-    /// A unit that ends while the hub cannot be reached has ended for that.
+    /// Sets the cause of a unit that ended while the hub cannot be reached.
     fn name_unreachable(&self, ended: &mut Option<(Outcome, Completion)>) {
         if let Some((outcome, _)) = ended
             && let End::Failed(leg, Cause::TimedOut | Cause::Unsent) = outcome.end
-            && self.links.is_unreachable()
+            && self.connections.is_unreachable()
         {
             outcome.end = End::Failed(leg, Cause::Unreachable);
         }
     }
 
-    /// Asks once more for what should have been answered by now.
+    /// Repeats the requests whose callbacks are overdue.
     fn ask_again(&self, now: Instant) {
         let Some(pause) = self.options.ask_again else { return };
         loop {
-            let mut message = self.links.buffer();
+            let mut message = self.connections.buffer();
             let asked = self.state.borrow_mut().ask_next_again(
                 &mut message,
                 &self.options,
                 now.checked_sub(pause),
             );
             let Some(token) = asked else { return };
-            if self.links.send(message, token).is_err() {
+            if self.connections.send(message, token).is_err() {
                 return;
             }
         }
@@ -607,8 +618,8 @@ impl Inner {
     fn ended(&self, ended: Option<(Outcome, Completion)>) {
         let Some((outcome, completion)) = ended else { return };
         match completion {
-            // The caller may have stopped waiting; the outcome is then of no interest.
-            Completion::Caller(told) => drop(told.send(outcome)),
+            // The caller may have stopped waiting. The outcome is then not needed.
+            Completion::Caller(sender) => drop(sender.send(outcome)),
             Completion::Observer => {
                 let observer = self.observer.borrow().clone();
                 if let Some(observer) = observer {
@@ -620,7 +631,7 @@ impl Inner {
 
     fn react(&self, reaction: Reaction) {
         if let Some((message, token)) = reaction.message
-            && self.links.send(message, token).is_err()
+            && self.connections.send(message, token).is_err()
         {
             self.answered(token, SendResult::Lost);
         }
@@ -635,7 +646,7 @@ impl Inner {
 
     fn handle(&self, request: &Request<'_>) -> Reaction {
         let mut state = self.state.borrow_mut();
-        state.tally.counts.requests += 1;
+        state.observations.counts.requests += 1;
         if let Behaviour::Refusing(times) = state.behaviour {
             state.behaviour = match times {
                 0 | 1 => Behaviour::Normal,
@@ -648,7 +659,7 @@ impl Inner {
         let name = &*self.options.name;
         if let Some(other) = request.fields.destination.filter(|to| *to != name) {
             let what = format_args!("{} came to {name} for {other}", request.method);
-            state.tally.note_wrong(what);
+            state.observations.note_wrong(what);
         }
         let path = request.path.split_once('?').map_or(request.path, |(path, _)| path);
         let (path, failed) = match path.strip_suffix("/error") {
@@ -657,17 +668,17 @@ impl Inner {
         };
         let (resource, rest) =
             path[1.min(path.len())..].split_once('/').unwrap_or((&path[1..], ""));
-        let resent = self.links.counts().resent;
+        let resent = self.connections.counts().resent;
         let options = &self.options;
         let mut context = Context { state: &mut state, options, request, resent };
         match (request.method, resource, failed) {
-            ("GET", "parties", false) => context.party_asked(path, rest, self.links.buffer()),
-            ("PUT", "parties", false) => context.party_found(rest, self.links.buffer()),
+            ("GET", "parties", false) => context.party_asked(path, rest, self.connections.buffer()),
+            ("PUT", "parties", false) => context.party_found(rest, self.connections.buffer()),
             ("PUT", "parties", true) => context.party_failed(rest),
-            ("POST", "quotes", false) => context.quote_posted(self.links.buffer()),
-            ("PUT", "quotes", false) => context.quote_answered(rest, self.links.buffer()),
+            ("POST", "quotes", false) => context.quote_posted(self.connections.buffer()),
+            ("PUT", "quotes", false) => context.quote_answered(rest, self.connections.buffer()),
             ("PUT", "quotes", true) => context.quote_failed(rest),
-            ("POST", "transfers", false) => context.transfer_posted(self.links.buffer()),
+            ("POST", "transfers", false) => context.transfer_posted(self.connections.buffer()),
             ("PUT" | "PATCH", "transfers", false) => context.transfer_answered(rest),
             ("PUT", "transfers", true) => context.transfer_failed(rest),
             ("PUT", "participants", failed) => {
@@ -695,7 +706,7 @@ impl State {
         Self {
             writer: Writer::new(options, seed),
             payer: Payer::new(seed, options.patience, options.ask_again.is_some()),
-            tally: Observations::default(),
+            observations: Observations::default(),
             behaviour: options.behaviour,
             secret: Secret::of(&options.name),
             scratch: Scratch::default(),
@@ -709,15 +720,15 @@ impl State {
     fn acknowledge(
         &mut self,
         options: &SimulatorOptions,
-        said: PaymentMessage,
+        message_kind: PaymentMessage,
         transfer: TransferId,
     ) {
         if options.keeps_acknowledged && self.acknowledged.len() < ACKNOWLEDGED_MAX {
-            self.acknowledged.push(Acknowledged { transfer, said });
+            self.acknowledged.push(Acknowledged { transfer, message: message_kind });
         }
     }
 
-    /// The hub took no part in this leg.
+    /// The hub did not accept the message of this leg.
     fn leg_refused(
         &mut self,
         leg: Leg,
@@ -729,15 +740,15 @@ impl State {
             SendResult::Status(status) => Cause::Refused(status),
             SendResult::Lost => Cause::Unsent,
         };
-        // The hub refuses before it stores anything; a missing answer proves nothing.
+        // The hub refuses before it stores anything. A missing response proves nothing.
         if leg == Leg::Transfer && matches!(answer, SendResult::Status(400..=499)) {
-            self.tally.conclude(transaction.id.transfer(), Verdict::Aborted);
-            self.tally.counts.rejected += 1;
+            self.observations.conclude(transaction.id.transfer(), Verdict::Aborted);
+            self.observations.counts.rejected += 1;
         }
         self.payer.end(sequence, End::Failed(leg, cause))
     }
 
-    /// When a transfer was fulfilled; books the commit as far as the payee may assume it.
+    /// Returns the time of a fulfilment, and records the commit if the payee may assume it.
     fn completed(
         &mut self,
         options: &SimulatorOptions,
@@ -745,16 +756,16 @@ impl State {
         now_millis: u64,
         first: bool,
     ) -> u64 {
-        let Self { tally, behaviour, .. } = self;
-        let Some(record) = tally.record(id) else { return now_millis };
+        let Self { observations, behaviour, .. } = self;
+        let Some(record) = observations.record(id) else { return now_millis };
         if !first && record.completed_millis > 0 {
             return record.completed_millis;
         }
         record.completed_millis = now_millis;
         if *behaviour == Behaviour::WrongFulfilment {
-            tally.conclude(id, Verdict::Aborted);
+            observations.conclude(id, Verdict::Aborted);
         } else if options.style == Style::Committed {
-            tally.conclude(id, Verdict::Committed);
+            observations.conclude(id, Verdict::Committed);
         }
         now_millis
     }
@@ -765,14 +776,14 @@ struct Context<'a> {
     state: &'a mut State,
     options: &'a SimulatorOptions,
     request: &'a Request<'a>,
-    /// Messages that were sent again.
+    /// Number of resent messages.
     resent: u64,
 }
 
 impl<'a> Context<'a> {
-    /// GET /parties: one of ours is looked up.
+    /// GET /parties: a look-up of a subscriber.
     fn party_asked(&mut self, path: &str, rest: &str, mut message: Vec<u8>) -> Reaction {
-        self.state.tally.counts.lookups += 1;
+        self.state.observations.counts.lookups += 1;
         let msisdn = rest.split('/').nth(1).unwrap_or("");
         let known = msisdn.parse().is_ok_and(|number| self.options.subscribers.contains(&number));
         let envelope = self.back();
@@ -780,15 +791,27 @@ impl<'a> Context<'a> {
         match self.state.behaviour {
             Behaviour::Silent(Leg::Lookup) => return Reaction::only(Status::Accepted),
             Behaviour::Erroring(Leg::Lookup, code) => {
-                writer.put_error(&mut message, Kind::PutParties, &[path, ""], code, &envelope);
+                writer.put_error(
+                    &mut message,
+                    MessageKind::PutParties,
+                    &[path, ""],
+                    code,
+                    &envelope,
+                );
             }
             _ if known => writer.put_party(&mut message, path, msisdn, &envelope),
-            _ => writer.put_error(&mut message, Kind::PutParties, &[path, ""], 3204, &envelope),
+            _ => writer.put_error(
+                &mut message,
+                MessageKind::PutParties,
+                &[path, ""],
+                3204,
+                &envelope,
+            ),
         }
         Reaction::callback(message)
     }
 
-    /// PUT /parties: on to the quote.
+    /// PUT /parties: continues with the quote.
     fn party_found(&mut self, rest: &str, mut message: Vec<u8>) -> Reaction {
         let found = serde_json::from_slice::<PartyFound<'_>>(&self.request.body).ok();
         let Some(sequence) = self.looked_up(rest) else { return self.stray(self.traced()) };
@@ -801,7 +824,7 @@ impl<'a> Context<'a> {
         self.state.payer.found(sequence, fsp);
         let transaction = self.state.payer.numbered(sequence).expect("it was just found");
         let (id, payment) = (transaction.id, transaction.payment);
-        if payment.course == PaymentFlow::Lookup {
+        if payment.flow == PaymentFlow::Lookup {
             return Reaction::ending(self.state.payer.end(sequence, End::Reached));
         }
         let (mut payer, mut payee) = (itoa::Buffer::new(), itoa::Buffer::new());
@@ -826,14 +849,14 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// POST /quotes: terms for one of ours.
+    /// POST /quotes: terms for a subscriber.
     fn quote_posted(&mut self, mut message: Vec<u8>) -> Reaction {
-        self.state.tally.counts.quotes += 1;
+        self.state.observations.counts.quotes += 1;
         let Ok(quote) = serde_json::from_slice::<QuotePosted<'_>>(&self.request.body) else {
             return self.unknown(Status::Accepted);
         };
         let envelope = self.back();
-        let State { writer, secret, scratch, behaviour, tally, .. } = &mut *self.state;
+        let State { writer, secret, scratch, behaviour, observations, .. } = &mut *self.state;
         let id: &str = &quote.quote_id;
         let code = match *behaviour {
             Behaviour::Silent(Leg::Quote) => return Reaction::only(Status::Accepted),
@@ -841,8 +864,8 @@ impl<'a> Context<'a> {
             _ => None,
         };
         let terms = make_terms(&quote, &self.options.name, secret, scratch);
-        let terms =
-            terms.filter(|terms| !response_checks::is_strange_quote(self.options, terms, tally));
+        let terms = terms
+            .filter(|terms| !response_checks::is_strange_quote(self.options, terms, observations));
         match (code, terms) {
             (None, Some(terms)) => {
                 let answer = QuoteAnswer {
@@ -856,13 +879,13 @@ impl<'a> Context<'a> {
             (code, _) => {
                 let path = ["/quotes/", id];
                 let code = code.unwrap_or(3100);
-                writer.put_error(&mut message, Kind::PutQuotes, &path, code, &envelope);
+                writer.put_error(&mut message, MessageKind::PutQuotes, &path, code, &envelope);
             }
         }
         Reaction::callback(message)
     }
 
-    /// PUT /quotes/{id}: on to the transfer.
+    /// PUT /quotes/{id}: continues with the transfer.
     fn quote_answered(&mut self, rest: &str, mut message: Vec<u8>) -> Reaction {
         let Some(sequence) = self.waiting(rest, Leg::Quote) else {
             return self.stray(TransferId::parse(rest));
@@ -882,10 +905,10 @@ impl<'a> Context<'a> {
         let transaction = self.state.payer.numbered(sequence).expect("it was just found");
         transaction.quoted(condition);
         let (id, payee) = (transaction.id, transaction.payee);
-        if matches!(transaction.payment.course, PaymentFlow::Quote(_)) {
+        if matches!(transaction.payment.flow, PaymentFlow::Quote(_)) {
             return Reaction::ending(self.state.payer.end(sequence, End::Reached));
         }
-        self.state.tally.begin_paying(id.transfer(), payee, amount, &condition);
+        self.state.observations.begin_paying(id.transfer(), payee, amount, &condition);
         let transfer = TransferRequest {
             transfer: id.transfer(),
             payee_fsp: payee.as_str(),
@@ -907,7 +930,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// POST /transfers: fulfil, the same way again when it comes again.
+    /// POST /transfers: fulfils, with the same response to a repeat.
     fn transfer_posted(&mut self, mut message: Vec<u8>) -> Reaction {
         let posted = serde_json::from_slice::<TransferPosted<'_>>(&self.request.body).ok();
         let Some((posted, (id, payer, amount))) =
@@ -917,19 +940,19 @@ impl<'a> Context<'a> {
         };
         let fulfilment = self.state.secret.fulfilment(posted.ilp_packet.as_bytes());
         let strange = self.is_strange_transfer(&posted, &fulfilment);
-        let first = self.state.tally.begin(id, Role::Payee, payer, amount);
-        let counts = &mut self.state.tally.counts;
+        let first = self.state.observations.begin(id, Role::Payee, payer, amount);
+        let counts = &mut self.state.observations.counts;
         *(if first { &mut counts.prepares } else { &mut counts.repeated }) += 1;
         let envelope = self.back();
         let fulfilment = match self.state.behaviour {
             Behaviour::Silent(Leg::Transfer) => return Reaction::only(Status::Accepted),
             Behaviour::Erroring(Leg::Transfer, code) => {
                 self.refuse(&mut message, id, code, &envelope);
-                return Reaction::says(message, PaymentMessage::Abort, id);
+                return Reaction::transfer_message(message, PaymentMessage::Abort, id);
             }
             _ if strange => {
                 self.refuse(&mut message, id, response_checks::NOT_OURS, &envelope);
-                return Reaction::says(message, PaymentMessage::Abort, id);
+                return Reaction::transfer_message(message, PaymentMessage::Abort, id);
             }
             Behaviour::WrongFulfilment => WRONG_FULFILMENT,
             _ => fulfilment,
@@ -943,26 +966,27 @@ impl<'a> Context<'a> {
         let completed_millis = self.state.completed(self.options, id, envelope.now_millis, first);
         let writer = &mut self.state.writer;
         writer.put_transfer(&mut message, id, &fulfilment, completed_millis, &envelope);
-        Reaction::says(message, PaymentMessage::Fulfil, id)
+        Reaction::transfer_message(message, PaymentMessage::Fulfil, id)
     }
 
-    /// PUT or PATCH /transfers/{id}: the hub's word on a transfer.
+    /// PUT or PATCH /transfers/{id}: a notice of the hub about a transfer.
     fn transfer_answered(&mut self, rest: &str) -> Reaction {
         let Some(id) = TransferId::parse(rest) else { return self.unknown(Status::Ok) };
         let answer = serde_json::from_slice::<TransferAnswered<'_>>(&self.request.body).ok();
         if answer.as_ref().is_some_and(TransferAnswered::is_reserved) && 0 < self.resent {
-            // The answer to a resent message that had no answer: it keeps waiting.
+            // A notice about a resent message whose first response was lost. The payer keeps
+            // waiting.
             return Reaction::only(Status::Ok);
         }
         let Some((answer, verdict)) = answer.and_then(|it| it.verdict().map(|end| (it, end)))
         else {
             return self.no_notice(id);
         };
-        self.state.tally.notice(id, verdict);
+        self.state.observations.notice(id, verdict);
         let fulfilment = answer.fulfilment.and_then(|text| read_digest(&text));
         let met = fulfilment.map(|it| condition(&it));
         if verdict == Verdict::Committed {
-            self.state.tally.fulfilled(id, met.as_ref());
+            self.state.observations.fulfilled(id, met.as_ref());
         }
         let Some(transaction) = self.state.payer.waiting(id, Leg::Transfer) else {
             return Reaction::only(Status::Ok);
@@ -976,10 +1000,10 @@ impl<'a> Context<'a> {
         Reaction::ending(self.state.payer.end(sequence, end))
     }
 
-    /// PUT /transfers/{id}/error: it was aborted.
+    /// PUT /transfers/{id}/error: the transfer was aborted.
     fn transfer_failed(&mut self, rest: &str) -> Reaction {
         let Some(id) = TransferId::parse(rest) else { return self.unknown(Status::Ok) };
-        self.state.tally.notice(id, Verdict::Aborted);
+        self.state.observations.notice(id, Verdict::Aborted);
         match self.waiting(rest, Leg::Transfer) {
             Some(sequence) => self.error(Leg::Transfer, sequence),
             None => Reaction::only(Status::Ok),
@@ -993,14 +1017,14 @@ impl<'a> Context<'a> {
         code: u16,
         envelope: &Envelope<'_>,
     ) {
-        self.state.tally.conclude(id, Verdict::Aborted);
+        self.state.observations.conclude(id, Verdict::Aborted);
         let path = flows::id_text(id);
         let path = ["/transfers/", &*path];
-        self.state.writer.put_error(message, Kind::PutTransfers, &path, code, envelope);
+        self.state.writer.put_error(message, MessageKind::PutTransfers, &path, code, envelope);
     }
 
-    /// The running number of the transaction that waits for this look-up. A hub that keeps the
-    /// trace is answered exactly; of one that does not, the oldest look-up of the number is taken.
+    /// The sequence number of the transaction that waits for this look-up: by its trace, or, for a
+    /// hub that drops the trace, the oldest look-up of the number.
     fn looked_up(&mut self, rest: &str) -> Option<u64> {
         let traced = self.traced();
         let payer = &mut self.state.payer;
@@ -1014,19 +1038,19 @@ impl<'a> Context<'a> {
         payer.looking_up(msisdn).map(|transaction| transaction.id.sequence())
     }
 
-    /// The transfer's id that the trace id is.
+    /// The transfer id in the trace of the request.
     fn traced(&self) -> Option<TransferId> {
         self.request.fields.traceparent.and_then(traced_id)
     }
 
-    /// An unexpected error: of an old transaction of this FSP, or else about an answer it
-    /// gave as payee, since the hub reports an error to the sender of
-    /// the failed message (hub-semantics 2.4).
+    /// An unexpected error: about an old transaction of this FSP, or about one of its responses as
+    /// payee, since the hub reports an error to the sender of the failed message (hub-semantics
+    /// 2.4).
     fn stray_error(&mut self, id: Option<TransferId>) -> Reaction {
         if id.is_some_and(|id| self.state.payer.knew(id)) {
             return self.stray(id);
         }
-        self.state.tally.counts.undelivered += 1;
+        self.state.observations.counts.undelivered += 1;
         Reaction::only(Status::Ok)
     }
 
@@ -1035,7 +1059,7 @@ impl<'a> Context<'a> {
         if !id.is_some_and(|id| self.state.payer.knew(id)) {
             return self.unknown(Status::Ok);
         }
-        self.state.tally.counts.late += 1;
+        self.state.observations.counts.late += 1;
         Reaction::only(Status::Ok)
     }
 
@@ -1055,11 +1079,11 @@ impl<'a> Context<'a> {
     }
 
     fn unknown(&mut self, status: Status) -> Reaction {
-        self.state.tally.counts.unknown += 1;
+        self.state.observations.counts.unknown += 1;
         Reaction::only(status)
     }
 
-    /// The envelope of an answer: back to the source, in the same trace.
+    /// The envelope of a response: to the source, with the same trace.
     fn back(&self) -> Envelope<'a> {
         let fields = &self.request.fields;
         Envelope {
@@ -1092,8 +1116,12 @@ impl Reaction {
         Self { message, ..Self::only(Status::Accepted) }
     }
 
-    fn says(message: Vec<u8>, said: PaymentMessage, transfer: TransferId) -> Self {
-        let message = Some((message, Token::Says(said, transfer)));
+    fn transfer_message(
+        message: Vec<u8>,
+        message_kind: PaymentMessage,
+        transfer: TransferId,
+    ) -> Self {
+        let message = Some((message, Token::TransferMessage(message_kind, transfer)));
         Self { message, ..Self::only(Status::Accepted) }
     }
 
@@ -1126,7 +1154,7 @@ impl Tasks {
 }
 
 impl Version {
-    /// As in headers.
+    /// The version in headers.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -1143,13 +1171,13 @@ impl FromStr for Version {
         match text {
             "1.1" => Ok(Self::V1_1),
             "2.0" => Ok(Self::V2_0),
-            _ => Err(format!("'{text}' is no version: 1.1 or 2.0")),
+            _ => Err(format!("invalid version '{text}': expected 1.1 or 2.0")),
         }
     }
 }
 
 impl Style {
-    /// The `transferState` that the FSP fulfils with.
+    /// The `transferState` of the FSP's fulfilments.
     #[must_use]
     pub const fn state(self) -> &'static str {
         match self {
@@ -1166,16 +1194,17 @@ impl FromStr for Style {
         match text {
             "committed" => Ok(Self::Committed),
             "reserved" => Ok(Self::Reserved),
-            _ => Err(format!("'{text}' is no style: committed or reserved")),
+            _ => Err(format!("invalid style '{text}': expected committed or reserved")),
         }
     }
 }
 
 impl SimulatorOptions {
-    /// An ordinary FSP on a free port of this machine, without subscribers.
+    /// A standard FSP on a free local port, without subscribers.
     ///
     /// # Panics
-    /// The name is not 2 to 30 letters, digits, `-` or `_`: it goes into JSON as it is.
+    ///
+    /// The name is not 2 to 30 letters, digits, `-` or `_`. It is written into JSON unescaped.
     #[must_use]
     pub fn new(name: &str, currency: Currency, hub: SocketAddr) -> Self {
         let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
@@ -1200,12 +1229,12 @@ impl SimulatorOptions {
             in_flight_max: 100_000,
             ask_again: None,
             keeps_acknowledged: false,
-            links: ConnectionOptions::default(),
+            connections: ConnectionOptions::default(),
         }
     }
 }
 
-/// A number that no other simulator has, from the randomly keyed hasher of the standard library.
+/// A number that is unique per simulator, from the randomly keyed hasher of the standard library.
 fn seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(millis_now())
@@ -1252,7 +1281,7 @@ async fn maintain(inner: Rc<Inner>) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        inner.links.maintain();
+        inner.connections.maintain();
         let now = Instant::now();
         inner.ask_again(now);
         loop {

@@ -1,4 +1,4 @@
-//! Simulators against each other through a hub that only forwards.
+//! Simulators against each other through a forward-only hub.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ impl Scheme {
         let simulator = |name, subscribers: std::ops::Range<u64>| {
             let mut options = SimulatorOptions::new(name, currency, hub.address());
             options.subscribers = subscribers.clone();
-            options.links.resend_pause = Duration::from_millis(20);
+            options.connections.resend_pause = Duration::from_millis(20);
             change(&mut options);
             let simulator = Simulator::bind(options).expect("a free port");
             hub.register(name, simulator.address(), subscribers);
@@ -43,7 +43,7 @@ impl Scheme {
 
     async fn pay(&self, payee_msisdn: u64) -> Outcome {
         let payment = payment(PaymentFlow::Whole, payee_msisdn, "12.3456");
-        self.payer.run_transaction(payment).await.expect("there is room")
+        self.payer.run_transaction(payment).await.expect("within the limit")
     }
 
     fn stop(&self) {
@@ -53,12 +53,12 @@ impl Scheme {
     }
 }
 
-fn payment(course: PaymentFlow, payee_msisdn: u64, amount: &str) -> Payment {
+fn payment(flow: PaymentFlow, payee_msisdn: u64, amount: &str) -> Payment {
     let amount = Amount::parse(amount).expect("an amount");
-    Payment { course, payer_msisdn: 1, payee_msisdn, amount, intended: Instant::now() }
+    Payment { flow, payer_msisdn: 1, payee_msisdn, amount, intended: Instant::now() }
 }
 
-/// An FSP, and its hub, which is played here.
+/// An FSP, and the listener of its hub, which the test plays.
 async fn alone(change: impl FnOnce(&mut SimulatorOptions)) -> (TcpListener, Simulator) {
     let hub = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let currency = Currency::parse("USD").expect("a currency");
@@ -69,7 +69,7 @@ async fn alone(change: impl FnOnce(&mut SimulatorOptions)) -> (TcpListener, Simu
 }
 
 /// Sends a message to an FSP and waits until it has read it.
-async fn tell(fsp: &Simulator, head: &str, body: &str) {
+async fn send(fsp: &Simulator, head: &str, body: &str) {
     let before = fsp.counts().requests;
     let message = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     let mut stream = TcpStream::connect(fsp.address()).await.expect("it listens");
@@ -86,7 +86,7 @@ fn run<T>(scenario: impl Future<Output = T>) -> T {
         .expect("the scenario ends in time")
 }
 
-/// Waits for what happens just after the payer has its outcome.
+/// Waits for a condition that becomes true shortly after the payer has its outcome.
 async fn until(what: impl Fn() -> bool) {
     while !what() {
         tokio::task::yield_now().await;
@@ -114,7 +114,7 @@ fn check_commit(change: impl Fn(&mut SimulatorOptions)) {
 }
 
 #[test]
-fn a_whole_transaction_commits_in_both_styles_and_versions() {
+fn whole_transaction_commits_in_both_styles_and_versions() {
     for style in [Style::Committed, Style::Reserved] {
         for version in [Version::V1_1, Version::V2_0] {
             check_commit(|options| (options.style, options.version) = (style, version));
@@ -128,7 +128,7 @@ fn check_failure(behaviour: Behaviour, patience: Duration, expected: End) {
         scheme.payee.set_behaviour(behaviour);
         let outcome = scheme.pay(PAYEES.start).await;
         assert_eq!(outcome.end, expected, "{behaviour:?}");
-        // The forwarder takes every fulfilment for right.
+        // The forwarder accepts every fulfilment.
         if behaviour != Behaviour::WrongFulfilment {
             assert_eq!(scheme.payee.position(), Amount::ZERO, "{behaviour:?}");
         }
@@ -137,7 +137,7 @@ fn check_failure(behaviour: Behaviour, patience: Duration, expected: End) {
 }
 
 #[test]
-fn payees_that_misbehave_end_the_transaction_in_the_right_leg() {
+fn misbehaving_payee_fails_the_transaction_in_its_leg() {
     let (long, short) = (Duration::from_secs(30), Duration::from_millis(100));
     let code = |leg| Cause::Error(if leg == Leg::Lookup { 3204 } else { 5104 });
     for leg in [Leg::Lookup, Leg::Quote, Leg::Transfer] {
@@ -152,7 +152,7 @@ fn payees_that_misbehave_end_the_transaction_in_the_right_leg() {
 }
 
 #[test]
-fn a_slow_payee_only_takes_longer_and_a_dead_one_comes_back() {
+fn slow_payee_delays_and_dead_payee_recovers() {
     run(async {
         let scheme = Scheme::new(|_| {});
         scheme.payee.set_behaviour(Behaviour::Slow(Duration::from_millis(30)));
@@ -161,7 +161,7 @@ fn a_slow_payee_only_takes_longer_and_a_dead_one_comes_back() {
         assert!(outcome.whole >= Duration::from_millis(90), "{:?}", outcome.whole);
         scheme.payee.set_behaviour(Behaviour::Dead);
         scheme.payee.set_behaviour(Behaviour::Normal);
-        // The connections of the hub are broken and it makes one attempt only.
+        // The hub's connections are broken, and it makes only one attempt.
         until(|| scheme.payee.in_flight() == 0).await;
         loop {
             let outcome =
@@ -175,7 +175,7 @@ fn a_slow_payee_only_takes_longer_and_a_dead_one_comes_back() {
 }
 
 #[test]
-fn an_unknown_number_is_no_party() {
+fn look_up_of_an_unknown_number_times_out() {
     run(async {
         let scheme = Scheme::new(|options| options.patience = Duration::from_millis(100));
         let outcome = scheme.pay(7).await;
@@ -185,25 +185,25 @@ fn an_unknown_number_is_no_party() {
 }
 
 #[test]
-fn a_hub_that_is_not_there_is_tried_again_and_then_given_up() {
+fn unreachable_hub_is_retried_and_then_given_up() {
     run(async {
-        let scheme = Scheme::new(|options| options.links.resends_max = 2);
+        let scheme = Scheme::new(|options| options.connections.resends_max = 2);
         scheme.hub.stop();
         until(|| std::net::TcpStream::connect(scheme.hub.address()).is_err()).await;
         let outcome = scheme.pay(PAYEES.start).await;
         assert_eq!(outcome.end, End::Failed(Leg::Lookup, Cause::Unreachable));
-        let counts = scheme.payer.link_counts();
+        let counts = scheme.payer.connection_counts();
         assert_eq!((counts.resent, counts.lost, counts.silent), (2, 1, 0));
         assert!(counts.unreachable >= 3 && counts.unavailable == 0, "{counts:?}");
-        let said = scheme.payer.troubles().unreachable;
-        assert!(said.contains(&scheme.hub.address().to_string()), "{said}");
-        assert!(said.contains("refused"), "{said}");
+        let error = scheme.payer.first_errors().unreachable;
+        assert!(error.contains(&scheme.hub.address().to_string()), "{error}");
+        assert!(error.contains("refused"), "{error}");
         scheme.stop();
     });
 }
 
 #[test]
-fn what_is_refused_until_its_time_is_over_did_not_hang() {
+fn transaction_refused_until_its_timeout_is_not_hung() {
     run(async {
         let scheme = Scheme::new(|options| options.patience = Duration::from_millis(100));
         scheme.hub.stop();
@@ -214,7 +214,7 @@ fn what_is_refused_until_its_time_is_over_did_not_hang() {
     });
 }
 
-/// A node that does something with each connection, and then no more.
+/// A node that serves one connection after the other in the given way, and then stops.
 async fn node(serve: impl AsyncFnOnce(TcpListener) + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -222,19 +222,19 @@ async fn node(serve: impl AsyncFnOnce(TcpListener) + 'static) -> SocketAddr {
     address
 }
 
-/// FSPs that have this node at home, and the scheme's hub as the next one.
+/// FSPs with this node as home node, and the scheme's hub as the next one.
 fn at_home(home: SocketAddr) -> Scheme {
     Scheme::new(|options| {
         options.other_nodes = vec![options.hub];
         options.hub = home;
-        options.links.answer_timeout = Duration::from_millis(200);
+        options.connections.answer_timeout = Duration::from_millis(200);
         options.ask_again = Some(Duration::from_millis(100));
         options.keeps_acknowledged = true;
     })
 }
 
 #[test]
-fn a_node_that_answers_nothing_is_left_for_the_next_one() {
+fn silent_node_is_left_for_the_next_one() {
     run(async {
         let silent = node(async |listener| {
             let mut open = Vec::new();
@@ -244,23 +244,23 @@ fn a_node_that_answers_nothing_is_left_for_the_next_one() {
         });
         let scheme = at_home(silent.await);
         assert_eq!(scheme.pay(PAYEES.start).await.end, End::Committed);
-        let said = |fsp: &Simulator| -> Vec<PaymentMessage> {
-            fsp.take_acknowledged().into_iter().map(|message| message.said).collect()
+        let accepted = |fsp: &Simulator| -> Vec<PaymentMessage> {
+            fsp.take_acknowledged().into_iter().map(|message| message.message).collect()
         };
         until(|| scheme.payer.unanswered() + scheme.payee.unanswered() == 0).await;
-        assert_eq!(said(&scheme.payer), [PaymentMessage::Prepare]);
-        assert_eq!(said(&scheme.payee), [PaymentMessage::Fulfil]);
-        assert!(0 < scheme.payer.link_counts().resent);
+        assert_eq!(accepted(&scheme.payer), [PaymentMessage::Prepare]);
+        assert_eq!(accepted(&scheme.payee), [PaymentMessage::Fulfil]);
+        assert!(0 < scheme.payer.connection_counts().resent);
         scheme.stop();
     });
 }
 
 #[test]
-fn what_came_instead_of_an_answer_is_told() {
+fn invalid_response_is_described() {
     for (answer, word) in [
-        (&b""[..], "closed without an answer"),
-        (b"HTTP/1.1 202 Acc", "in the midst of an answer"),
-        (b"\0\xff lalala\r\n\r\n", "invalid HTTP answer: the head is not HTTP/1"),
+        (&b""[..], "closed without a response"),
+        (b"HTTP/1.1 202 Acc", "in the middle of a response"),
+        (b"\0\xff lalala\r\n\r\n", "invalid HTTP response: the head is not HTTP/1"),
     ] {
         run(async move {
             let strange = node(async move |listener| {
@@ -274,28 +274,29 @@ fn what_came_instead_of_an_answer_is_told() {
             let hub = strange.await;
             let scheme = Scheme::new(|options| {
                 options.hub = hub;
-                options.links.resends_max = 2;
+                options.connections.resends_max = 2;
             });
             let outcome = scheme.pay(PAYEES.start).await;
             assert_eq!(outcome.end, End::Failed(Leg::Lookup, Cause::Unsent));
-            let (counts, said) = (scheme.payer.link_counts(), scheme.payer.troubles().broken);
-            assert_eq!((counts.answered, counts.broken), (0, 3), "{said}");
-            assert!(said.contains(word), "{said}");
+            let (counts, error) =
+                (scheme.payer.connection_counts(), scheme.payer.first_errors().broken);
+            assert_eq!((counts.answered, counts.broken), (0, 3), "{error}");
+            assert!(error.contains(word), "{error}");
             scheme.stop();
         });
     }
 }
 
 #[test]
-fn a_look_up_that_a_node_took_to_its_grave_is_asked_for_again() {
+fn look_up_lost_by_a_node_is_repeated() {
     run(async {
         let dying = node(async |listener| {
-            let (mut stream, _) = listener.accept().await.expect("somebody comes");
+            let (mut stream, _) = listener.accept().await.expect("connected");
             let mut request = [0; 4_096];
             let length = stream.read(&mut request).await.expect("a request");
             assert!(request[..length].starts_with(b"GET /parties/"));
             let answer = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n";
-            stream.write_all(answer).await.expect("it is heard");
+            stream.write_all(answer).await.expect("received");
         });
         let scheme = at_home(dying.await);
         let outcome = scheme.pay(PAYEES.start).await;
@@ -306,7 +307,7 @@ fn a_look_up_that_a_node_took_to_its_grave_is_asked_for_again() {
 }
 
 #[test]
-fn a_node_that_comes_back_is_home_again() {
+fn restored_home_node_is_used_again() {
     run(async {
         let address = node(async |listener| drop(listener)).await;
         until(|| std::net::TcpStream::connect(address).is_err()).await;
@@ -324,7 +325,7 @@ fn a_node_that_comes_back_is_home_again() {
 }
 
 #[test]
-fn many_transactions_at_once_keep_their_books() {
+fn many_concurrent_transactions_keep_positions_correct() {
     const TRANSACTIONS: u64 = 5_000;
     run(async {
         let scheme = Rc::new(Scheme::new(|_| {}));
@@ -333,7 +334,7 @@ fn many_transactions_at_once_keep_their_books() {
             let payee = PAYEES.start + number % 100;
             let amount = Amount::from_units(i128::from(number % 7 + 1)).to_string();
             let payment = payment(PaymentFlow::Whole, payee, &amount);
-            scheme.payer.start(payment).expect("there is room");
+            scheme.payer.start(payment).expect("within the limit");
         };
         let (scheme_again, ended_again) = (Rc::downgrade(&scheme), Rc::clone(&ended));
         scheme.payer.observe(move |outcome| {
@@ -358,19 +359,19 @@ fn many_transactions_at_once_keep_their_books() {
     });
 }
 
-/// Two look-ups of one number are answered in the wrong order, under their trace ids or without.
+/// Answers two look-ups of one number in the wrong order, with or without their trace ids.
 fn check_match(traced: bool, expected: u64) {
     run(async {
         let (hub, payer) = alone(|options| {
             options.match_by_number = false;
-            options.links.connections_max = 1;
+            options.connections.connections_max = 1;
         })
         .await;
         let ended = Rc::new(RefCell::new(Vec::new()));
         let order = Rc::clone(&ended);
         payer.observe(move |outcome| order.borrow_mut().push(outcome));
         for amount in ["1", "2"] {
-            payer.start(payment(PaymentFlow::Lookup, 77, amount)).expect("there is room");
+            payer.start(payment(PaymentFlow::Lookup, 77, amount)).expect("within the limit");
         }
         let (mut stream, _) = hub.accept().await.expect("it connects");
         let mut traces = Vec::new();
@@ -381,7 +382,7 @@ fn check_match(traced: bool, expected: u64) {
         for trace in traces.iter().rev() {
             let trace = if traced { format!("\r\ntraceparent: {trace}") } else { String::new() };
             let head = format!("PUT /parties/MSISDN/77 HTTP/1.1{trace}");
-            tell(&payer, &head, &party("77", "payee")).await;
+            send(&payer, &head, &party("77", "payee")).await;
         }
         assert!(ended.borrow().iter().all(|outcome| outcome.end == End::Reached));
         let ended: Vec<_> =
@@ -392,14 +393,14 @@ fn check_match(traced: bool, expected: u64) {
     });
 }
 
-/// Answers the next request; gives its trace and its body.
+/// Answers the next request. Returns its trace and its body.
 async fn next_request(stream: &mut TcpStream, status: u16) -> (String, Vec<u8>) {
     let mut bytes = Vec::new();
     loop {
         if let Some(request) = dfsp::http1::request(&bytes).expect("well formed") {
             let trace = request.fields.traceparent.expect("every look-up has one").to_owned();
             let body = request.body.to_vec();
-            let answer = format!("HTTP/1.1 {status} Told\r\ncontent-length: 0\r\n\r\n");
+            let answer = format!("HTTP/1.1 {status} Status\r\ncontent-length: 0\r\n\r\n");
             stream.write_all(answer.as_bytes()).await.expect("it reads");
             return (trace, body);
         }
@@ -424,17 +425,17 @@ fn quote(amount: &str, currency: &str) -> String {
     format!(r#"{{"transferAmount":{money},"ilpPacket":"AQ","condition":"{condition}"}}"#)
 }
 
-/// Five to the number 77.
-fn five(course: PaymentFlow) -> Payment {
-    payment(course, 77, "5")
+/// A payment of five to the number 77.
+fn five(flow: PaymentFlow) -> Payment {
+    payment(flow, 77, "5")
 }
 
-/// A payer asks a hub for the number 77, which is the payee's, or for a quote of 5 USD; the hub
-/// accepts that with `status` and sends `body`. Returns the detected problem, if any.
-async fn answered(course: PaymentFlow, status: u16, body: String) -> Option<String> {
+/// A payer looks up the number 77, which is the payee's, or requests a quote of 5 USD. The hub
+/// accepts it with `status` and sends `body`. Returns the detected problem, if any.
+async fn answered(flow: PaymentFlow, status: u16, body: String) -> Option<String> {
     let (hub, payer) = alone(|options| {
-        // Of a payee that is known a payer expects real terms.
-        if course == PaymentFlow::Lookup {
+        // A payer expects matching terms from a known payee.
+        if flow == PaymentFlow::Lookup {
             let known =
                 |(fsp, numbers)| Subscribers { numbers, fsp: FspName::new(fsp).expect("a name") };
             options.known = [("other", 70..75), ("payee", 75..80)].map(known).into();
@@ -451,47 +452,47 @@ async fn answered(course: PaymentFlow, status: u16, body: String) -> Option<Stri
             [None, Some(quote)] => format!("quotes/{quote}"),
             [None, None] => "parties/MSISDN/77".to_owned(),
         };
-        tell(&payer, &format!("PUT /{path} HTTP/1.1\r\ntraceparent: {trace}"), &body).await;
+        send(&payer, &format!("PUT /{path} HTTP/1.1\r\ntraceparent: {trace}"), &body).await;
         until(|| payer.unanswered() == 0).await;
         drop(stream);
     };
-    let (outcome, ()) = tokio::join!(payer.run_transaction(five(course)), answering);
+    let (outcome, ()) = tokio::join!(payer.run_transaction(five(flow)), answering);
     let end = outcome.expect("there is room").end;
-    let wrong = payer.tally().wrong().clone();
+    let wrong = payer.observations().wrong().clone();
     payer.stop();
     match wrong.count {
         0 => assert_eq!(end, End::Reached),
-        1 => assert_eq!(end, End::Failed(course.first_leg(), Cause::WrongAnswer)),
+        1 => assert_eq!(end, End::Failed(flow.first_leg(), Cause::WrongAnswer)),
         more => panic!("{more} instead of one: {}", wrong.first),
     }
     (wrong.count == 1).then_some(wrong.first)
 }
 
 #[test]
-fn an_answer_that_was_not_asked_for_ends_its_unit_and_is_noted() {
+fn mismatching_response_fails_its_unit_and_is_recorded() {
     run(async {
         let lookup = PaymentFlow::Lookup;
         let payee = FspName::new("payee").expect("a name");
         let (quoted, paid) = (PaymentFlow::Quote(payee), PaymentFlow::Transfer(payee));
-        for (course, status, body, expected) in [
+        for (flow, status, body, expected) in [
             (lookup, 202, party("77", "payee"), None),
-            (lookup, 202, party("78", "payee"), Some("told 78 of payee")),
-            (lookup, 202, party("77", "other"), Some("77 of payee was asked for")),
+            (lookup, 202, party("78", "payee"), Some("contains 78 of payee")),
+            (lookup, 202, party("77", "other"), Some("expected 77 of payee")),
             (lookup, 200, party("77", "payee"), Some("was answered 200 instead of 202")),
             (quoted, 202, quote("5", "USD"), None),
             (quoted, 204, quote("5", "USD"), Some("POST /quotes of payer was answered 204")),
-            (quoted, 202, quote("10", "USD"), Some("told 10 USD, and 5 USD was asked for")),
-            (quoted, 202, quote("5", "EUR"), Some("told 5 EUR")),
+            (quoted, 202, quote("10", "USD"), Some("contains 10 USD, expected 5 USD")),
+            (quoted, 202, quote("5", "EUR"), Some("contains 5 EUR")),
             (
                 paid,
                 202,
                 r#"{"transferState":"RESERVED"}"#.to_owned(),
                 Some("'{\"transferState\":\"R"),
             ),
-            (paid, 202, "{}".to_owned(), Some("PUT /transfers told payer no end of its transfer")),
-            (paid, 202, "done".to_owned(), Some("no end of its transfer: 'done'")),
+            (paid, 202, "{}".to_owned(), Some("PUT /transfers to payer contains no final state")),
+            (paid, 202, "done".to_owned(), Some("no final state: 'done'")),
         ] {
-            let found = answered(course, status, body).await;
+            let found = answered(flow, status, body).await;
             let found = found.as_deref();
             assert_eq!(found.is_some(), expected.is_some(), "{found:?} for {expected:?}");
             assert!(expected.is_none_or(|it| found.is_some_and(|text| text.contains(it))));
@@ -501,7 +502,7 @@ fn an_answer_that_was_not_asked_for_ends_its_unit_and_is_noted() {
 
 /// A payer that resends a transfer is notified of the reservation once or twice, and keeps waiting.
 #[test]
-fn a_transfer_that_was_sent_again_may_be_reserved() {
+fn reservation_notice_of_a_resent_transfer_is_accepted() {
     run(async {
         let (hub, payer) = alone(|_| {}).await;
         let answering = async {
@@ -513,7 +514,7 @@ fn a_transfer_that_was_sent_again_may_be_reserved() {
             let id = asked["transferId"].as_str().expect("an id");
             for state in ["RESERVED", "RESERVED", "ABORTED"] {
                 let body = format!(r#"{{"transferState":"{state}"}}"#);
-                tell(&payer, &format!("PUT /transfers/{id} HTTP/1.1"), &body).await;
+                send(&payer, &format!("PUT /transfers/{id} HTTP/1.1"), &body).await;
             }
             drop(stream);
         };
@@ -522,17 +523,17 @@ fn a_transfer_that_was_sent_again_may_be_reserved() {
         let (outcome, ()) = tokio::join!(payer.run_transaction(paid), answering);
         let end = outcome.expect("there is room").end;
         assert_eq!(end, End::Failed(Leg::Transfer, Cause::Aborted));
-        assert_eq!(payer.tally().wrong().count, 0);
+        assert_eq!(payer.observations().wrong().count, 0);
         payer.stop();
     });
 }
 
 #[test]
-fn a_condition_that_is_not_that_of_the_packet_is_refused_and_noted() {
+fn condition_that_does_not_match_the_packet_is_refused_and_recorded() {
     run(async {
         let scheme = Scheme::new(|_| {});
         assert_eq!(scheme.pay(PAYEES.start).await.end, End::Committed);
-        assert_eq!(scheme.payee.tally().wrong().count, 0);
+        assert_eq!(scheme.payee.observations().wrong().count, 0);
         let other = "A".repeat(43);
         for (number, condition) in
             [format!(r#","condition":"{other}""#), String::new()].iter().enumerate()
@@ -542,18 +543,18 @@ fn a_condition_that_is_not_that_of_the_packet_is_refused_and_noted() {
                 "payeeFsp":"payee","amount":{{"amount":"5","currency":"USD"}},
                 "ilpPacket":"AQ"{condition}}}"#
             );
-            tell(&scheme.payee, "POST /transfers HTTP/1.1\r\nfspiop-source: payer", &body).await;
-            until(|| scheme.payee.tally().wrong().count == number as u64 + 1).await;
+            send(&scheme.payee, "POST /transfers HTTP/1.1\r\nfspiop-source: payer", &body).await;
+            until(|| scheme.payee.observations().wrong().count == number as u64 + 1).await;
         }
-        let first = scheme.payee.tally().wrong().first.clone();
-        assert!(first.contains(&format!("condition '{other}', which is not that")), "{first}");
-        until(|| scheme.payee.tally().exchanges()[0].1.received.aborted.count == 2).await;
+        let first = scheme.payee.observations().wrong().first.clone();
+        assert!(first.contains(&format!("condition '{other}', which does not match")), "{first}");
+        until(|| scheme.payee.observations().exchanges()[0].1.received.aborted.count == 2).await;
         scheme.stop();
     });
 }
 
 #[test]
-fn registrations_without_callbacks_are_given_up_when_none_comes_any_more() {
+fn registrations_without_callbacks_time_out() {
     run(async {
         let hub = node(async |listener| {
             while let Ok((mut stream, _)) = listener.accept().await {
@@ -572,41 +573,41 @@ fn registrations_without_callbacks_are_given_up_when_none_comes_any_more() {
         let payee = Simulator::bind(options).expect("a port");
         assert_eq!(payee.registered(), 0);
         let patience = Duration::from_millis(200);
-        let error = payee.register_subscribers(8, patience).await.expect_err("nobody confirms");
-        let expected = "3 of 3 registrations had no callback, none within 200ms";
+        let error = payee.register_subscribers(8, patience).await.expect_err("no callbacks");
+        let expected = "3 of 3 registrations have no callback; none arrived within 200ms";
         assert_eq!((error.to_string().as_str(), payee.registered()), (expected, 0));
         payee.stop();
     });
 }
 
 #[test]
-fn a_message_that_is_taken_with_another_status_is_noted() {
+fn unexpected_response_status_is_recorded() {
     run(async {
         let (hub, payer) = alone(|options| options.patience = Duration::from_millis(50)).await;
         let payee = FspName::new("payee").expect("a name");
-        for (course, what) in [
+        for (flow, what) in [
             (PaymentFlow::Lookup, "GET /parties of payer was answered 200 instead of 202"),
             (PaymentFlow::Quote(payee), ""),
             (PaymentFlow::Transfer(payee), ""),
         ] {
             let answering = async {
                 let (mut stream, _) = hub.accept().await.expect("it connects");
-                let told = next_request(&mut stream, 200).await;
-                // It closes, so that the next one connects again.
-                drop((stream, told));
+                let request = next_request(&mut stream, 200).await;
+                // It closes the connection, so that the next message opens a new one.
+                drop((stream, request));
             };
-            let (outcome, ()) = tokio::join!(payer.run_transaction(five(course)), answering);
-            assert!(!outcome.expect("there is room").end.is_good(), "{course:?}");
-            assert!(payer.tally().wrong().first.contains(what));
+            let (outcome, ()) = tokio::join!(payer.run_transaction(five(flow)), answering);
+            assert!(!outcome.expect("within the limit").end.is_good(), "{flow:?}");
+            assert!(payer.observations().wrong().first.contains(what));
             until(|| payer.unanswered() == 0).await;
         }
-        assert_eq!(payer.tally().wrong().count, 3);
+        assert_eq!(payer.observations().wrong().count, 3);
         payer.stop();
     });
 }
 
 #[test]
-fn a_request_for_somebody_else_is_refused_and_noted() {
+fn request_for_another_fsp_is_refused_and_recorded() {
     run(async {
         let scheme = Scheme::new(|_| {});
         let body = |fsp: &str, number: u64, currency: &str| {
@@ -635,10 +636,10 @@ fn a_request_for_somebody_else_is_refused_and_noted() {
             ("/transfers", transfer("payee", "EUR"), 5),
         ] {
             let head = format!("POST {path} HTTP/1.1\r\nfspiop-source: payer");
-            tell(&scheme.payee, &head, &body).await;
-            assert_eq!(scheme.payee.tally().wrong().count, wrong, "{body}");
+            send(&scheme.payee, &head, &body).await;
+            assert_eq!(scheme.payee.observations().wrong().count, wrong, "{body}");
         }
-        let first = scheme.payee.tally().wrong().first.clone();
+        let first = scheme.payee.observations().wrong().first.clone();
         assert!(first.contains("POST /quotes for 25500000 of other in USD"), "{first}");
         assert_eq!(scheme.payee.position(), Amount::ZERO);
         scheme.stop();

@@ -17,24 +17,24 @@ use crate::switch_process::read_token;
 
 const WITHIN: Duration = Duration::from_secs(20);
 /// Interval at which a wait for an answer checks for an interrupt.
-const GLANCE: Duration = Duration::from_millis(250);
-/// The same from an interrupt on.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// The timeout after an interrupt.
 const INTERRUPTED: Duration = Duration::from_secs(2);
 
 /// The admin API of one hub.
 #[derive(Debug)]
 pub struct Admin {
     address: SocketAddr,
-    /// What it is asked as: a hub answers to names that it knows.
+    /// The value of the `Host` header. A hub accepts only names that it knows.
     host: String,
-    /// Lines of every request: the token, who asks and why.
+    /// Header lines of every request: the token, the author and the reason.
     lines: String,
     stream: Option<TcpStream>,
-    /// For connecting, for writing a request, and for the whole of its answer.
+    /// Timeout for connecting, for writing a request, and for its whole response.
     within: Duration,
 }
 
-/// An answer: status and body.
+/// A response: status and body.
 #[derive(Debug)]
 pub struct AdminResponse {
     /// The status.
@@ -43,7 +43,7 @@ pub struct AdminResponse {
     pub body: Vec<u8>,
 }
 
-/// An account as the hub shows it.
+/// An account as listed by the hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     pub id: u64,
@@ -80,7 +80,7 @@ impl Admin {
         Self { address, host: address.to_string(), lines, stream: None, within: WITHIN }
     }
 
-    /// The one at `url`, such as `http://127.0.0.1:3001`, with the token in a file.
+    /// A client of `url`, such as `http://127.0.0.1:3001`, with the token in a file.
     ///
     /// # Errors
     /// The address is invalid, or the file cannot be read.
@@ -90,15 +90,16 @@ impl Admin {
         Ok(Self { host, ..Self::new(resolve(url)?, token) })
     }
 
-    /// Sends this header with every request from now on; `value` has no line ends.
+    /// Sends this header with every subsequent request; `value` must not contain line breaks.
     pub fn with(&mut self, name: &str, value: &str) {
         self.lines += &format!("{name}: {value}\r\n");
     }
 
-    /// Sends a request and gives its answer, whatever the status.
+    /// Sends a request and returns its response, whatever the status.
     ///
     /// # Errors
-    /// The hub cannot be reached, or what it answers cannot be read.
+    ///
+    /// The hub cannot be reached, or its response cannot be read.
     pub fn call(
         &mut self,
         method: &str,
@@ -108,7 +109,7 @@ impl Admin {
         let request = self.request(method, path, body);
         let fresh = self.stream.is_none();
         let mut answer = self.exchange(&request);
-        // A connection that was kept may have been closed meanwhile: the hub read nothing of it.
+        // A kept connection may have been closed meanwhile, in which case the hub read nothing.
         let stale = |error: &io::Error| {
             let kinds = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
             kinds.contains(&error.kind()) || error.kind() == io::ErrorKind::UnexpectedEof
@@ -125,7 +126,7 @@ impl Admin {
         })
     }
 
-    /// Sends a request that must be answered with one of `expected`.
+    /// Sends a request whose response must have one of the statuses `expected`.
     pub fn must(
         &mut self,
         method: &str,
@@ -152,18 +153,19 @@ impl Admin {
         self.call("GET", "/health", None).is_ok_and(|answered| answered.status == 200)
     }
 
-    /// The problems that the hub's health answer lists: parts that are down, a full disk.
-    pub fn complaint(&mut self) -> Option<String> {
+    /// The problems in the hub's health response: components that are down, a full disk.
+    pub fn health_problems(&mut self) -> Option<String> {
         let health = serde_json::from_slice(&self.call("GET", "/health", None).ok()?.body).ok()?;
         let storage = self.call("GET", "/storage", None).ok();
         let storage = storage.and_then(|answered| serde_json::from_slice(&answered.body).ok());
-        complaint_of(&health, &storage.unwrap_or_default())
+        health_problems_of(&health, &storage.unwrap_or_default())
     }
 
-    /// Names of all participants, the hub among them when it lists itself.
+    /// Names of all participants, including the hub if it lists itself.
     ///
     /// # Errors
-    /// The hub cannot be reached, or what it answers cannot be read.
+    ///
+    /// The hub cannot be reached, or its response cannot be read.
     pub fn participants(&mut self) -> Result<Vec<String>, HarnessError> {
         let answered = self.must("GET", "/participants", None, &[200])?;
         let listed = serde_json::from_slice::<Vec<Listed>>(&answered.body);
@@ -233,7 +235,7 @@ impl Admin {
 }
 
 impl Metrics {
-    /// The value of a metric, all its labels together; `None` when the hub does not have it.
+    /// The value of a metric, summed over its labels; `None` if the hub does not have it.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.0.get(name).copied()
     }
@@ -255,7 +257,7 @@ impl Metrics {
 /// Resolves `http://host:port`.
 pub fn resolve(url: &str) -> Result<SocketAddr, HarnessError> {
     let wrong = |why: &str| HarnessError::Options(format!("{url}: {why}"));
-    let authority = url.strip_prefix("http://").ok_or_else(|| wrong("must begin with http://"))?;
+    let authority = url.strip_prefix("http://").ok_or_else(|| wrong("must start with http://"))?;
     let authority = authority.trim_end_matches('/');
     if authority.contains('/') {
         return Err(wrong("a path is not supported"));
@@ -264,7 +266,7 @@ pub fn resolve(url: &str) -> Result<SocketAddr, HarnessError> {
     addresses.next().ok_or_else(|| wrong("has no address"))
 }
 
-/// How long an answer may still take.
+/// Remaining time of a request.
 struct Timeout {
     end: Instant,
     interrupted: bool,
@@ -277,7 +279,7 @@ impl Timeout {
 
     /// The remaining time; short after an interrupt.
     fn left(&mut self) -> io::Result<Duration> {
-        if !self.interrupted && Interrupt::seen_by_anybody() {
+        if !self.interrupted && Interrupt::seen_by_any_listener() {
             self.interrupted = true;
             self.end = self.end.min(Instant::now() + INTERRUPTED);
         }
@@ -289,10 +291,10 @@ impl Timeout {
         }
     }
 
-    /// Reads what comes next, if it comes in time.
+    /// Reads the next bytes, if they arrive in time.
     fn read(&mut self, stream: &mut TcpStream, chunk: &mut [u8]) -> io::Result<usize> {
         loop {
-            stream.set_read_timeout(Some(self.left()?.min(GLANCE)))?;
+            stream.set_read_timeout(Some(self.left()?.min(POLL_INTERVAL)))?;
             match stream.read(chunk) {
                 Err(error) if is_wait(&error) => {}
                 read => return read,
@@ -318,25 +320,26 @@ fn problem_of(error: &io::Error, within: Duration) -> String {
     }
 }
 
-/// The same from both answers.
-fn complaint_of(health: &Value, storage: &Value) -> Option<String> {
+/// Describes the problems in the responses of both endpoints.
+fn health_problems_of(health: &Value, storage: &Value) -> Option<String> {
     let services = health["services"].as_array().map_or(&[][..], Vec::as_slice);
     let down = services.iter().filter(|service| service["status"] == "DOWN");
     let mut down: Vec<&str> = down.filter_map(|service| service["name"].as_str()).collect();
-    // A log in files has no broker; otherwise the log's own entry has more detail.
+    // A log in files has no broker. Otherwise the log's own entry has more detail.
     if down.contains(&"log") {
         down.retain(|name| *name != "broker");
     }
-    let mut said: Vec<String> = down.iter().map(|name| format!("{name} is down")).collect();
+    let mut problems: Vec<String> = down.iter().map(|name| format!("{name} is down")).collect();
     // The storage object also lists its growth, which never exceeds the current size.
     let bytes = |name: &str| storage[name].as_u64();
     if let (Some(free), Some(all)) = (bytes("freeBytes"), bytes("diskBytes"))
         && free < all / 20
     {
         let free = free >> 20;
-        said.push(format!("its disk is full ({free} MiB are free): make room, or another --data"));
+        problems
+            .push(format!("its disk is full ({free} MiB free); free space or use another --data"));
     }
-    (!said.is_empty()).then(|| format!("the hub says: {}", said.join("; ")))
+    (!problems.is_empty()).then(|| format!("the hub reports: {}", problems.join("; ")))
 }
 
 fn connect(address: SocketAddr, within: Duration) -> io::Result<TcpStream> {
@@ -361,7 +364,7 @@ fn read_accounts(body: &[u8]) -> Option<Vec<Account>> {
     accounts.collect()
 }
 
-/// Numbers keep their decimals: they are never read as floating point.
+/// Parses a number as decimal, never as floating point.
 fn number(text: &RawValue) -> Option<Amount> {
     Amount::parse_decimal(text.get().trim_matches('"'))
 }
@@ -370,13 +373,13 @@ fn number(text: &RawValue) -> Option<Amount> {
 mod tests {
     use super::*;
 
-    /// Every read gets something, and the answer would still never be whole.
+    /// Every read returns a byte, and the response still never completes.
     #[test]
-    fn an_answer_that_drips_is_given_up_as_soon_as_one_that_never_comes() {
+    fn slow_response_times_out_like_a_missing_one() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("it is bound");
+        let address = listener.local_addr().expect("bound");
         let dripping = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("it connects");
+            let (mut stream, _) = listener.accept().expect("connected");
             let begun = stream.write_all(b"HTTP/1.1 200 OK\r\nx: ");
             while begun.is_ok() && stream.write_all(b"x").is_ok() {
                 std::thread::sleep(Duration::from_millis(5));
@@ -385,15 +388,15 @@ mod tests {
         let within = Duration::from_millis(300);
         let mut admin = Admin { within, ..Admin::new(address, None) };
         let began = Instant::now();
-        let error = admin.call("GET", "/health", None).expect_err("there is no answer");
+        let error = admin.call("GET", "/health", None).expect_err("timeout");
         assert!(error.to_string().ends_with("did not answer within 300ms"), "{error}");
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
         drop(admin);
-        dripping.join().expect("it ends with its connection");
+        dripping.join().expect("thread ended");
     }
 
     #[test]
-    fn a_full_disk_is_named() {
+    fn full_disk_and_failed_components_are_named() {
         let json = |text: &str| serde_json::from_str(text).expect("JSON");
         let health = |services: &str| json(&format!(r#"{{"services":[{services}]}}"#));
         let storage =
@@ -402,10 +405,10 @@ mod tests {
         for (services, free, expected) in [
             ("", "null", None),
             ("", "60000000", None),
-            ("", "3145728", Some("its disk is full (3 MiB are free)")),
+            ("", "3145728", Some("its disk is full (3 MiB free)")),
             (down, "60000000", Some("datastore is down")),
         ] {
-            let found = complaint_of(&health(services), &storage(free));
+            let found = health_problems_of(&health(services), &storage(free));
             let found = found.as_deref();
             assert_eq!(found.is_some(), expected.is_some(), "{found:?}");
             assert!(expected.is_none_or(|it| found.is_some_and(|text| text.contains(it))));
@@ -413,19 +416,19 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_called_so() {
+    fn timeout_is_reported_as_a_missing_response() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = silent.local_addr().expect("it is bound");
-        let mut stream = TcpStream::connect(address).expect("it listens");
-        stream.set_read_timeout(Some(Duration::from_millis(5))).expect("it can be set");
-        let error = stream.read(&mut [0]).expect_err("nobody says anything");
+        let address = silent.local_addr().expect("bound");
+        let mut stream = TcpStream::connect(address).expect("connected");
+        stream.set_read_timeout(Some(Duration::from_millis(5))).expect("timeout set");
+        let error = stream.read(&mut [0]).expect_err("timeout");
         assert_eq!(problem_of(&error, Duration::from_secs(20)), "did not answer within 20s");
         let error = io::Error::from(io::ErrorKind::ConnectionRefused);
         assert!(problem_of(&error, Duration::from_secs(20)).contains("refused"));
     }
 
     #[test]
-    fn metrics_add_up_their_labels() {
+    fn metrics_are_summed_over_labels() {
         let text = "# HELP a b\n# TYPE a counter\na{x=\"1 }\"} 2\na{x=\"2\"} 3 1700000000\n\
             upesi_log_syncs_total 41\nbroken\n";
         let metrics = Metrics::read(text);
@@ -445,8 +448,8 @@ mod tests {
     }
 
     #[test]
-    fn a_hub_is_asked_by_its_name() {
-        let admin = Admin::at("http://localhost:3001/", None).expect("it is this machine");
+    fn host_header_is_the_name_in_the_url() {
+        let admin = Admin::at("http://localhost:3001/", None).expect("valid address");
         let request = admin.request("GET", "/health", None);
         assert_eq!(request, "GET /health HTTP/1.1\r\nhost: localhost:3001\r\n\r\n");
     }

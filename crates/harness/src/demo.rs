@@ -1,4 +1,4 @@
-//! The demonstration: a switch, eight FSPs, whole transactions, proof.
+//! The demonstration: a switch, eight FSPs, whole transactions, verification.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::hub::HubChoice;
 use crate::nodes::NodesPlan;
 use crate::options::{DemoOptions, FspOptions};
 use crate::outage::NodesReport;
-use crate::output::{check_json, tell};
+use crate::output::{check_json, print_results};
 use crate::pairs::Pairs;
 use crate::proc_stats::machine;
 use crate::reconcile::differences;
@@ -21,10 +21,11 @@ const WARM_UP: Duration = Duration::from_secs(1);
 
 /// Runs a demonstration and prints its results.
 ///
-/// [`DemoReport::passed`] is the verdict.
+/// [`DemoReport::passed`] returns the verdict.
 ///
 /// # Errors
-/// The run could not be carried out; the switch has been ended.
+///
+/// The run could not be carried out. The switch has been stopped.
 pub fn demo(options: &DemoOptions, command: &SwitchCommand) -> Result<DemoReport, HarnessError> {
     options.check()?;
     check_json(options.json.as_ref())?;
@@ -64,7 +65,7 @@ pub fn demo(options: &DemoOptions, command: &SwitchCommand) -> Result<DemoReport
         offered_rate_per_s: options.rate,
         ..summary(&measured, &options.fsps, plan.as_ref())
     };
-    tell(&report, options.json.as_ref())?;
+    print_results(&report, options.json.as_ref())?;
     Ok(report)
 }
 
@@ -102,7 +103,7 @@ pub fn summary(measured: &Measured, fsps: &FspOptions, nodes: Option<&NodesPlan>
         fsps: fsps.fsps,
         style: fsps.style.state().to_owned(),
         fspiop_version: fsps.fspiop_version.as_str().to_owned(),
-        resent: result.fsps.iter().map(|fsp| fsp.links.resent).sum(),
+        resent: result.fsps.iter().map(|fsp| fsp.connections.resent).sum(),
         repeated_notices: result.fsps.iter().map(|fsp| fsp.counts.repeated).sum(),
         failures: failures.collect(),
         differences,

@@ -1,5 +1,5 @@
-//! Why a run could not be carried out. A run that was carried out and failed is no error: its
-//! report says so.
+//! Errors of runs that could not be carried out. A run that was carried out and failed is not an
+//! error: its report lists the failed checks.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use thiserror::Error;
 /// A run that could not be carried out.
 #[derive(Debug, Error)]
 pub enum HarnessError {
-    /// Options that make no sense together.
+    /// Options that contradict each other.
     #[error("{0}")]
     Options(String),
     /// A file or directory.
@@ -20,19 +20,19 @@ pub enum HarnessError {
         /// The error of the system.
         source: io::Error,
     },
-    /// The switch could not be started, or it ended, or it is not healthy in time.
+    /// The switch could not be started, has ended, or was not healthy in time.
     #[error("the switch {0}")]
     Switch(String),
     /// Brokers could not be started or do not follow a request.
     #[error("brokers: {0}")]
     Brokers(#[from] kafka_testkit::BrokersError),
-    /// A network for one node cannot be made or changed.
+    /// The network of a node cannot be created or changed.
     #[error("network: {0}")]
     Network(String),
-    /// The hub does not do what a run needs.
+    /// The hub does not provide a function that a run needs.
     #[error("the hub {0}")]
     Hub(String),
-    /// The admin API could not be reached or answered what cannot be read.
+    /// The admin API could not be reached, or its response could not be read.
     #[error("{request}: {problem}")]
     Admin {
         /// Method and path.
@@ -48,9 +48,9 @@ pub enum HarnessError {
         /// The problem.
         problem: String,
     },
-    /// A thread of simulators ended before its time.
+    /// A thread of simulators ended early.
     #[error("the simulators ended early")]
-    Fleet,
+    SimulatorsEnded,
     /// Interrupted from the keyboard.
     #[error("interrupted")]
     Interrupted,

@@ -4,23 +4,23 @@ use std::path::Path;
 
 use serde::Serialize;
 
-/// Bytes of the files of a data directory. Files that vanish meanwhile do not count.
+/// Bytes of the files of a data directory. Files that vanish during the scan do not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Footprint {
     /// Segments of the log.
     pub log: u64,
-    /// Segments that were put away, compressed as a rule.
+    /// Archived segments, usually compressed.
     pub archive: u64,
-    /// The store of what is not in memory.
+    /// The cold store.
     pub store: u64,
     /// Snapshots of the state.
     pub snapshots: u64,
-    /// Everything else: the token, notes, what the switch printed.
+    /// Everything else: the token, small files, the switch's output.
     pub other: u64,
 }
 
 impl Footprint {
-    /// Of the directory as it is now.
+    /// Measures the directory.
     #[must_use]
     pub fn of(data: &Path) -> Self {
         let mut found = Self::default();
@@ -28,7 +28,7 @@ impl Footprint {
         found
     }
 
-    /// All of it.
+    /// The sum of all purposes.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.log + self.archive + self.store + self.snapshots + self.other
@@ -46,7 +46,7 @@ impl Footprint {
         }
     }
 
-    /// The total that a file counts towards, by the names of its directory and its own.
+    /// The counter of a file, by the names of its directory and its own.
     fn part(&mut self, path: &Path) -> &mut u64 {
         let directory = path.iter().next().and_then(|name| name.to_str()).unwrap_or_default();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_count_by_their_names() {
+    fn files_are_classified_by_their_names() {
         let mut found = Footprint::default();
         for (bytes, path) in [
             (1, "00000000000000000001.segment"),
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_not_there_takes_nothing() {
+    fn missing_directory_has_size_zero() {
         assert_eq!(Footprint::of(Path::new("/nowhere/at/all")).total(), 0);
     }
 }

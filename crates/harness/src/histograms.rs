@@ -1,9 +1,9 @@
-//! What a driver writes down: latencies of the whole run and of its steady part, and what happened
-//! in each second. Microseconds throughout; nothing is allocated per unit.
+//! Measurements of a driver: latencies of the whole run and of its steady part, and the figures of
+//! each second. All times are microseconds. There is no allocation per unit.
 //!
 //! A unit belongs to the steady part by its intended start (runs of a given length) or by its
-//! number among those that ended (runs of a given count); the rate counts the units that ended in
-//! it. Seconds are kept up to [`SECONDS_MAX`].
+//! number among the ended units (runs of a given count). The rate counts the units that ended in
+//! the steady part. Single seconds are kept up to [`SECONDS_MAX`].
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,9 +12,9 @@ use dfsp::Outcome;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Seconds of a run that are kept one by one; later ones show in the totals only.
+/// Maximum number of single seconds that are kept; later ones are in the totals only.
 pub const SECONDS_MAX: usize = 86_400;
-/// Moments that are kept.
+/// Maximum number of end times that are kept.
 const ENDS_MAX: usize = 4_000_000;
 const LATENCY_MICROS_MAX: u64 = 3_600_000_000;
 
@@ -33,49 +33,49 @@ pub struct Latencies {
 pub struct Second {
     /// Its number, from 0.
     pub second: u32,
-    /// Units that ended well in it.
+    /// Units that succeeded in it.
     pub ended: u64,
     /// Units that failed in it.
     pub failed: u64,
-    /// Units of it that were not started, because too many were in flight.
+    /// Units due in it that were not started, because too many were in flight.
     pub dropped: u64,
-    /// Median latency of those that ended, in milliseconds.
+    /// Median latency of the successful units, in milliseconds.
     pub p50_ms: f64,
-    /// 99th percentile of them, in milliseconds.
+    /// 99th percentile of their latency, in milliseconds.
     pub p99_ms: f64,
 }
 
-/// The bounds of the steady part, as a driver goes by them.
+/// The bounds of the steady part, as used by a driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bounds {
-    /// None is kept.
+    /// There is no steady part.
     #[default]
     None,
-    /// From so long to so long after the start.
+    /// Times after the start.
     Time(Duration, Duration),
-    /// From one number to another among the units that ended.
+    /// Numbers among the ended units.
     Count(u64, u64),
 }
 
-/// The steady part as it was.
+/// The measured steady part.
 #[derive(Clone)]
 pub struct Steady {
     pub whole: Histogram<u64>,
-    /// Units that ended well in it.
+    /// Units that succeeded in it.
     pub ended: u64,
-    /// First and last moment of it, after the start.
+    /// Start and end of it, after the start of the run.
     pub span: Option<(Duration, Duration)>,
 }
 
-/// Everything that one driver writes down.
+/// All measurements of one driver.
 pub struct Histograms {
     pub latencies: Latencies,
     pub steady: Steady,
-    /// Latencies since the last glance.
+    /// Latencies since the last progress update.
     pub recent: Histogram<u64>,
-    /// Failures by leg and cause: how many, and the id of one.
+    /// Failures by leg and cause: the number, and one id.
     pub failures: BTreeMap<String, (u64, String)>,
-    /// When each unit ended well, and in which lane, where that is wanted.
+    /// Time and group of each successful unit, if kept.
     pub ends: Option<Vec<(Instant, u16)>>,
     bounds: Bounds,
     from: Option<Instant>,
@@ -85,7 +85,7 @@ pub struct Histograms {
     current_latency: Histogram<u64>,
 }
 
-/// Whether a unit of the measured part ended well.
+/// The result of a unit of the measured part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Good,
@@ -110,7 +110,7 @@ impl Histograms {
         }
     }
 
-    /// The measured part begins.
+    /// Starts the measured part.
     pub fn begin(&mut self, from: Instant, bounds: Bounds) {
         self.from = Some(from);
         self.bounds = bounds;
@@ -119,11 +119,11 @@ impl Histograms {
         }
     }
 
-    /// A unit of the measured part ended well, now.
-    pub fn good(&mut self, outcome: &Outcome, lane: usize, now: Instant) {
+    /// Records a unit of the measured part that succeeded now.
+    pub fn good(&mut self, outcome: &Outcome, group: usize, now: Instant) {
         self.latencies.record(outcome);
         if let Some(ends) = self.ends.as_mut().filter(|ends| ends.len() < ENDS_MAX) {
-            ends.push((now, u16::try_from(lane).unwrap_or(u16::MAX)));
+            ends.push((now, u16::try_from(group).unwrap_or(u16::MAX)));
         }
         let Some(from) = self.from else { return };
         let (end, intended) =
@@ -149,14 +149,14 @@ impl Histograms {
         record(&mut self.current_latency, outcome.whole);
     }
 
-    /// A unit of the measured part failed or was dropped, now.
+    /// Records a unit of the measured part that failed or was dropped now.
     pub fn bad(&mut self, fate: Fate, now: Instant) {
         if let Some(from) = self.from {
             self.note(now.saturating_duration_since(from), fate);
         }
     }
 
-    /// The seconds so far, the last one unfinished.
+    /// The seconds so far, including the current one.
     pub fn seconds(&self) -> Vec<Second> {
         let mut seconds = self.seconds.clone();
         if self.from.is_some() && seconds.len() < SECONDS_MAX {
@@ -188,7 +188,7 @@ impl Histograms {
     }
 }
 
-/// Adds the seconds of one driver to those of another; percentiles are those of the slower one.
+/// Adds the seconds of one driver to those of another. Percentiles are those of the slower one.
 pub fn add_seconds(all: &mut Vec<Second>, more: &[Second]) {
     for (index, second) in more.iter().enumerate() {
         if all.len() <= index {
@@ -258,7 +258,7 @@ mod tests {
     fn outcome(from: Instant, intended: u64, end: u64) -> (Outcome, Instant) {
         let moment = |millis| from + Duration::from_millis(millis);
         let payment = Payment {
-            course: PaymentFlow::Lookup,
+            flow: PaymentFlow::Lookup,
             payer_msisdn: 1,
             payee_msisdn: 2,
             amount: Amount::ZERO,
@@ -291,17 +291,18 @@ mod tests {
     }
 
     #[test]
-    fn steady_units_are_told_by_intended_start_and_the_rate_by_end() {
+    fn steady_part_selects_units_by_intended_start_and_rate_by_end() {
         let bounds = Bounds::Time(Duration::from_millis(1_000), Duration::from_millis(2_000));
-        // The second should have started before the window and was late; the fourth ends after it.
+        // The second unit should have started before the window and was late. The fourth one ends
+        // after it.
         let units = [(100, 110), (900, 1_500), (1_100, 1_200), (1_900, 2_500)];
         let steady = records(bounds, &units).steady;
         assert_eq!((steady.ended, steady.whole.len()), (2, 2));
-        assert!(steady.whole.max() >= 600_000, "the late one that belongs to it counts");
+        assert!(steady.whole.max() >= 600_000, "the late unit of the window counts");
     }
 
     #[test]
-    fn steady_units_of_a_count_are_told_by_number() {
+    fn steady_part_of_a_count_selects_units_by_number() {
         let units: Vec<_> = (1..=10).map(|number| (number * 10, number * 10 + 5)).collect();
         let steady = records(Bounds::Count(3, 9), &units).steady;
         assert_eq!((steady.ended, steady.whole.len()), (6, 6));

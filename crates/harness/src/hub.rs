@@ -1,5 +1,5 @@
-//! The hub that is measured: a switch started for the run, several nodes over brokers started for
-//! it, or any other that is there already.
+//! The hub that is measured: a switch or several nodes that are started for the run, or a running
+//! hub.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,44 +11,44 @@ use crate::proc_stats::{ProcessFigures, process_figures};
 use crate::reconcile::Check;
 use crate::switch_process::{SwitchCommand, SwitchProcess, read_token};
 
-/// Which hub a run is about.
+/// The hub of a run.
 pub enum HubChoice<'a> {
-    /// A switch of its own, on a fresh log unless a directory is given.
+    /// A new switch, on a new log unless a directory is given.
     Spawn {
-        /// How it is started.
+        /// The command that starts it.
         command: &'a SwitchCommand,
         /// The directory of its log, kept after the run.
         data: Option<PathBuf>,
     },
-    /// Several nodes of its own, over brokers of its own.
+    /// Several new nodes, with new brokers.
     Nodes {
-        /// How each is started.
+        /// The command that starts each node.
         command: &'a SwitchCommand,
         /// The directory of all nodes and brokers, kept after the run.
         data: Option<PathBuf>,
         plan: NodesPlan,
     },
-    /// One that runs already.
+    /// A running hub.
     Remote(RemoteHub),
 }
 
-/// A hub that runs already.
+/// A running hub.
 #[derive(Clone, Debug)]
 pub struct RemoteHub {
     pub fspiop: SocketAddr,
-    /// Its admin API, with its token; nothing is onboarded or compared without it.
+    /// Its admin API, with its token. Without it, nothing is onboarded or compared.
     pub admin: Option<(SocketAddr, Option<String>)>,
-    /// Its process, when it is on this machine and to be watched.
+    /// Its process, if it is on this machine and measured.
     pub process: Option<u32>,
 }
 
 /// A hub in use.
-pub struct Hub {
-    kind: Kind,
-    data: Option<Data>,
+pub struct ActiveHub {
+    kind: HubKind,
+    data: Option<DataDirectory>,
 }
 
-enum Kind {
+enum HubKind {
     Switch(SwitchProcess),
     Nodes(Box<Nodes>),
     Remote(RemoteHub),
@@ -56,21 +56,23 @@ enum Kind {
 }
 
 impl HubChoice<'_> {
-    /// The hub, started if it is to be.
-    pub fn start(&self, say: &mut dyn FnMut(&str)) -> Result<Hub, HarnessError> {
+    /// Returns the hub, and starts it if necessary.
+    pub fn start(&self, progress: &mut dyn FnMut(&str)) -> Result<ActiveHub, HarnessError> {
         match self {
             Self::Spawn { command, data } => {
-                say("starting the switch");
-                let data = Data::new(data.clone());
+                progress("starting the switch");
+                let data = DataDirectory::new(data.clone());
                 let switch = SwitchProcess::start(command, &data.path)?;
-                Ok(Hub { kind: Kind::Switch(switch), data: Some(data) })
+                Ok(ActiveHub { kind: HubKind::Switch(switch), data: Some(data) })
             }
             Self::Nodes { command, data, plan } => {
-                let data = Data::new(data.clone());
-                let nodes = Nodes::start(plan, command, &data.path, say)?;
-                Ok(Hub { kind: Kind::Nodes(Box::new(nodes)), data: Some(data) })
+                let data = DataDirectory::new(data.clone());
+                let nodes = Nodes::start(plan, command, &data.path, progress)?;
+                Ok(ActiveHub { kind: HubKind::Nodes(Box::new(nodes)), data: Some(data) })
             }
-            Self::Remote(remote) => Ok(Hub { kind: Kind::Remote(remote.clone()), data: None }),
+            Self::Remote(remote) => {
+                Ok(ActiveHub { kind: HubKind::Remote(remote.clone()), data: None })
+            }
         }
     }
 
@@ -78,7 +80,7 @@ impl HubChoice<'_> {
         !matches!(self, Self::Remote(_))
     }
 
-    /// How many nodes and brokers, where there are several.
+    /// The numbers of nodes and brokers, if there are several nodes.
     pub fn nodes(&self) -> Option<&NodesPlan> {
         match self {
             Self::Nodes { plan, .. } => Some(plan),
@@ -88,7 +90,7 @@ impl HubChoice<'_> {
 }
 
 impl RemoteHub {
-    /// Reads the addresses and the token.
+    /// Parses the addresses and reads the token.
     pub fn new(hub: &str, admin: Option<&str>, token: Option<&Path>) -> Result<Self, HarnessError> {
         let token = token.map(read_token).transpose()?;
         let admin = admin.map(resolve).transpose()?.map(|address| (address, token));
@@ -96,73 +98,73 @@ impl RemoteHub {
     }
 }
 
-impl Hub {
-    /// Its FSPIOP addresses, one of each node.
+impl ActiveHub {
+    /// Its FSPIOP addresses, one per node.
     pub fn fspiop(&self) -> Vec<SocketAddr> {
         match &self.kind {
-            Kind::Switch(switch) => vec![switch.fspiop],
-            Kind::Nodes(nodes) => nodes.fspiop(),
-            Kind::Remote(remote) => vec![remote.fspiop],
-            Kind::Stopped => Vec::new(),
+            HubKind::Switch(switch) => vec![switch.fspiop],
+            HubKind::Nodes(nodes) => nodes.fspiop(),
+            HubKind::Remote(remote) => vec![remote.fspiop],
+            HubKind::Stopped => Vec::new(),
         }
     }
 
-    /// A client of its admin API, when that is known.
+    /// A client of its admin API, if that is known.
     pub fn admin(&self) -> Result<Option<Admin>, HarnessError> {
         match &self.kind {
-            Kind::Switch(switch) => switch.admin().map(Some),
-            Kind::Nodes(nodes) => nodes.admin().map(Some),
-            Kind::Remote(remote) => {
+            HubKind::Switch(switch) => switch.admin().map(Some),
+            HubKind::Nodes(nodes) => nodes.admin().map(Some),
+            HubKind::Remote(remote) => {
                 let known = remote.admin.clone();
                 Ok(known.map(|(address, token)| Admin::new(address, token)))
             }
-            Kind::Stopped => Ok(None),
+            HubKind::Stopped => Ok(None),
         }
     }
 
     /// Resources used by its processes so far, if known.
     pub fn figures(&self) -> Option<ProcessFigures> {
         match &self.kind {
-            Kind::Switch(switch) => Some(switch.figures()),
-            Kind::Nodes(nodes) => Some(nodes.figures()),
-            Kind::Remote(remote) => remote.process.map(process_figures),
-            Kind::Stopped => None,
+            HubKind::Switch(switch) => Some(switch.figures()),
+            HubKind::Nodes(nodes) => Some(nodes.figures()),
+            HubKind::Remote(remote) => remote.process.map(process_figures),
+            HubKind::Stopped => None,
         }
     }
 
-    /// The directory of its log, when it is ours.
+    /// The directory of its log, if it was started for the run.
     pub fn data(&self) -> Option<&Path> {
         self.data.as_ref().map(|data| &*data.path)
     }
 
-    /// Its nodes, where there are several.
+    /// Its nodes, if there are several.
     pub fn nodes(&mut self) -> Option<&mut Nodes> {
         match &mut self.kind {
-            Kind::Nodes(nodes) => Some(nodes),
-            Kind::Switch(_) | Kind::Remote(_) | Kind::Stopped => None,
+            HubKind::Nodes(nodes) => Some(nodes),
+            HubKind::Switch(_) | HubKind::Remote(_) | HubKind::Stopped => None,
         }
     }
 
-    /// Fails when a switch of ours has ended by itself.
+    /// Fails if a switch of this run has exited.
     pub fn check_alive(&mut self) -> Result<(), HarnessError> {
         match &mut self.kind {
-            Kind::Switch(switch) => switch.check_alive(),
-            Kind::Nodes(nodes) => nodes.check_alive(),
-            Kind::Remote(_) | Kind::Stopped => Ok(()),
+            HubKind::Switch(switch) => switch.check_alive(),
+            HubKind::Nodes(nodes) => nodes.check_alive(),
+            HubKind::Remote(_) | HubKind::Stopped => Ok(()),
         }
     }
 
-    /// Stops a switch of ours; another hub is left as it is.
+    /// Stops a switch of this run. A remote hub is left unchanged.
     pub fn stop(&mut self) -> Result<(), HarnessError> {
-        match std::mem::replace(&mut self.kind, Kind::Stopped) {
-            Kind::Switch(switch) => switch.stop(),
-            Kind::Nodes(_) | Kind::Remote(_) | Kind::Stopped => Ok(()),
+        match std::mem::replace(&mut self.kind, HubKind::Stopped) {
+            HubKind::Switch(switch) => switch.stop(),
+            HubKind::Nodes(_) | HubKind::Remote(_) | HubKind::Stopped => Ok(()),
         }
     }
 }
 
-impl Hub {
-    /// Stops a switch of ours and proves its log.
+impl ActiveHub {
+    /// Stops a switch of this run and verifies its log.
     pub fn stop_and_verify(&mut self, command: &SwitchCommand) -> Check {
         let stopped = self.stop().map_err(|error| error.to_string());
         let data = self.data().expect("a switch of ours has a directory");
@@ -171,13 +173,13 @@ impl Hub {
     }
 }
 
-/// The data directory; a temporary one is removed in the end, however the run ends.
-struct Data {
+/// The data directory. A temporary one is removed at the end, also after a failure.
+struct DataDirectory {
     path: PathBuf,
     temporary: bool,
 }
 
-impl Data {
+impl DataDirectory {
     fn new(given: Option<PathBuf>) -> Self {
         use std::sync::atomic::{AtomicU32, Ordering};
         static RUNS: AtomicU32 = AtomicU32::new(0);
@@ -190,7 +192,7 @@ impl Data {
     }
 }
 
-impl Drop for Data {
+impl Drop for DataDirectory {
     fn drop(&mut self) {
         if self.temporary {
             // The system cleans up its temporary directory.

@@ -9,15 +9,14 @@ use crate::error::HarnessError;
 static SEEN: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// Interval at which a pause checks for an interrupt.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Reports whether the user has interrupted the run.
 #[derive(Clone, Debug)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens for interrupts, termination and a terminal that is gone from now on, on one thread
-    /// per process.
+    /// Listens for interrupts, termination and the loss of the terminal, on one thread per process.
     #[must_use]
     pub fn listen() -> Self {
         Self(Arc::clone(SEEN.get_or_init(Self::start)))
@@ -26,7 +25,7 @@ impl Interrupt {
     fn start() -> Arc<AtomicBool> {
         let seen = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&seen);
-        // Without the thread the default holds: the process ends at once.
+        // Without the thread, a signal ends the process at once.
         let _ = std::thread::Builder::new().name("interrupt".to_owned()).spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             if let Ok(runtime) = runtime {
@@ -37,42 +36,42 @@ impl Interrupt {
         seen
     }
 
-    /// Whether any listener of this process has seen one.
-    pub fn seen_by_anybody() -> bool {
+    /// Whether any listener of this process has received a signal.
+    pub fn seen_by_any_listener() -> bool {
         SEEN.get().is_some_and(|seen| seen.load(Ordering::Relaxed))
     }
 
-    /// Whether there was one.
+    /// Whether a signal was received.
     #[must_use]
     pub fn seen(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Fails when there was one.
+    /// Fails if a signal was received.
     pub fn check(&self) -> Result<(), HarnessError> {
         if self.seen() { Err(HarnessError::Interrupted) } else { Ok(()) }
     }
 
-    /// Pauses for a while, or until there is one.
+    /// Pauses for this time, or until a signal is received.
     pub fn pause(&self, time: Duration) -> Result<(), HarnessError> {
         std::thread::sleep(time);
         self.check()
     }
 }
 
-/// Ends the program soon after an interrupt, for work that cannot check for one. Calls the clean-up
+/// Ends the program soon after an interrupt, for work that cannot check for one. Calls `clean_up`
 /// first.
 pub fn end_when_interrupted(clean_up: impl FnOnce() + Send + 'static) {
     let interrupt = Interrupt::listen();
     let watch = move || {
         while !interrupt.seen() {
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
         }
         clean_up();
         eprintln!("upesi: {}", HarnessError::Interrupted);
         std::process::exit(1);
     };
-    // Without the thread the program ends by the next signal.
+    // Without the thread, the next signal ends the program.
     let _ = std::thread::Builder::new().name("interrupted".to_owned()).spawn(watch);
 }
 

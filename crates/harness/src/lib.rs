@@ -1,19 +1,19 @@
 //! Runs against a switch or any other hub with simulated DFSPs: load, measurement, reconciliation.
 //!
 //! [`demo()`] starts a switch as a child process, onboards eight FSPs and runs whole transactions
-//! (look-up, quote, transfer), as fast as it sustains or at a given rate. Then it proves the
+//! (look-up, quote, transfer), at the highest sustainable or at a given rate. Then it verifies the
 //! ledger: every account, every transfer, every notice, and the log itself. [`simulate`] runs the
 //! same FSPs against any hub. [`waterfall()`] shows the duration of each stage of a transfer. The
 //! measurements of `upesi-bench` call [`run::carry_out`].
 //!
-//! Phases of a run: bind the FSPs, onboard, register subscribers, climb to the best concurrency (or
-//! warm up), measure, drain, reconcile, report. The FSPs and the driver share one thread
+//! Phases of a run: bind the FSPs, onboard, register subscribers, find the best concurrency (or
+//! warm up), measure, drain, reconcile, report. The FSPs and the load driver share one thread
 //! (`--threads` for more). The calling thread sleeps, reads counters and prints.
 //!
 //! A run is void when a check fails: balances that do not agree, a missing notice, a transaction
-//! that never ended. The report then lists the failed checks.
+//! without an end. The report then lists the failed checks.
 //!
-//! Latency is counted from the intended start of a transaction (open loop) or from the real one
+//! Latency is counted from the intended start of a transaction (open loop) or from the actual one
 //! (closed loop), in microseconds with three digits.
 
 pub mod admin;
@@ -53,7 +53,7 @@ pub use crate::eta::Progress;
 pub use crate::interrupt::{Interrupt, end_when_interrupted};
 pub use crate::options::{DemoOptions, FspOptions, NodesOptions, SimulateOptions, count};
 pub use crate::outage::{Event, NodesReport, Outage};
-pub use crate::output::{check_json, tell};
+pub use crate::output::{check_json, print_results};
 pub use crate::proc_stats::{Environment, Origin, PROFILE, VERSION, free_bytes};
 pub use crate::report::{DemoReport, Latency, Legs, Machine, Percentiles};
 pub use crate::scenario::Scenario;

@@ -1,9 +1,9 @@
 //! Starts the transactions of one thread and records how they end.
 //!
-//! Closed loop: the end of a unit starts the next in the same lane. Open loop: a kernel timer
-//! starts them whatever the answers; one that finds the backlog full is dropped and counted, never
-//! put off. The main thread changes phase and target through the atomics of [`Control`] and reads
-//! progress the same way; nothing is locked per unit. One tick every 5 ms fills what is missing.
+//! Closed loop: the end of a unit starts the next one in the same group. Open loop: a kernel timer
+//! starts units independent of responses; if the backlog is full, a unit is dropped and counted,
+//! never delayed. The main thread changes phase and target through the atomics of [`Control`] and
+//! reads progress the same way. There is no lock per unit. A tick every 5 ms starts missing units.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -17,24 +17,24 @@ use ledger::{Amount, FspName, TransferId};
 use tokio::task::spawn_local;
 
 use crate::histograms::{Bounds, Fate, Histograms, record};
-use crate::pairs::{PairPlan, Route};
+use crate::pairs::{Route, RouteGroup};
 use crate::precise_timer::PreciseTimer;
 use crate::scenario::Scenario;
 
 const TICK: Duration = Duration::from_millis(5);
-const TICKS_PER_GLANCE: u32 = 50;
+const TICKS_PER_PUBLISH: u32 = 50;
 const TICKS_PER_COUNT: u32 = 4;
-/// Different amounts: few, so that terms made once are used again.
+/// Number of different amounts. It is small, so that terms are reused.
 const AMOUNTS: u64 = 61;
-/// The way back in a pair takes so much more, in units: a prime that the steps from amount to
-/// amount are multiples of, and the first amount is not. So what went both ways never comes out at
-/// nothing, and a hub that posts nothing is found out.
+/// Additional amount, in units, of payments in the reverse direction of a pair. It is a prime that
+/// divides [`AMOUNT_STEP`] and not [`AMOUNT_FIRST`], so the net amount of a pair is never zero, and
+/// a hub that posts nothing is detected.
 const BACK_MORE: i128 = 97;
 const AMOUNT_FIRST: i128 = 10_000;
 const AMOUNT_STEP: i128 = 169 * BACK_MORE;
-/// Transfers being reserved at once while a stock is laid in.
+/// Maximum number of transfers that are being reserved for the stock at once.
 const STOCKING: usize = 64;
-/// Held transfers that a payee answers at once when a run is over.
+/// Held transfers that a payee answers at once at the end of a run.
 const RELEASED_AT_ONCE: usize = 32;
 
 /// The rule by which units start.
@@ -46,9 +46,9 @@ pub enum Load {
     Closed,
     /// A fixed rate per second.
     Open {
-        /// Units a second.
+        /// Units per second.
         rate: f64,
-        /// Units in flight at which the next is dropped.
+        /// Units in flight above which new ones are dropped.
         backlog: usize,
     },
 }
@@ -58,13 +58,13 @@ pub enum Load {
 pub enum Phase {
     /// Start nothing yet.
     Idle = 0,
-    /// Lay in transfers that wait for their fulfilment.
+    /// Reserve transfers for the stock.
     Stock = 1,
     /// Run, without recording latencies.
     Warm = 2,
     /// Run and record.
     Measure = 3,
-    /// Start nothing more, and answer what payees still hold.
+    /// Start no more units, and answer the transfers that payees still hold.
     Stop = 4,
 }
 
@@ -72,18 +72,18 @@ pub enum Phase {
 #[derive(Default)]
 pub struct Control {
     phase: AtomicU8,
-    /// Whether what is published was so after the driver had begun its last unit.
+    /// Set when the driver has started its last unit and has published all of them.
     stopped: AtomicBool,
     pub target: AtomicUsize,
     pub stock_target: AtomicUsize,
     pub budget: AtomicU64,
-    /// Bounds of the steady part: microseconds, or numbers when there is a budget.
+    /// Bounds of the steady part: microseconds, or unit numbers when there is a budget.
     pub steady: [AtomicU64; 2],
     pub good: AtomicU64,
     pub failed: AtomicU64,
     pub hung: AtomicU64,
     pub dropped: AtomicU64,
-    /// Among those dropped, the ones that found no transfer in stock.
+    /// The dropped units that found no transfer in stock.
     pub unstocked: AtomicU64,
     /// Length of the measured part in microseconds; 0 when it has a budget.
     pub length: AtomicU64,
@@ -102,8 +102,8 @@ pub struct Control {
 pub struct DriverPlan {
     pub scenario: Scenario,
     pub load: Load,
-    pub lanes: Vec<PairPlan>,
-    /// Whether the moment of each end is kept.
+    pub groups: Vec<RouteGroup>,
+    /// Whether the time of each end is kept.
     pub keeps_ends: bool,
 }
 
@@ -114,8 +114,8 @@ pub struct Driver {
     control: Arc<Control>,
     fsps: Vec<Fsp>,
     places: HashMap<FspName, usize>,
-    lanes: Vec<PairLoad>,
-    next_lane: Cell<usize>,
+    groups: Vec<GroupLoad>,
+    next_group: Cell<usize>,
     in_flight: Cell<usize>,
     backlog_max: Cell<usize>,
     budget: Cell<u64>,
@@ -126,10 +126,10 @@ pub struct Driver {
 struct Fsp {
     simulator: Simulator,
     name: FspName,
-    lane: usize,
+    group: usize,
 }
 
-struct PairLoad {
+struct GroupLoad {
     routes: Vec<Route>,
     taken: RefCell<Vec<u64>>,
     number: Cell<u64>,
@@ -146,7 +146,7 @@ impl Control {
         self.phase.store(phase as u8, Ordering::Release);
     }
 
-    /// Whether no unit begins any more, and all that did is counted in what is published.
+    /// Whether no more units start, and all started ones are in the published counters.
     pub fn has_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
@@ -161,7 +161,7 @@ impl Control {
         }
     }
 
-    /// The bounds of the steady part; both zero: no steady part.
+    /// The bounds of the steady part; both zero if there is no steady part.
     fn bounds(&self) -> Bounds {
         let [first, last] = [0, 1].map(|index| self.steady[index].load(Ordering::Relaxed));
         match (last, self.budget.load(Ordering::Relaxed)) {
@@ -175,7 +175,7 @@ impl Control {
 }
 
 impl Driver {
-    /// Starts to drive `simulators`, in the order that the places in the plan mean.
+    /// Starts to drive `simulators`, whose indexes are used in the plan.
     pub fn start(simulators: &[Simulator], plan: DriverPlan, control: Arc<Control>) -> Rc<Self> {
         let fsps: Vec<Fsp> = simulators
             .iter()
@@ -183,7 +183,11 @@ impl Driver {
             .map(|(place, simulator)| Fsp {
                 simulator: simulator.clone(),
                 name: FspName::new(simulator.name()).expect("simulators have legal names"),
-                lane: plan.lanes.iter().position(|lane| lane.members.contains(&place)).unwrap_or(0),
+                group: plan
+                    .groups
+                    .iter()
+                    .position(|group| group.members.contains(&place))
+                    .unwrap_or(0),
             })
             .collect();
         let driver = Rc::new(Self {
@@ -192,8 +196,8 @@ impl Driver {
             control,
             places: fsps.iter().enumerate().map(|(place, fsp)| (fsp.name, place)).collect(),
             fsps,
-            lanes: plan.lanes.into_iter().map(PairLoad::new).collect(),
-            next_lane: Cell::new(0),
+            groups: plan.groups.into_iter().map(GroupLoad::new).collect(),
+            next_group: Cell::new(0),
             in_flight: Cell::new(0),
             backlog_max: Cell::new(0),
             budget: Cell::new(u64::MAX),
@@ -208,11 +212,11 @@ impl Driver {
         driver
     }
 
-    /// How often each route was taken: payer, payee, units.
+    /// Number of units by route: payer, payee, units.
     pub fn routes_taken(&self) -> Vec<(String, String, u64)> {
         let mut taken: HashMap<Route, u64> = HashMap::new();
-        for lane in &self.lanes {
-            for (route, count) in lane.routes.iter().zip(lane.taken.borrow().iter()) {
+        for group in &self.groups {
+            for (route, count) in group.routes.iter().zip(group.taken.borrow().iter()) {
                 *taken.entry(*route).or_default() += count;
             }
         }
@@ -222,10 +226,10 @@ impl Driver {
 
     fn listen(self: &Rc<Self>) {
         for (place, fsp) in self.fsps.iter().enumerate() {
-            let (driver, lane) = (Rc::downgrade(self), fsp.lane);
+            let (driver, group) = (Rc::downgrade(self), fsp.group);
             fsp.simulator.observe(move |outcome| {
                 if let Some(driver) = driver.upgrade() {
-                    driver.ended(lane, &outcome);
+                    driver.ended(group, &outcome);
                 }
             });
             let driver = Rc::downgrade(self);
@@ -250,24 +254,24 @@ impl Driver {
         matches!(phase, Phase::Warm | Phase::Measure) && self.budget.get() > 0
     }
 
-    /// Closed loop: starts as many in a lane as are missing there. Each lane has its own share of
-    /// the target, so that an FSP that hangs holds up its own lane only.
+    /// Closed loop: starts the missing units of a group. Each group has its own share of the
+    /// target, so that a stalled FSP affects only its own group.
     fn fill(&self, index: usize) {
         let share = self.share(self.control.target.load(Ordering::Relaxed), index);
-        while self.lanes[index].in_flight.get() < share && self.may_start() {
+        while self.groups[index].in_flight.get() < share && self.may_start() {
             if !self.start_one(index, Instant::now()) {
                 break;
             }
         }
     }
 
-    /// Reserves transfers until the lane's part of the stock is there or on its way.
-    fn lay_in(&self, index: usize) {
+    /// Reserves transfers until the group's share of the stock is reserved or in flight.
+    fn reserve_stock(&self, index: usize) {
         let stock = self.share(self.control.stock_target.load(Ordering::Relaxed), index);
         let at_once = self.share(STOCKING, index).max(1);
-        let lane = &self.lanes[index];
-        let wanted = |lane: &PairLoad| lane.in_flight.get() + lane.stock.borrow().len() < stock;
-        while lane.in_flight.get() < at_once && wanted(lane) {
+        let group = &self.groups[index];
+        let wanted = |group: &GroupLoad| group.in_flight.get() + group.stock.borrow().len() < stock;
+        while group.in_flight.get() < at_once && wanted(group) {
             if !self.pay(index, Instant::now()) {
                 break;
             }
@@ -275,17 +279,17 @@ impl Driver {
     }
 
     fn share(&self, total: usize, index: usize) -> usize {
-        let lanes = self.lanes.len();
-        (total + lanes - 1 - index) / lanes
+        let groups = self.groups.len();
+        (total + groups - 1 - index) / groups
     }
 
-    /// Starts the next unit of a lane, which should have started at `intended`.
+    /// Starts the next unit of a group, which should have started at `intended`.
     fn start_one(&self, index: usize, intended: Instant) -> bool {
-        // In open loop the first one may have been due before the measured part began.
+        // In an open loop, the first unit may have been due before the measured part began.
         let measured = self.is_measured(intended);
         let is_open = matches!(self.load, Load::Open { .. });
         if is_open && !measured && self.scenario == Scenario::Fulfil {
-            // Its transfer belongs to one that counts.
+            // The transfer belongs to a unit that counts.
             return false;
         }
         if let Load::Open { backlog, .. } = self.load
@@ -308,7 +312,8 @@ impl Driver {
         started
     }
 
-    /// Whether the measured part had not ended by then. Its end is seen a little late here.
+    /// Whether `intended` lies before the end of the measured part, which is noticed with a short
+    /// delay.
     fn is_before_the_end(&self, intended: Instant) -> bool {
         let length = Duration::from_micros(self.control.length.load(Ordering::Relaxed));
         let end = self.measured_from.get().map(|from| from + length);
@@ -324,12 +329,12 @@ impl Driver {
         }
     }
 
-    /// The next payment of a lane.
+    /// Starts the next payment of a group.
     fn pay(&self, index: usize, intended: Instant) -> bool {
-        let (route, turn) = self.lanes[index].next_route();
+        let (route, turn) = self.groups[index].next_route();
         let (payer, payee) = (&self.fsps[route.0], &self.fsps[route.1]);
         let payment = Payment {
-            course: self.scenario.course(payee.name),
+            flow: self.scenario.flow(payee.name),
             payer_msisdn: subscriber(&payer.simulator, turn),
             payee_msisdn: subscriber(&payee.simulator, turn.wrapping_mul(7)),
             amount: amount(route, turn),
@@ -343,9 +348,9 @@ impl Driver {
         started.is_ok()
     }
 
-    /// Lets the payee answer the oldest transfer of the lane's stock.
+    /// Has the payee answer the oldest transfer in the group's stock.
     fn release(&self, index: usize, intended: Instant) -> bool {
-        let oldest = self.lanes[index].stock.borrow_mut().pop_front();
+        let oldest = self.groups[index].stock.borrow_mut().pop_front();
         let Some((route, transfer)) = oldest else { return false };
         if self.fsps[route.0].simulator.resume(transfer, intended) {
             self.count(index, 1);
@@ -353,28 +358,28 @@ impl Driver {
         self.fsps[route.1].simulator.fulfil(transfer)
     }
 
-    /// A payee holds a transfer.
+    /// A payee has received a transfer and holds it.
     fn received(&self, transfer: TransferId, payer: FspName, payee: usize) {
         let Some(&payer) = self.places.get(&payer) else { return };
-        let index = self.fsps[payer].lane;
-        self.lanes[index].stock.borrow_mut().push_back(((payer, payee), transfer));
+        let index = self.fsps[payer].group;
+        self.groups[index].stock.borrow_mut().push_back(((payer, payee), transfer));
         if self.scenario == Scenario::Fulfil {
             self.count(index, -1);
         }
         self.fsps[payer].simulator.received_by_payee(transfer);
         if self.scenario == Scenario::Fulfil && self.control.phase() == Phase::Stock {
-            self.lay_in(index);
+            self.reserve_stock(index);
         }
     }
 
-    /// Open loop: the lanes take turns; an empty stock is passed over.
-    fn next_lane(&self) -> usize {
-        let (first, lanes) = (self.next_lane.get(), self.lanes.len());
+    /// Open loop: selects the groups in turn, and skips groups with an empty stock.
+    fn next_group(&self) -> usize {
+        let (first, groups) = (self.next_group.get(), self.groups.len());
         let has_one = |index: &usize| {
-            self.scenario != Scenario::Fulfil || !self.lanes[*index].stock.borrow().is_empty()
+            self.scenario != Scenario::Fulfil || !self.groups[*index].stock.borrow().is_empty()
         };
-        let index = (first..first + lanes).map(|at| at % lanes).find(has_one).unwrap_or(first);
-        self.next_lane.set((index + 1) % lanes);
+        let index = (first..first + groups).map(|at| at % groups).find(has_one).unwrap_or(first);
+        self.next_group.set((index + 1) % groups);
         index
     }
 
@@ -398,7 +403,7 @@ impl Driver {
             }
         }
         match (self.load, self.control.phase()) {
-            (_, Phase::Stock) => self.lay_in(index),
+            (_, Phase::Stock) => self.reserve_stock(index),
             (Load::Closed, _) => self.fill(index),
             _ => {}
         }
@@ -418,10 +423,10 @@ impl Driver {
         self.measured_from.get().is_some_and(|from| intended >= from)
     }
 
-    /// One unit of a lane more or less in flight.
+    /// Changes the number of units in flight of a group.
     fn count(&self, index: usize, change: isize) {
-        let lane = &self.lanes[index].in_flight;
-        lane.set(lane.get().saturating_add_signed(change));
+        let group = &self.groups[index].in_flight;
+        group.set(group.get().saturating_add_signed(change));
         let all = self.in_flight.get().saturating_add_signed(change);
         self.in_flight.set(all);
         self.control.in_flight.store(all, Ordering::Relaxed);
@@ -430,12 +435,12 @@ impl Driver {
         }
     }
 
-    /// Does the work of the phase that does not depend on answers.
+    /// Does the work of the phase that does not depend on responses.
     fn tend(&self) {
         let phase = self.control.phase();
-        for index in 0..self.lanes.len() {
+        for index in 0..self.groups.len() {
             match (phase, self.load) {
-                (Phase::Stock, _) => self.lay_in(index),
+                (Phase::Stock, _) => self.reserve_stock(index),
                 (Phase::Stop, _) => self.empty(index),
                 (_, Load::Closed) => self.fill(index),
                 _ => {}
@@ -443,13 +448,13 @@ impl Driver {
         }
     }
 
-    /// Answers some of what the payees still hold.
+    /// Answers some of the transfers that payees still hold.
     fn empty(&self, index: usize) {
-        let oldest = |lane: &PairLoad| lane.stock.borrow().front().map(|&((_, payee), _)| payee);
-        while let Some(payee) = oldest(&self.lanes[index])
+        let oldest = |group: &GroupLoad| group.stock.borrow().front().map(|&((_, payee), _)| payee);
+        while let Some(payee) = oldest(&self.groups[index])
             && self.fsps[payee].simulator.unanswered() < RELEASED_AT_ONCE
         {
-            // Before the measured part, so that it is counted nowhere.
+            // The intended start lies before the measured part, so that the unit is not counted.
             let now = Instant::now();
             let before = self.measured_from.get().and_then(|at| at.checked_sub(TICK));
             if !self.release(index, before.unwrap_or(now)) {
@@ -458,7 +463,7 @@ impl Driver {
         }
     }
 
-    /// Publishes the latencies of the last moments.
+    /// Publishes the recent latencies.
     fn publish(&self) {
         let recent = &mut self.records.borrow_mut().recent;
         if recent.is_empty() {
@@ -470,31 +475,31 @@ impl Driver {
         recent.reset();
     }
 
-    /// Publishes what is still open, from the books of the FSPs.
+    /// Publishes the open transfers, from the observations of the FSPs.
     fn publish_open(&self) {
         let (mut open, mut requests, mut registered) = (0, 0, 0);
         for fsp in &self.fsps {
             registered += fsp.simulator.registered();
-            let tally = fsp.simulator.tally();
-            requests += tally.counts.requests;
-            for (_, exchange) in tally.exchanges() {
+            let observations = fsp.simulator.observations();
+            requests += observations.counts.requests;
+            for (_, exchange) in observations.exchanges() {
                 let sent = &exchange.sent;
                 open += sent.begun.count - sent.committed.count - sent.aborted.count;
             }
         }
-        let stock = self.lanes.iter().map(|lane| lane.stock.borrow().len()).sum();
+        let stock = self.groups.iter().map(|group| group.stock.borrow().len()).sum();
         self.control.open.store(open, Ordering::Relaxed);
         self.control.registered.store(registered, Ordering::Relaxed);
         self.control.requests.store(requests, Ordering::Relaxed);
         self.control.stock.store(stock, Ordering::Relaxed);
         self.control.backlog_max.store(self.backlog_max.get(), Ordering::Relaxed);
-        // Units begin on this thread, and each looks at the phase before.
+        // Units start on this thread, and each checks the phase first.
         self.control.stopped.store(self.control.phase() == Phase::Stop, Ordering::Release);
     }
 }
 
-impl PairLoad {
-    fn new(plan: PairPlan) -> Self {
+impl GroupLoad {
+    fn new(plan: RouteGroup) -> Self {
         Self {
             taken: RefCell::new(vec![0; plan.routes.len()]),
             routes: plan.routes,
@@ -504,20 +509,21 @@ impl PairLoad {
         }
     }
 
-    /// The next route, and how often all routes were gone through before.
+    /// The next route, and the number of completed rounds through all routes.
     fn next_route(&self) -> (Route, u64) {
         let number = self.number.get();
         self.number.set(number + 1);
         let routes = self.routes.len() as u64;
         let slot = (number % routes) as usize;
         self.taken.borrow_mut()[slot] += 1;
-        // Long tables would keep to one subscriber for as long; the number itself moves on.
+        // A long table would use the same subscriber for a whole round, so the unit's number
+        // selects it.
         let turn = if routes > 2 { number } else { number / routes };
         (self.routes[slot], turn)
     }
 }
 
-/// The amount of a route's payment at this turn.
+/// The amount of the payment with this turn on a route.
 pub fn amount((payer, payee): Route, turn: u64) -> Amount {
     let back = if payer > payee { BACK_MORE } else { 0 };
     Amount::from_units(AMOUNT_FIRST + i128::from(turn % AMOUNTS) * AMOUNT_STEP + back)
@@ -536,14 +542,14 @@ fn describe(leg: Leg, cause: Cause) -> String {
         Cause::Error(code) => format!("{leg}: error callback {code}"),
         Cause::Aborted => format!("{leg}: aborted"),
         Cause::TimedOut => format!("{leg}: {}", TIMED_OUT),
-        Cause::Malformed => format!("{leg}: a callback cannot be read"),
-        Cause::WrongAnswer => format!("{leg}: a wrong answer"),
+        Cause::Malformed => format!("{leg}: invalid callback"),
+        Cause::WrongAnswer => format!("{leg}: wrong response"),
         Cause::WrongFulfilment => format!("{leg}: committed with a wrong fulfilment"),
     }
 }
 
-/// How failures are called whose callback never came.
-pub const TIMED_OUT: &str = "hung until its time was over";
+/// Describes a unit whose callback did not arrive.
+pub const TIMED_OUT: &str = "timed out without a callback";
 
 async fn tick(driver: Rc<Driver>) {
     let mut ticks = tokio::time::interval(TICK);
@@ -556,7 +562,7 @@ async fn tick(driver: Rc<Driver>) {
         if count.is_multiple_of(TICKS_PER_COUNT) {
             driver.publish_open();
         }
-        if count.is_multiple_of(TICKS_PER_GLANCE) {
+        if count.is_multiple_of(TICKS_PER_PUBLISH) {
             driver.publish();
         }
     }
@@ -575,11 +581,11 @@ async fn open_loop(driver: Rc<Driver>, interval: Duration) {
             continue;
         }
         while due <= now && driver.may_start() {
-            driver.start_one(driver.next_lane(), due);
+            driver.start_one(driver.next_group(), due);
             due += interval;
         }
         if pace.wait(due.saturating_duration_since(now)).await.is_err() {
-            return driver.failed("start: the timer broke".to_owned(), String::new(), now);
+            return driver.failed("start: timer failed".to_owned(), String::new(), now);
         }
     }
 }
@@ -593,20 +599,20 @@ mod tests {
     use dfsp::forwarder::Forwarder;
 
     use crate::options::FspOptions;
-    use crate::pairs::{Pairs, lanes};
+    use crate::pairs::{Pairs, groups};
     use crate::simulators::{plan, runtime};
 
-    /// Drives look-ups through a hub that only forwards, and gives the control at the end.
-    fn drive(load: Load, behaviour: Behaviour, course: impl AsyncFn(&Driver)) {
-        drive_scenario(Scenario::Lookup, load, behaviour, course);
+    /// Drives look-ups through a forwarding hub, and returns the control at the end.
+    fn drive(load: Load, behaviour: Behaviour, act: impl AsyncFn(&Driver)) {
+        drive_scenario(Scenario::Lookup, load, behaviour, act);
     }
 
-    /// The same with units of another kind.
+    /// Drives units of a given scenario.
     fn drive_scenario(
         scenario: Scenario,
         load: Load,
         behaviour: Behaviour,
-        course: impl AsyncFn(&Driver),
+        act: impl AsyncFn(&Driver),
     ) {
         runtime().expect("a runtime").block_on(async {
             let hub = Forwarder::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
@@ -620,21 +626,21 @@ mod tests {
             };
             let simulators: Vec<_> =
                 plan(&options, &[hub.address()]).into_iter().map(bind).collect();
-            let lanes = lanes(Pairs::Uniform, 2);
-            let plan = DriverPlan { scenario, load, lanes, keeps_ends: false };
+            let groups = groups(Pairs::Uniform, 2);
+            let plan = DriverPlan { scenario, load, groups, keeps_ends: false };
             let driver = Driver::start(&simulators, plan, Arc::new(Control::new()));
             driver.control.set_phase(Phase::Measure);
-            course(&driver).await;
+            act(&driver).await;
             simulators.iter().for_each(Simulator::stop);
             hub.stop();
         });
     }
 
     #[test]
-    fn what_a_pair_pays_both_ways_never_comes_out_at_nothing() {
+    fn net_amount_of_a_pair_is_never_zero() {
         let paid = |route, count| -> i128 { (0..count).map(|at| amount(route, at).units()).sum() };
         for units in 1..5_000_u64 {
-            // The routes of a lane take turns.
+            // The routes of a group take turns.
             let net = paid((0, 1), units.div_ceil(2)) - paid((1, 0), units / 2);
             assert_ne!(net, 0, "after {units} units");
         }
@@ -645,7 +651,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_that_finds_no_stock_is_dropped_and_counted() {
+    fn unit_without_stock_is_dropped_and_counted() {
         let load = Load::Open { rate: 1_000.0, backlog: 100 };
         drive_scenario(Scenario::Fulfil, load, Behaviour::Normal, async |driver| {
             let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
@@ -664,19 +670,21 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), waited).await.expect("it comes to pass");
+        tokio::time::timeout(Duration::from_secs(60), waited)
+            .await
+            .expect("the condition becomes true");
     }
 
     #[test]
-    fn open_loop_counts_from_the_intended_start_even_when_everything_stood_still() {
+    fn open_loop_latency_counts_from_the_intended_start_during_a_stall() {
         const STILL: Duration = Duration::from_millis(300);
         let load = Load::Open { rate: 1_000.0, backlog: 100_000 };
         drive(load, Behaviour::Normal, async |driver| {
             let good = || driver.control.good.load(Ordering::Relaxed);
             until(|| good() > 0).await;
             let (before, start) = (good(), Instant::now());
-            // The hub and the FSPs run on this thread too, so nothing is sent or answered
-            // meanwhile.
+            // The hub and the FSPs run on this thread too, so nothing is sent or answered during
+            // the pause.
             std::thread::sleep(STILL);
             until(|| good() >= before + STILL.as_millis() as u64).await;
             let late = start.elapsed();
@@ -691,7 +699,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_the_backlog_full_is_dropped_and_counted() {
+    fn unit_above_the_backlog_is_dropped_and_counted() {
         let load = Load::Open { rate: 2_000.0, backlog: 7 };
         drive(load, Behaviour::Silent(Leg::Lookup), async |driver| {
             let dropped = || driver.control.dropped.load(Ordering::Relaxed);

@@ -1,6 +1,6 @@
-//! A node in a network of its own, with one cable to the participants and one to the brokers, so
-//! that either can be pulled. Only in a network that is nobody else's: whoever wants it starts the
-//! program under `unshare --net`, and everything is gone with it.
+//! The network namespace of a node, with one virtual cable to the participants and one to the
+//! brokers, so that either can be disconnected. Requires an unshared network: the program must be
+//! started under `unshare --net`, and all changes disappear with it.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Child, Command, Stdio};
@@ -14,7 +14,7 @@ const PARTICIPANTS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 8);
 const BROKERS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 9);
 /// The node's end of the cable to the participants.
 const NODE: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);
-/// The cables, as they are called outside: to the participants, to the brokers.
+/// The names of the cables in the outer namespace: to the participants, to the brokers.
 const CABLES: [&str; 2] = ["to-participants", "to-brokers"];
 /// Directories of administration tools, which not every PATH contains.
 const MORE_PATH: &str = ":/usr/sbin:/sbin";
@@ -24,18 +24,18 @@ const POLL: Duration = Duration::from_millis(5);
 /// The network of one node. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Network {
-    /// Lives in the network; ends with its standard input.
+    /// A process that keeps the namespace alive until its standard input closes.
     holder: Child,
-    /// Taken away when the holder has ended.
+    /// Removed after the holder has exited.
     _addresses: Addresses,
 }
 
-/// The addresses that the loopback interface has as long as this lives.
+/// Addresses of the loopback interface, removed when this is dropped.
 #[derive(Debug)]
 struct Addresses;
 
 impl Network {
-    /// Lays the cables.
+    /// Creates the namespace and its cables.
     pub(crate) fn new() -> Result<Self, HarnessError> {
         refuse_a_shared_one()?;
         ip("link set lo up")?;
@@ -68,13 +68,13 @@ impl Network {
         IpAddr::V4(NODE)
     }
 
-    /// Pulls the cable to the brokers.
+    /// Disconnects the brokers.
     pub(crate) fn cut(&self) -> Result<(), HarnessError> {
         ip(&format!("link set {} down", CABLES[1]))
     }
 
-    /// Puts it back.
-    pub(crate) fn mend(&self) -> Result<(), HarnessError> {
+    /// Reconnects the brokers.
+    pub(crate) fn repair(&self) -> Result<(), HarnessError> {
         ip(&format!("link set {} up", CABLES[1]))
     }
 
@@ -93,14 +93,16 @@ impl Network {
         let deadline = Instant::now() + MADE_WITHIN;
         while name(&self.path())? == here {
             if deadline < Instant::now() {
-                return Err(HarnessError::Network("the node's own one is not made".to_owned()));
+                return Err(HarnessError::Network(
+                    "the namespace of the node was not created".to_owned(),
+                ));
             }
             std::thread::sleep(POLL);
         }
         Ok(())
     }
 
-    /// A cable between these ends, over which the node reaches `far`.
+    /// Creates a cable with these ends, over which the node reaches `far`.
     fn lay(&self, name: &str, ends: [Ipv4Addr; 2], far: Ipv4Addr) -> Result<(), HarnessError> {
         let [outside, inside] = ends;
         let id = self.holder.id();
@@ -133,7 +135,7 @@ impl Addresses {
 impl Drop for Addresses {
     fn drop(&mut self) {
         for address in [PARTICIPANTS, BROKERS] {
-            // One that could not be added is not there.
+            // An address that could not be added does not exist.
             let _gone = ip(&format!("address delete {address}/32 dev lo"));
         }
     }
@@ -141,28 +143,29 @@ impl Drop for Addresses {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        // The kernel takes its time with them when the network ends at the other end.
+        // The kernel removes the cables only some time after the namespace has ended.
         for cable in CABLES {
             let _gone = ip(&format!("link delete {cable}"));
         }
         drop(self.holder.stdin.take());
-        // It has nothing else to do than to end.
+        // The process exits when its input closes.
         let _ended = self.holder.wait();
     }
 }
 
-/// Addresses and cables are for a network that ends with the run: it is not the one that the
-/// machine began with, and nothing leads out of it. Which one the machine began with is not shown
-/// to everybody who may change it.
+/// Rejects a shared network. Addresses and cables must disappear with the run, so the network must
+/// not be the initial one of the machine, and must have no route out of it. The initial network
+/// cannot always be identified without privileges.
 fn refuse_a_shared_one() -> Result<(), HarnessError> {
     let name = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
     let is_first = name("1").is_some_and(|first| name("self") == Some(first));
-    if !is_first && !leads_out(&said(program("ip").args(["-oneline", "link", "show", "up"]))?) {
+    if !is_first && !leads_out(&output_of(program("ip").args(["-oneline", "link", "show", "up"]))?)
+    {
         return Ok(());
     }
     Err(HarnessError::Network(
-        "a cut needs one of its own: run the same command under `unshare --user --map-root-user \
-         --net`"
+        "a cut needs a separate network namespace: run the same command under \
+         `unshare --user --map-root-user --net`"
             .to_owned(),
     ))
 }
@@ -184,11 +187,11 @@ fn program(name: &str) -> Command {
 }
 
 fn run(command: &mut Command) -> Result<(), HarnessError> {
-    said(command).map(drop)
+    output_of(command).map(drop)
 }
 
 /// The output of a program that must succeed.
-fn said(command: &mut Command) -> Result<String, HarnessError> {
+fn output_of(command: &mut Command) -> Result<String, HarnessError> {
     let name = command.get_program().to_owned();
     let output = command.output().map_err(HarnessError::file(name))?;
     if output.status.success() {
@@ -203,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_with_a_way_out_is_told_from_one_without() {
+    fn network_with_a_route_out_is_detected() {
         let loopback = "1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 qdisc noqueue\\    link/loopback\n";
         assert!(!leads_out(""));
         assert!(!leads_out(loopback));

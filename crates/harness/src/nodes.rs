@@ -1,9 +1,10 @@
-//! Several nodes that share one log over brokers, all started for a run, and what is done to them.
+//! Several nodes that share one log over brokers, all started for a run, and the faults injected
+//! into them.
 //!
-//! The nodes are called a, b, c and so on. Nothing goes wrong with node a, for the harness asks it;
-//! a node is killed or paused that sends to participants, and the last one is cut off. An upgrade
-//! goes through all of them, a at last. Everything is ended and, but for a directory that was
-//! named, deleted when this is dropped.
+//! The nodes are named a, b, c and so on. No fault affects node a, since the harness uses its admin
+//! API. The node that serves most participants is killed or paused, and the last one is cut off. An
+//! upgrade changes all nodes, a last. Dropping this stops all processes, and deletes the data
+//! unless a directory was given.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -16,7 +17,7 @@ use serde::Deserialize;
 
 use crate::admin::Admin;
 use crate::error::HarnessError;
-use crate::faults::{Act, Fault, Turn};
+use crate::faults::{ClusterFault, FaultPhase, FaultStep};
 use crate::netns::Network;
 use crate::proc_stats::{ProcessFigures, process_figures};
 use crate::replica_check::ReplicaCopy;
@@ -25,28 +26,28 @@ use crate::switch_process::{SwitchCommand, SwitchProcess, free_addresses};
 /// The topic that the nodes share.
 const TOPIC: &str = "upesi";
 const POLL: Duration = Duration::from_millis(20);
-/// Longest wait for all nodes to know of each other.
+/// Longest wait for all nodes to know each other.
 const JOINED_WITHIN: Duration = Duration::from_secs(30);
-/// Replicas that a topic is given where there are brokers enough.
+/// Replicas of a topic, if there are enough brokers.
 const REPLICAS_MAX: u32 = 3;
 
-/// How many of what, and what goes wrong.
+/// Number of nodes and brokers, and the faults to inject.
 #[derive(Clone, Debug)]
 pub struct NodesPlan {
     pub nodes: u32,
     pub brokers: u32,
-    pub acts: Vec<Act>,
-    /// The program that upgraded nodes start as.
+    pub fault_steps: Vec<FaultStep>,
+    /// The program of upgraded nodes.
     pub next: Option<PathBuf>,
 }
 
-/// Something that was done.
+/// A fault that was injected or repaired.
 #[derive(Clone, Debug)]
 pub struct ExecutedFault {
     pub at: Instant,
     pub what: String,
     /// The fault that began with it.
-    pub begins: Option<Fault>,
+    pub begins: Option<ClusterFault>,
 }
 
 /// The nodes and their brokers.
@@ -54,7 +55,7 @@ pub struct Nodes {
     nodes: Vec<Node>,
     cluster: Cluster,
     network: Option<Network>,
-    due: VecDeque<Act>,
+    due: VecDeque<FaultStep>,
     done: Vec<ExecutedFault>,
     /// The broker that was killed last.
     broker: u32,
@@ -62,12 +63,12 @@ pub struct Nodes {
     killed: usize,
     /// The node that was suspended last.
     paused: usize,
-    /// The program that upgraded nodes start as, and the number of upgraded nodes.
+    /// The program of upgraded nodes, and the number of upgraded nodes.
     next: Option<PathBuf>,
     upgraded: usize,
-    /// Resources used by processes that have ended.
+    /// CPU time of nodes that have ended.
     spent: Duration,
-    /// The same of brokers.
+    /// CPU time of brokers that have ended.
     brokers_spent: Duration,
 }
 
@@ -77,30 +78,30 @@ struct Node {
     command: SwitchCommand,
     addresses: [SocketAddr; 2],
     switch: Option<SwitchProcess>,
-    /// Whether it has been started and does not serve yet.
+    /// Whether it has been started and is not serving yet.
     is_starting: bool,
 }
 
 #[derive(Deserialize)]
-struct ClusterShown {
+struct ClusterInfo {
     nodes: Vec<serde::de::IgnoredAny>,
-    lanes: Vec<LaneShown>,
+    lanes: Vec<LaneInfo>,
 }
 
 #[derive(Deserialize)]
-struct LaneShown {
+struct LaneInfo {
     participant: String,
     node: String,
 }
 
 impl NodesPlan {
-    /// The durability of an acknowledgement, in words.
+    /// The durability of an acknowledgement, as text.
     pub fn durability(&self) -> String {
         let (replicas, in_sync) = self.replicas();
         format!("acks=all, min ISR {in_sync} of {replicas}, brokers do not sync before they answer")
     }
 
-    /// Replicas of the topic, and how many of them must have a record first.
+    /// Replicas of the topic, and the number that must have a record before it is acknowledged.
     pub fn replicas(&self) -> (u32, u32) {
         let replicas = self.brokers.min(REPLICAS_MAX);
         (replicas, replicas / 2 + 1)
@@ -108,22 +109,23 @@ impl NodesPlan {
 }
 
 impl Nodes {
-    /// Starts brokers, then all nodes at once, and waits until they know of each other.
+    /// Starts brokers, then all nodes at once, and waits until they know each other.
     pub fn start(
         plan: &NodesPlan,
         command: &SwitchCommand,
         data: &Path,
-        say: &mut dyn FnMut(&str),
+        progress: &mut dyn FnMut(&str),
     ) -> Result<Self, HarnessError> {
         if std::fs::read_dir(data).is_ok_and(|mut entries| entries.next().is_some()) {
-            let what = format!("--data {}: nodes begin with an empty directory", data.display());
+            let what =
+                format!("--data {}: not empty; nodes need an empty directory", data.display());
             return Err(HarnessError::Options(what));
         }
-        let is_cut = plan.acts.iter().any(|act| act.fault == Fault::Cut);
+        let is_cut = plan.fault_steps.iter().any(|step| step.fault == ClusterFault::Cut);
         let network = if is_cut { Some(Network::new()?) } else { None };
         let mut options = kafka_testkit::Options::new(plan.brokers, data.join("brokers"));
         options.listen = network.as_ref().map_or(options.listen, Network::brokers);
-        let cluster = Cluster::start(options, say)?;
+        let cluster = Cluster::start(options, progress)?;
         let log = format!("kafka://{}/{TOPIC}", cluster.bootstrap());
         let mut nodes = Vec::new();
         for name in ('a'..).take(plan.nodes as usize) {
@@ -132,7 +134,7 @@ impl Nodes {
         if let (Some(network), Some(last)) = (&network, nodes.last_mut()) {
             last.move_into(network);
         }
-        let due = plan.acts.iter().copied().collect();
+        let due = plan.fault_steps.iter().copied().collect();
         let (done, spent) = (Vec::new(), Duration::ZERO);
         let mut all = Self {
             nodes,
@@ -148,23 +150,23 @@ impl Nodes {
             spent,
             brokers_spent: spent,
         };
-        say(&format!("starting {} nodes", plan.nodes));
+        progress(&format!("starting {} nodes", plan.nodes));
         all.nodes.iter_mut().try_for_each(Node::begin)?;
         all.wait_until_joined()?;
         Ok(all)
     }
 
-    /// Where participants send to: every node.
+    /// The FSPIOP addresses of all nodes.
     pub fn fspiop(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(|node| node.addresses[0]).collect()
     }
 
-    /// The address that participants must listen on, if it matters.
+    /// The address that participants must listen on, if it is restricted.
     pub fn participants(&self) -> Option<IpAddr> {
         self.network.as_ref().map(Network::participants)
     }
 
-    /// The admin API of the node that is never touched.
+    /// The admin API of node a, which no fault affects.
     pub fn admin(&self) -> Result<Admin, HarnessError> {
         self.nodes[0].admin()
     }
@@ -196,26 +198,26 @@ impl Nodes {
         sum
     }
 
-    /// Processor time of the brokers, of those that were killed too.
+    /// CPU time of the brokers, including those that were killed.
     pub fn brokers_cpu(&self) -> Duration {
         let running = self.cluster.processes().map(|process| process_figures(process).cpu);
         self.brokers_spent + running.sum::<Duration>()
     }
 
-    /// Fails when a node that should run has ended by itself.
+    /// Fails if a node has exited that should be running.
     pub fn check_alive(&mut self) -> Result<(), HarnessError> {
         let mut running = self.nodes.iter_mut().filter_map(|node| node.switch.as_mut());
         running.try_for_each(SwitchProcess::check_alive)
     }
 
-    /// Does what is due so long after the begin of the measured part, and notes who is back. Gives
-    /// what there is to tell.
-    pub fn disturb(&mut self, elapsed: Duration) -> Result<Vec<String>, HarnessError> {
+    /// Injects the faults that are due at this time of the measured part, and checks which nodes
+    /// serve again. Returns the lines to print.
+    pub fn inject_due_faults(&mut self, elapsed: Duration) -> Result<Vec<String>, HarnessError> {
         let before = self.done.len();
-        while let Some(act) = self.due.pop_front_if(|act| act.at <= elapsed) {
+        while let Some(step) = self.due.pop_front_if(|step| step.at <= elapsed) {
             let at = Instant::now();
-            let what = self.act(act)?;
-            let begins = (act.turn == Turn::Break).then_some(act.fault);
+            let what = self.carry_out(step)?;
+            let begins = (step.phase == FaultPhase::Inject).then_some(step.fault);
             self.done.push(ExecutedFault { at, what, begins });
         }
         for node in self.nodes.iter_mut().filter(|node| node.is_starting) {
@@ -233,14 +235,14 @@ impl Nodes {
         Ok(self.done[before..].iter().map(|done| done.what.clone()).collect())
     }
 
-    /// Does what was still to come, so that all is whole again, and waits for who was started.
-    pub fn mend(&mut self) -> Result<(), HarnessError> {
-        self.due.retain(|act| act.turn == Turn::Mend);
-        self.disturb(Duration::MAX)?;
+    /// Carries out the remaining repairs, and waits for started nodes.
+    pub fn repair(&mut self) -> Result<(), HarnessError> {
+        self.due.retain(|step| step.phase == FaultPhase::Repair);
+        self.inject_due_faults(Duration::MAX)?;
         self.wait_until_joined()
     }
 
-    /// Asks every node to stop, and gives what did not go in order.
+    /// Stops all nodes. Returns the problems.
     pub fn stop(&mut self) -> Vec<String> {
         let mut problems = Vec::new();
         for node in &mut self.nodes {
@@ -252,58 +254,58 @@ impl Nodes {
         problems
     }
 
-    /// What proves the copies: it must know the rules that decided last.
-    pub fn proving(&self, command: &SwitchCommand) -> SwitchCommand {
+    /// The command that verifies the copies. It must know the active rules.
+    pub fn verify_command(&self, command: &SwitchCommand) -> SwitchCommand {
         let program = self.next.clone().filter(|_| 0 < self.upgraded);
         SwitchCommand { program: program.unwrap_or(command.program.clone()), ..command.clone() }
     }
 
-    /// The copies that the nodes keep.
+    /// The copies of the log, one per node.
     pub fn copies(&self) -> Vec<ReplicaCopy<'_>> {
         self.nodes.iter().map(|node| ReplicaCopy { name: &node.name, data: &node.data }).collect()
     }
 
-    fn act(&mut self, act: Act) -> Result<String, HarnessError> {
-        match (act.fault, act.turn) {
-            (Fault::Node, Turn::Break) => self.kill_node(),
-            (Fault::Node, Turn::Mend) => {
+    fn carry_out(&mut self, step: FaultStep) -> Result<String, HarnessError> {
+        match (step.fault, step.phase) {
+            (ClusterFault::Node, FaultPhase::Inject) => self.kill_node(),
+            (ClusterFault::Node, FaultPhase::Repair) => {
                 let node = &mut self.nodes[self.killed];
                 node.begin()?;
                 Ok(format!("node {} is started again", node.name))
             }
-            (Fault::Broker, Turn::Break) => {
+            (ClusterFault::Broker, FaultPhase::Inject) => {
                 self.broker = self.cluster.leader(TOPIC).unwrap_or(1);
                 let before = self.brokers_cpu();
                 self.cluster.kill(self.broker);
                 self.brokers_spent += before.saturating_sub(self.brokers_cpu());
-                Ok(format!("broker {}, which led the topic, is killed", self.broker))
+                Ok(format!("broker {}, the leader of the topic, is killed", self.broker))
             }
-            (Fault::Broker, Turn::Mend) => {
+            (ClusterFault::Broker, FaultPhase::Repair) => {
                 self.cluster.launch(self.broker)?;
                 Ok(format!("broker {} is started again", self.broker))
             }
-            (Fault::Upgrade, _) => self.upgrade(),
-            (Fault::Rules, _) => self.activate_rules(),
-            (Fault::Pause, turn) => {
-                if turn == Turn::Break {
+            (ClusterFault::Upgrade, _) => self.upgrade(),
+            (ClusterFault::Rules, _) => self.activate_rules(),
+            (ClusterFault::Pause, phase) => {
+                if phase == FaultPhase::Inject {
                     self.paused = self.busiest()?.0;
                 }
-                Ok(self.nodes[self.paused].pause(turn))
+                Ok(self.nodes[self.paused].pause(phase))
             }
-            (Fault::Cut, turn) => {
+            (ClusterFault::Cut, phase) => {
                 let network = self.network.as_ref().expect("a cut has a network");
                 let name = &self.nodes[self.nodes.len() - 1].name;
-                match turn {
-                    Turn::Break => network.cut()?,
-                    Turn::Mend => network.mend()?,
+                match phase {
+                    FaultPhase::Inject => network.cut()?,
+                    FaultPhase::Repair => network.repair()?,
                 }
-                let is = if turn == Turn::Break { "is cut off from" } else { "reaches" };
+                let is = if phase == FaultPhase::Inject { "is cut off from" } else { "reaches" };
                 Ok(format!("node {name} {is} all brokers"))
             }
         }
     }
 
-    /// Kills the node that sends to most participants.
+    /// Kills the node that serves most participants.
     fn kill_node(&mut self) -> Result<String, HarnessError> {
         let (busiest, served) = self.busiest()?;
         self.killed = busiest;
@@ -311,13 +313,13 @@ impl Nodes {
         if let Some(switch) = node.switch.take() {
             self.spent += switch.figures().cpu;
         }
-        Ok(format!("node {}, which sends to {}, is killed", node.name, served.join(", ")))
+        Ok(format!("node {}, which serves {}, is killed", node.name, served.join(", ")))
     }
 
-    /// Of those that run, but for a, the node that sends to most participants; and these.
+    /// The running node other than a that serves most participants, and these participants.
     fn busiest(&self) -> Result<(usize, Vec<String>), HarnessError> {
         let mut served: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for lane in self.cluster_shown()?.lanes {
+        for lane in self.cluster_info()?.lanes {
             served.entry(lane.node).or_default().push(lane.participant);
         }
         let lanes = |at: &usize| served.get(&self.nodes[*at].name).map_or(0, Vec::len);
@@ -326,7 +328,7 @@ impl Nodes {
         Ok((found, served.remove(&self.nodes[found].name).unwrap_or_default()))
     }
 
-    /// Has the next node leave in order and start as the other program: the last one first.
+    /// Stops the next node in order and starts it with the new program, the last one first.
     fn upgrade(&mut self) -> Result<String, HarnessError> {
         let at = self.nodes.len() - 1 - self.upgraded;
         self.upgraded += 1;
@@ -337,23 +339,23 @@ impl Nodes {
         }
         node.command.program = self.next.clone().expect("an upgrade has a program");
         node.begin()?;
-        Ok(format!("node {} has left in order, and starts as {}", node.name, node.program()))
+        Ok(format!("node {} has stopped cleanly, and starts as {}", node.name, node.program()))
     }
 
-    /// Has the newest rules decide that all nodes know.
+    /// Activates the newest rules that all nodes know.
     fn activate_rules(&mut self) -> Result<String, HarnessError> {
         let mut admin = self.admin()?;
         let known = |body: &[u8]| -> Option<u64> {
             serde_json::from_slice::<serde_json::Value>(body).ok()?.get("rulesKnown")?.as_u64()
         };
-        let shown = admin.must("GET", "/rules", None, &[200])?;
-        let version = known(&shown.body).unwrap_or_default();
+        let answered = admin.must("GET", "/rules", None, &[200])?;
+        let version = known(&answered.body).unwrap_or_default();
         let body = format!("{{\"rulesVersion\": {version}}}");
         admin.must("PUT", "/rules", Some(&body), &[200])?;
-        Ok(format!("rules of version {version} decide"))
+        Ok(format!("rules of version {version} are active"))
     }
 
-    fn cluster_shown(&self) -> Result<ClusterShown, HarnessError> {
+    fn cluster_info(&self) -> Result<ClusterInfo, HarnessError> {
         let answered = self.admin()?.must("GET", "/cluster", None, &[200])?;
         serde_json::from_slice(&answered.body).map_err(|error| HarnessError::Admin {
             request: "GET /cluster".to_owned(),
@@ -361,7 +363,7 @@ impl Nodes {
         })
     }
 
-    /// Waits until every node serves, and the first one knows of all.
+    /// Waits until every node serves, and the first one knows all of them.
     fn wait_until_joined(&mut self) -> Result<(), HarnessError> {
         for node in &mut self.nodes {
             let Some(switch) = &mut node.switch else { continue };
@@ -371,9 +373,9 @@ impl Nodes {
             node.is_starting = false;
         }
         let deadline = Instant::now() + JOINED_WITHIN;
-        while self.cluster_shown()?.nodes.len() < self.nodes.len() {
+        while self.cluster_info()?.nodes.len() < self.nodes.len() {
             if deadline < Instant::now() {
-                let what = format!("does not know of all nodes within {JOINED_WITHIN:?}");
+                let what = format!("does not know all nodes within {JOINED_WITHIN:?}");
                 return Err(HarnessError::Hub(what));
             }
             std::thread::sleep(POLL);
@@ -397,7 +399,7 @@ impl Node {
         Ok(Self { name, data, command, addresses, switch: None, is_starting: false })
     }
 
-    /// Has it run in a network of its own from its start on.
+    /// Makes it start in a separate network namespace.
     fn move_into(&mut self, network: &Network) {
         let [program, within] = network.entry();
         let own = std::mem::replace(&mut self.command.program, program.into());
@@ -411,24 +413,24 @@ impl Node {
         Ok(())
     }
 
-    /// The file name of what it runs as.
+    /// The file name of its program.
     fn program(&self) -> String {
         let name = self.command.program.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
     }
 
-    fn pause(&self, turn: Turn) -> String {
-        let (signal, what) = match turn {
-            Turn::Break => (Signal::STOP, "stands still"),
-            Turn::Mend => (Signal::CONT, "goes on"),
+    fn pause(&self, phase: FaultPhase) -> String {
+        let (signal, what) = match phase {
+            FaultPhase::Inject => (Signal::STOP, "is suspended"),
+            FaultPhase::Repair => (Signal::CONT, "is resumed"),
         };
-        // One that was killed meanwhile does not mind.
+        // A signal to a node that was killed has no effect.
         self.switch.iter().for_each(|switch| switch.signal(signal));
         format!("node {} {what}", self.name)
     }
 
     fn admin(&self) -> Result<Admin, HarnessError> {
-        let gone = || HarnessError::Switch(format!("{} does not run", self.name));
+        let gone = || HarnessError::Switch(format!("{} is not running", self.name));
         self.switch.as_ref().ok_or_else(gone)?.admin()
     }
 }

@@ -1,6 +1,6 @@
-//! Makes the scheme known to a hub through its admin API (hub-semantics 4.3: the usual order).
+//! Onboards the scheme at a hub through its admin API (hub-semantics 4.3: the usual order).
 //!
-//! Everything may be repeated: what exists already is left as it is.
+//! Idempotent: existing objects are left unchanged.
 
 use std::time::{Duration, Instant};
 
@@ -9,18 +9,18 @@ use ledger::{Amount, Currency};
 use crate::admin::{Account, Admin};
 use crate::error::HarnessError;
 use crate::interrupt::Interrupt;
-use crate::simulators::Bound;
+use crate::simulators::BoundFsp;
 
 /// Net debit cap and funds of each FSP, in the currency's unit.
 const FUNDS: u64 = 1_000_000_000;
 const FUNDS_WITHIN: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
 
-/// Hub accounts, settlement model, FSPs with limits, funds and endpoints.
+/// Creates hub accounts, the settlement model, and FSPs with limits, funds and endpoints.
 pub fn onboard(
     admin: &mut Admin,
     currency: Currency,
-    fsps: &[Bound],
+    fsps: &[BoundFsp],
     interrupt: &Interrupt,
 ) -> Result<(), HarnessError> {
     for kind in ["HUB_RECONCILIATION", "HUB_MULTILATERAL_SETTLEMENT"] {
@@ -39,12 +39,12 @@ pub fn onboard(
     fsps.iter().try_for_each(|fsp| wait_for_funds(admin, currency, fsp, interrupt))
 }
 
-/// The account of one kind.
+/// Finds the account of a type.
 pub fn account<'a>(accounts: &'a [Account], kind: &str, currency: Currency) -> Option<&'a Account> {
     accounts.iter().find(|it| it.kind == kind && it.currency == currency.as_str())
 }
 
-fn onboard_fsp(admin: &mut Admin, currency: Currency, fsp: &Bound) -> Result<(), HarnessError> {
+fn onboard_fsp(admin: &mut Admin, currency: Currency, fsp: &BoundFsp) -> Result<(), HarnessError> {
     let name = &fsp.name;
     let body = format!(r#"{{"name":"{name}","currency":"{currency}"}}"#);
     let fresh = admin.must("POST", "/participants", Some(&body), &[201, 400])?.status == 201;
@@ -81,11 +81,11 @@ fn put_funds_in(admin: &mut Admin, currency: Currency, name: &str) -> Result<(),
     Ok(())
 }
 
-/// The reference books funds after its answer, so the account is asked until it shows them.
+/// The reference books funds after its response, so the account is polled until it shows them.
 fn wait_for_funds(
     admin: &mut Admin,
     currency: Currency,
-    fsp: &Bound,
+    fsp: &BoundFsp,
     interrupt: &Interrupt,
 ) -> Result<(), HarnessError> {
     let deadline = Instant::now() + FUNDS_WITHIN;
@@ -98,14 +98,14 @@ fn wait_for_funds(
         if Instant::now() > deadline {
             return Err(HarnessError::Simulator {
                 fsp: fsp.name.clone(),
-                problem: "its funds do not show on its SETTLEMENT account".to_owned(),
+                problem: "the funds do not appear on its SETTLEMENT account".to_owned(),
             });
         }
         interrupt.pause(POLL)?;
     }
 }
 
-/// A UUID that belongs to this moment and this FSP.
+/// A UUID derived from the current time and the FSP.
 fn funds_id(name: &str) -> String {
     use std::hash::{BuildHasher, RandomState};
     let (high, low) = (RandomState::new().hash_one(name), RandomState::new().hash_one(name));
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_of_funds_are_legal_and_differ() {
+    fn ids_of_funds_are_valid_and_distinct() {
         let ids = [funds_id("a"), funds_id("a"), funds_id("b")];
         for id in &ids {
             assert!(ledger::TransferId::parse(id).is_some(), "{id}");

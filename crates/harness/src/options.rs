@@ -12,7 +12,7 @@ use ledger::Currency;
 use serde::{Serialize, Serializer};
 
 use crate::error::HarnessError;
-use crate::faults::Act;
+use crate::faults::FaultStep;
 use crate::nodes::NodesPlan;
 
 /// Options of a demonstration.
@@ -21,25 +21,24 @@ pub struct DemoOptions {
     /// Length of the measured part, in seconds [default: 15, or 40 with --nodes].
     #[arg(long)]
     pub seconds: Option<f64>,
-    /// End the measured part after this many transactions instead.
+    /// End the measured part after this number of transactions instead.
     #[arg(long, conflicts_with = "nodes")]
     pub transactions: Option<u64>,
-    /// Transactions in flight [default: as few as reach the highest rate].
+    /// Transactions in flight [default: the smallest number with the highest rate].
     #[arg(long)]
     pub concurrency: Option<usize>,
-    /// Start this number of transactions per second (open loop).
+    /// Open loop: transactions to start per second, independent of responses.
     ///
-    /// Transactions start on schedule, whatever the answers. Latency counts from the scheduled
-    /// start.
+    /// Latency counts from the intended start.
     #[arg(long, conflicts_with = "concurrency")]
     pub rate: Option<f64>,
-    /// Write the results as JSON to this file, or to standard output.
+    /// Write the results as JSON to FILE, or to standard output.
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub json: Option<Option<PathBuf>>,
-    /// Data directory of the switch, which is kept [default: a temporary one].
+    /// Data directory of the switch, kept after the run [default: temporary].
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Several nodes; a node and a broker are killed during the run.
+    /// Several nodes. A node and a broker are killed during the run.
     #[command(flatten)]
     pub nodes: NodesOptions,
     /// Options of the simulated FSPs.
@@ -50,12 +49,12 @@ pub struct DemoOptions {
 /// Several nodes instead of one switch.
 #[derive(Args, Clone, Debug)]
 pub struct NodesOptions {
-    /// Start this number of nodes that share one log over Kafka.
+    /// Start this number of nodes on one shared log, with their own Kafka brokers.
     ///
-    /// Instead of one switch. Starts the brokers too, which need Java 17, and Maven the first time.
+    /// Replaces the single switch. Brokers need Java 17, and Maven the first time.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=9))]
     pub nodes: Option<u32>,
-    /// Number of brokers; with --nodes.
+    /// Number of Kafka brokers; with --nodes.
     #[arg(long, value_name = "N", default_value_t = 3, requires = "nodes",
         value_parser = clap::value_parser!(u32).range(1..=9))]
     pub brokers: u32,
@@ -68,9 +67,9 @@ impl NodesOptions {
         Self { nodes: None, brokers: 3 }
     }
 
-    /// The nodes to start, and the faults to inject.
-    pub fn plan(&self, acts: Vec<Act>) -> Option<NodesPlan> {
-        Some(NodesPlan { nodes: self.nodes?, brokers: self.brokers, acts, next: None })
+    /// Plans the nodes and the faults, if nodes were requested.
+    pub fn plan(&self, fault_steps: Vec<FaultStep>) -> Option<NodesPlan> {
+        Some(NodesPlan { nodes: self.nodes?, brokers: self.brokers, fault_steps, next: None })
     }
 }
 
@@ -99,9 +98,9 @@ pub struct FspOptions {
     #[arg(long, default_value = "1.1", value_parser = Version::from_str)]
     #[serde(serialize_with = "version")]
     pub fspiop_version: Version,
-    /// Time limit of a transaction, in seconds; after that it has failed.
+    /// Timeout of a transaction, in seconds.
     ///
-    /// It also limits the time without a confirmed registration, after which the run ends.
+    /// Also the longest wait for the hub to confirm a registration.
     #[arg(long, default_value_t = 30.0)]
     pub timeout: f64,
     /// Behaviour of one FSP, such as fsp203=slow:500 (repeatable).
@@ -128,16 +127,16 @@ pub struct SimulateOptions {
     /// File with the bearer token of the admin API.
     #[arg(long, value_name = "FILE")]
     pub token: Option<PathBuf>,
-    /// Address of this machine that the hub calls back.
+    /// Address of this machine that the hub sends callbacks to.
     #[arg(long, default_value = "127.0.0.1")]
     pub listen: IpAddr,
-    /// Port of the first FSP, the others follow; 0 picks free ports.
+    /// Port of the first FSP; the others follow. 0 selects free ports.
     #[arg(long, default_value_t = 0)]
     pub port: u16,
-    /// Do not register the FSPs and their subscribers; the hub has them already.
+    /// The hub already knows the FSPs and their subscribers.
     #[arg(long)]
     pub no_onboard: bool,
-    /// Transactions per second [default: only answer].
+    /// Transactions to start per second [default: the FSPs only answer].
     #[arg(long)]
     pub rate: Option<f64>,
     /// End after this number of seconds [default: at an interrupt].
@@ -148,11 +147,11 @@ pub struct SimulateOptions {
     pub fsps: FspOptions,
 }
 
-/// The defaults of the command line.
+/// Returns the defaults of the command line.
 pub fn standard<O: Args>() -> O {
     let command = O::augment_args(Command::new("standard").no_binary_name(true));
     let matches = command.try_get_matches_from([""; 0]);
-    matches.and_then(|matches| O::from_arg_matches(&matches)).expect("nothing is required")
+    matches.and_then(|matches| O::from_arg_matches(&matches)).expect("no option is required")
 }
 
 fn display<S: Serializer>(value: &impl fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
@@ -195,26 +194,29 @@ impl FspOptions {
         Duration::from_secs_f64(self.timeout)
     }
 
-    /// Refuses a first port after which there are too few.
+    /// Rejects a first port with too few ports after it.
     pub fn check_port(&self, port: u16) -> Result<(), HarnessError> {
         let fits = port == 0 || usize::from(port) + self.fsps <= usize::from(u16::MAX) + 1;
-        require(fits, "--port is too large for this number of --fsps")
+        require(fits, "--port: too large for this number of --fsps")
     }
 
-    /// Refuses what cannot be run.
+    /// Rejects invalid options.
     pub fn check(&self) -> Result<(), HarnessError> {
         let even = self.fsps.is_multiple_of(2) && (2..=FSPS_MAX).contains(&self.fsps);
-        require(even, "FSPs come in pairs: --fsps takes an even number from 2 to 1000")?;
+        require(even, "--fsps: expected an even number from 2 to 1000")?;
         let threads = (1..=THREADS_MAX).contains(&self.threads) && self.threads * 2 <= self.fsps;
-        require(threads, "--threads takes 1 to one per pair of FSPs")?;
+        require(threads, "--threads: expected 1 to half the number of --fsps")?;
         let subscribers = (1..=SUBSCRIBERS_MAX).contains(&self.subscribers);
-        require(subscribers, "--subscribers takes 1 to 90000")?;
-        require((1..=1_000).contains(&self.connections), "--connections takes 1 to 1000")?;
-        require(self.first < 900_000, "--first is too large")?;
-        require((0.1..=3_600.0).contains(&self.timeout), "--timeout takes 0.1 to 3600 seconds")?;
+        require(subscribers, "--subscribers: expected 1 to 90000")?;
+        require((1..=1_000).contains(&self.connections), "--connections: expected 1 to 1000")?;
+        require(self.first < 900_000, "--first: expected less than 900000")?;
+        require(
+            (0.1..=3_600.0).contains(&self.timeout),
+            "--timeout: expected 0.1 to 3600 seconds",
+        )?;
         let names: Vec<String> = (0..self.fsps).map(|index| self.name(index)).collect();
         for (name, _) in &self.behaviour {
-            require(names.contains(name), "--behaviour names an FSP that is not simulated")?;
+            require(names.contains(name), "--behaviour: not the name of a simulated FSP")?;
         }
         Ok(())
     }
@@ -222,9 +224,9 @@ impl FspOptions {
 
 const DEMO: Duration = Duration::from_secs(15);
 const DEMO_NODES: Duration = Duration::from_secs(40);
-/// So that there is something to see before and after each fault.
+/// Minimum with several nodes, so that there is a time before and after each fault.
 const DEMO_NODES_MIN: Duration = Duration::from_secs(15);
-/// So that two replicas are left when one is killed.
+/// Minimum number of brokers, so that two replicas remain when one is killed.
 const DEMO_BROKERS_MIN: u32 = 3;
 
 impl DemoOptions {
@@ -235,7 +237,7 @@ impl DemoOptions {
         given.map_or(usual, Duration::from_secs_f64)
     }
 
-    /// A run of the defaults of the command line.
+    /// Returns the defaults of the command line.
     #[must_use]
     pub fn standard() -> Self {
         standard()
@@ -247,17 +249,17 @@ impl DemoOptions {
         let long_enough = self.nodes.nodes.is_none() || DEMO_NODES_MIN <= self.length();
         require(
             long_enough,
-            "--seconds takes 15 or more with --nodes: a node and a broker are killed meanwhile",
+            "--seconds: expected 15 or more with --nodes, since a node and a broker are killed",
         )?;
         require(
             self.nodes.nodes.is_none() || DEMO_BROKERS_MIN <= self.nodes.brokers,
-            "demo takes --brokers of 3 or more: one is killed for good, and fewer cannot continue \
+            "--brokers: expected 3 or more; one is killed for good, and fewer cannot continue \
              without it",
         )?;
         check_rate(self.rate)?;
         let concurrency = self.concurrency.is_none_or(|it| (1..=100_000).contains(&it));
-        require(concurrency, "--concurrency takes 1 to 100000")?;
-        require(self.transactions != Some(0), "--transactions takes at least 1")
+        require(concurrency, "--concurrency: expected 1 to 100000")?;
+        require(self.transactions != Some(0), "--transactions: expected at least 1")
     }
 }
 
@@ -271,12 +273,12 @@ impl SimulateOptions {
 }
 
 pub fn check_seconds(seconds: f64) -> Result<(), HarnessError> {
-    require((0.1..=1e6).contains(&seconds), "--seconds takes 0.1 to 1000000")
+    require((0.1..=1e6).contains(&seconds), "--seconds: expected 0.1 to 1000000")
 }
 
 pub fn check_rate(rate: Option<f64>) -> Result<(), HarnessError> {
     let sensible = rate.is_none_or(|rate| (0.01..=1e6).contains(&rate));
-    require(sensible, "--rate takes 0.01 to 1000000 a second")
+    require(sensible, "--rate: expected 0.01 to 1000000 per second")
 }
 
 pub fn require(fulfilled: bool, problem: &str) -> Result<(), HarnessError> {
@@ -284,15 +286,18 @@ pub fn require(fulfilled: bool, problem: &str) -> Result<(), HarnessError> {
 }
 
 fn currency(text: &str) -> Result<Currency, String> {
-    Currency::parse(text).ok_or_else(|| format!("'{text}' is no currency code"))
+    Currency::parse(text).ok_or_else(|| format!("invalid currency code '{text}'"))
 }
 
-/// A number of things: digits, with `k` or `M` for thousands and millions, as `10M` or `0.1M`.
+/// Parses a count: digits, with `k` or `M` for thousands and millions, such as `10M` or `0.1M`.
 ///
 /// # Errors
-/// What is wrong with the text.
+///
+/// The text is not a count.
 pub fn count(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is no number such as 2500, 100k, 0.1M or 10M");
+    let wrong = || {
+        format!("invalid number '{text}': expected a count from 1, such as 2500, 100k, 0.1M or 10M")
+    };
     let (digits, factor) = match text.strip_suffix(['k', 'M']) {
         Some(digits) if text.ends_with('k') => (digits, 1_000.0),
         Some(digits) => (digits, 1e6),
@@ -305,7 +310,7 @@ pub fn count(text: &str) -> Result<u64, String> {
     let number = digits.parse::<f64>().map_err(|_| wrong())? * factor;
     let whole = (number - number.round()).abs() < 1e-6;
     if !whole || !(1.0..=1e12).contains(&number) {
-        return Err(format!("{}: a whole number from 1 on", wrong()));
+        return Err(wrong());
     }
     Ok(number.round() as u64)
 }
@@ -321,17 +326,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_demonstration_that_would_not_outlive_a_broker_is_refused() {
-        let said = |nodes, brokers| {
+    fn demonstration_with_too_few_brokers_is_refused() {
+        let problem_of = |nodes, brokers| {
             let nodes = NodesOptions { nodes, brokers };
             let options = DemoOptions { nodes, ..DemoOptions::standard() };
             options.check().err().map(|error| error.to_string()).unwrap_or_default()
         };
-        assert_eq!(said(None, 3), "");
-        assert_eq!(said(Some(2), 3), "");
+        assert_eq!(problem_of(None, 3), "");
+        assert_eq!(problem_of(Some(2), 3), "");
         for brokers in [1, 2] {
-            let problem = said(Some(3), brokers);
-            assert!(problem.contains("--brokers of 3 or more"), "{brokers}: {problem}");
+            let problem = problem_of(Some(3), brokers);
+            assert!(problem.contains("--brokers: expected 3 or more"), "{brokers}: {problem}");
         }
     }
 }

@@ -15,28 +15,28 @@ const BAR: Duration = Duration::from_millis(200);
 /// The time before a fault that is drawn.
 const BEFORE: Duration = Duration::from_secs(3);
 const AFTER: Duration = Duration::from_secs(11);
-/// Service counts as back with this share of the rate before.
+/// Service is restored when the rate reaches this share of the rate before.
 const BACK: f64 = 0.8;
-/// Bars that must be as high, on average, for that.
+/// Number of consecutive bars whose mean must reach it.
 const BACK_BARS: usize = 3;
 const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The additional members of a report about several nodes.
+/// The additional report members of a run with several nodes.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct NodesReport {
     /// Nodes.
     pub nodes: u32,
     /// Brokers.
     pub brokers: u32,
-    /// Messages about transfers that were answered 2xx, each once.
+    /// Distinct messages about transfers that were answered 2xx.
     pub acknowledged: usize,
-    /// The last record that all nodes have.
+    /// The last log index that all nodes have.
     pub log_index: u64,
-    /// The hash of the state there, the same on each.
+    /// The state hash at that log index, the same on each node.
     pub state_hash: String,
-    /// Processor time of the brokers that were alive at the end, per unit.
+    /// CPU time of the brokers that were running at the end, per unit.
     pub brokers_cpu_ms_per_tx: f64,
-    /// Everything that was done to nodes and brokers.
+    /// All faults and repairs.
     pub events: Vec<Event>,
     /// The outage of each fault.
     pub outages: Vec<Outage>,
@@ -44,10 +44,10 @@ pub struct NodesReport {
     pub ended_each_200_ms: Vec<u32>,
 }
 
-/// Something that was done to a node or a broker.
+/// A fault or a repair.
 #[derive(Clone, Debug, Serialize)]
 pub struct Event {
-    /// Seconds after the begin of the measured part.
+    /// Seconds after the start of the measured part.
     pub at_s: f64,
     /// The fault and its object.
     pub what: String,
@@ -60,13 +60,13 @@ pub struct Outage {
     pub fault: &'static str,
     /// When it began, in seconds of the measured part.
     pub at_s: f64,
-    /// Longest time without any unit that ended, from the fault to the next one or to the end.
+    /// Longest time without an ended unit, from the fault to the next fault or to the end.
     pub outage_ms: f64,
-    /// The same of the pair of FSPs that had to wait longest.
+    /// The same for the pair of FSPs with the longest wait.
     pub worst_pair_ms: f64,
-    /// Units a second in the seconds before.
+    /// Units per second in the seconds before.
     pub rate_before_per_s: f64,
-    /// When the rate was back at four fifths of that; `null` if never.
+    /// Time until the rate was back at four fifths of that; `null` if never.
     pub recovered_after_s: Option<f64>,
 }
 
@@ -95,7 +95,7 @@ impl NodesReport {
                 fault,
                 at_s: at_s(at),
                 outage_ms: milliseconds(longest_gap(&ends, at..until, end)),
-                worst_pair_ms: milliseconds(worst_lane(&ends, at..until, end)),
+                worst_pair_ms: milliseconds(worst_group(&ends, at..until, end)),
                 rate_before_per_s: rate,
                 recovered_after_s,
             });
@@ -115,7 +115,7 @@ impl NodesReport {
         }
     }
 
-    /// The rate around a moment: bars, and below them where the moment is.
+    /// Draws the rate around a fault: bars, and a line with its mark.
     fn picture(&self, at_s: f64) -> (String, String, f64) {
         let bar = BAR.as_secs_f64();
         let first = ((at_s - BEFORE.as_secs_f64()) / bar).max(0.0) as usize;
@@ -138,7 +138,7 @@ impl fmt::Display for NodesReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "nodes           {} over {} brokers, which took {:.3} ms CPU per unit",
+            "nodes           {} with {} brokers, which used {:.3} ms CPU per unit",
             self.nodes, self.brokers, self.brokers_cpu_ms_per_tx
         )?;
         writeln!(f, "acknowledged    {} messages about transfers answered 2xx", self.acknowledged)?;
@@ -186,8 +186,8 @@ fn bars(ends: &[(Instant, u16)], began: Instant, end: Instant) -> Vec<u32> {
     bars
 }
 
-/// The longest time between two ends of which the later one comes after `during.start`; what lies
-/// after `during.end` is not counted. A unit that has not ended by `end` waits until then.
+/// The longest time between two ends of which the later one comes after `during.start`. Time after
+/// `during.end` is not counted. A unit that has not ended by `end` waits until then.
 fn longest_gap(
     ends: &[(Instant, u16)],
     during: std::ops::Range<Instant>,
@@ -209,10 +209,14 @@ fn longest_gap(
     }
 }
 
-fn worst_lane(ends: &[(Instant, u16)], during: std::ops::Range<Instant>, end: Instant) -> Duration {
-    let mut lanes: BTreeMap<u16, Vec<(Instant, u16)>> = BTreeMap::new();
-    ends.iter().for_each(|one| lanes.entry(one.1).or_default().push(*one));
-    let gaps = lanes.values().map(|ends| longest_gap(ends, during.clone(), end));
+fn worst_group(
+    ends: &[(Instant, u16)],
+    during: std::ops::Range<Instant>,
+    end: Instant,
+) -> Duration {
+    let mut groups: BTreeMap<u16, Vec<(Instant, u16)>> = BTreeMap::new();
+    ends.iter().for_each(|one| groups.entry(one.1).or_default().push(*one));
+    let gaps = groups.values().map(|ends| longest_gap(ends, during.clone(), end));
     gaps.max().unwrap_or_default()
 }
 
@@ -224,7 +228,8 @@ fn recovery(bars: &[u32], at_s: f64) -> (f64, Option<f64>) {
         &bars[at.saturating_sub((BEFORE.as_secs_f64() / bar) as usize)..at.min(bars.len())];
     let mean = f64::from(before.iter().sum::<u32>()) / before.len().max(1) as f64;
     let after = bars.get(at + 1..).unwrap_or_default();
-    // The dip may begin later than the fault: it is over with the first good bars after the worst.
+    // The dip may begin some time after the fault. It is over with the first good bars after the
+    // lowest one.
     let worst = after.iter().take((AFTER.as_secs_f64() / bar) as usize).enumerate();
     let Some((worst, _)) = worst.min_by_key(|(_, count)| **count) else {
         return (mean / bar, None);
@@ -241,11 +246,11 @@ mod tests {
     use super::*;
 
     fn ends(from: Instant, millis: &[(u64, u16)]) -> Vec<(Instant, u16)> {
-        millis.iter().map(|&(at, lane)| (from + Duration::from_millis(at), lane)).collect()
+        millis.iter().map(|&(at, group)| (from + Duration::from_millis(at), group)).collect()
     }
 
     #[test]
-    fn an_outage_is_the_longest_time_between_two_ends() {
+    fn outage_is_the_longest_time_between_two_ends() {
         let from = Instant::now();
         let at = |millis| from + Duration::from_millis(millis);
         let ends = ends(from, &[(0, 0), (10, 1), (20, 0), (50, 1), (95, 1), (100, 0), (300, 1)]);
@@ -253,30 +258,30 @@ mod tests {
             (15, 400, 200, 205),
             // Up to the next fault.
             (15, 60, 30, 40),
-            // Nothing ends any more.
+            // No more units end.
             (310, 400, 100, 300),
         ] {
             let during = at(start)..at(end);
             let gap = longest_gap(&ends, during.clone(), at(400));
             assert_eq!(gap, Duration::from_millis(all), "{start} to {end}");
-            let gap = worst_lane(&ends, during, at(400));
+            let gap = worst_group(&ends, during, at(400));
             assert_eq!(gap, Duration::from_millis(worst.max(gap.as_millis() as u64)), "{start}");
         }
     }
 
     #[test]
-    fn service_is_back_with_four_fifths_of_the_rate_before() {
+    fn service_is_restored_at_four_fifths_of_the_rate() {
         let mut bars = vec![10; 20];
         bars.extend([0, 0, 3, 7, 8, 9, 9, 10]);
         let (rate, back) = recovery(&bars, 3.9);
         assert_eq!(rate, 50.0);
-        assert!((back.expect("it is back") - 0.7).abs() < 0.01, "{back:?}");
+        assert!((back.expect("restored") - 0.7).abs() < 0.01, "{back:?}");
         let (_, never) = recovery(&bars[..23], 3.9);
         assert_eq!(never, None);
     }
 
     #[test]
-    fn a_picture_has_a_bar_for_each_fifth_of_a_second() {
+    fn picture_has_a_bar_per_200_ms() {
         let report =
             NodesReport { ended_each_200_ms: vec![8, 8, 4, 0, 1, 8], ..Default::default() };
         let (bars, mark, highest) = report.picture(0.5);

@@ -1,4 +1,4 @@
-//! Where results go: the output, or files that are looked at before a run and written after it.
+//! Output of results: standard output, or files that are checked before a run and written after it.
 
 use std::fs::{OpenOptions, remove_file, write};
 use std::io::{self, Write};
@@ -20,20 +20,22 @@ pub fn check_writable(path: &Path) -> Result<(), HarnessError> {
     }
 }
 
-/// Refuses a file for results that cannot be written, before anything is measured.
+/// Rejects a JSON file that cannot be written, before anything is measured.
 ///
 /// # Errors
+///
 /// The file cannot be opened for writing.
 pub fn check_json(json: Option<&Option<PathBuf>>) -> Result<(), HarnessError> {
     json.and_then(Option::as_ref).map_or(Ok(()), |path| check_writable(path))
 }
 
-/// Prints results and writes them as JSON, if that is asked for: to a file, or without a name to
-/// the output, which is for a program then.
+/// Prints results, and writes them as JSON if requested: to a file, or to standard output. In the
+/// latter case the text goes to standard error.
 ///
 /// # Errors
+///
 /// The file or the output cannot be written.
-pub fn tell<R: Serialize + std::fmt::Display>(
+pub fn print_results<R: Serialize + std::fmt::Display>(
     report: &R,
     json: Option<&Option<PathBuf>>,
 ) -> Result<(), HarnessError> {
@@ -56,7 +58,8 @@ pub fn write_json(path: &Path, report: &impl Serialize) -> Result<(), HarnessErr
     write(path, text(report)).map_err(HarnessError::file(path))
 }
 
-/// The output is written to as it is, be it a file that others append to, a pipe or a socket.
+/// Writes to standard output without buffering or seeking, since it may be a shared file, a pipe or
+/// a socket.
 fn print_json(report: &impl Serialize) -> Result<(), HarnessError> {
     let mut output = io::stdout().lock();
     let written = output.write_all(text(report).as_bytes()).and_then(|()| output.flush());
@@ -74,18 +77,18 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn looking_whether_a_file_can_be_written_changes_nothing() {
+    fn check_writable_changes_nothing() {
         let place = std::env::temp_dir().join(format!("upesi-results-{}", std::process::id()));
         fs::create_dir_all(&place).expect("a directory");
         let (old, new) = (place.join("old.json"), place.join("new.json"));
-        fs::write(&old, "earlier results").expect("it is written");
-        check_writable(&old).expect("it can be written");
-        check_writable(&new).expect("it can be made");
-        assert_eq!(fs::read_to_string(&old).expect("it is there"), "earlier results");
-        assert!(!new.exists(), "nothing is left of the look");
+        fs::write(&old, "earlier results").expect("written");
+        check_writable(&old).expect("writable");
+        check_writable(&new).expect("writable");
+        assert_eq!(fs::read_to_string(&old).expect("exists"), "earlier results");
+        assert!(!new.exists(), "the check removes its file");
         let nowhere = place.join("no/where.json");
-        let error = check_writable(&nowhere).expect_err("there is no such directory").to_string();
+        let error = check_writable(&nowhere).expect_err("missing directory").to_string();
         assert!(error.contains("no/where.json"), "{error}");
-        fs::remove_dir_all(&place).expect("it is ours");
+        fs::remove_dir_all(&place).expect("removed");
     }
 }

@@ -11,10 +11,10 @@ use rustix::time::{
 };
 use tokio::net::unix::pipe::Receiver;
 
-/// A one-shot timer that can be armed again and again.
+/// A reusable one-shot timer.
 ///
-/// A timer is read like a pipe, eight bytes once it has run out, so the runtime's reader of pipes
-/// is what waits for it.
+/// A timer file is read like a pipe: eight bytes are readable when it expires. The runtime's pipe
+/// reader can therefore wait for it.
 pub(crate) struct PreciseTimer(Receiver);
 
 impl PreciseTimer {
@@ -24,7 +24,7 @@ impl PreciseTimer {
         Ok(Self(Receiver::from_owned_fd_unchecked(timer)?))
     }
 
-    /// Waits for `time`; returns at once when it is zero.
+    /// Waits for `time`. Returns immediately if it is zero.
     pub(crate) async fn wait(&self, time: Duration) -> io::Result<()> {
         if time.is_zero() {
             return Ok(());

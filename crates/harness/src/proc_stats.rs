@@ -21,9 +21,9 @@ pub struct ProcessFigures {
     pub reads: u64,
     /// Calls of the write family (`syscw`): write, pwrite, writev; not send.
     pub writes: u64,
-    /// Times a thread waited for something.
+    /// Voluntary context switches: a thread waited.
     pub switches_voluntary: u64,
-    /// Times a thread was made to give way.
+    /// Involuntary context switches: a thread was preempted.
     pub switches_involuntary: u64,
 }
 
@@ -50,9 +50,9 @@ pub struct Environment {
     pub memory_bytes: u64,
     /// Type of the file system under the data directory of a spawned switch.
     pub filesystem: Option<String>,
-    /// The device it is on.
+    /// The device of that file system.
     pub device: Option<String>,
-    /// Processes that ran or wanted to, on average over the minute before the run.
+    /// Mean number of runnable processes in the minute before the run.
     pub load_average_before: f64,
 }
 
@@ -82,14 +82,14 @@ pub const VERSION: &str =
 pub struct Origin {
     /// The machine.
     pub machine: Machine,
-    /// Memory, file system and load before.
+    /// Memory, file system and load before the run.
     pub environment: Environment,
     /// The commit that this program was built from; empty when not known.
     pub commit: &'static str,
 }
 
 impl Origin {
-    /// Here and now, before something is measured with files in `data`.
+    /// Reads the current origin, before something is measured with files in `data`.
     #[must_use]
     pub fn here(data: Option<&Path>) -> Self {
         let (machine, environment) = (machine(), environment(data));
@@ -97,7 +97,7 @@ impl Origin {
     }
 }
 
-/// Figures of a process; zeros when it is gone.
+/// Figures of a process; zeros if it has exited.
 pub fn process_figures(id: u32) -> ProcessFigures {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
@@ -156,10 +156,11 @@ fn mount_of(mounts: &str, path: &Path) -> Option<(String, String)> {
     Some((device.to_owned(), kind.to_owned()))
 }
 
-/// Bytes that may still be written to the file system of a directory.
+/// Free bytes on the file system of a directory.
 ///
 /// # Errors
-/// The directory is not there.
+///
+/// The directory does not exist.
 pub fn free_bytes(directory: &Path) -> Result<u64, HarnessError> {
     let found = rustix::fs::statvfs(directory).map_err(std::io::Error::from);
     let found = found.map_err(HarnessError::file(directory))?;
@@ -178,7 +179,7 @@ pub fn thread_cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The machine this runs on.
+/// This machine.
 pub fn machine() -> Machine {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let processors = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -214,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_commit_says_when_sources_differ_from_it() {
+    fn commit_is_marked_dirty_when_sources_differ() {
         let git = |arguments: &[&str]| {
             let output = std::process::Command::new("git").args(arguments).output().ok()?;
             let text = String::from_utf8(output.stdout).ok()?;
@@ -230,14 +231,14 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_past_any_name() {
+    fn cpu_time_is_read_after_any_process_name() {
         let stat = "7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 1 0 1 2 3";
         assert_eq!(cpu_ticks(stat), Some(200));
         assert_eq!(cpu_ticks(""), None);
     }
 
     #[test]
-    fn the_longest_mount_point_is_the_one() {
+    fn longest_matching_mount_point_is_selected() {
         let mounts = "/dev/a / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/b /tmp/data xfs rw 0 0";
         for (path, device, kind) in [
             ("/home/x", "/dev/a", "ext4"),

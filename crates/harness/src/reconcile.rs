@@ -1,8 +1,8 @@
-//! Reconciliation at the end of a run. Each difference becomes a line of text.
+//! Reconciliation at the end of a run. Each difference is described in one line.
 //!
-//! Positions are compared as changes since the run began, so that a data directory can be used
-//! again. The switch's accounts and metrics are compared with the counts of the FSPs, and the
-//! counts of each FSP with those of its counterparty.
+//! Positions are compared as changes since the start of the run, so that a data directory can be
+//! reused. The switch's accounts and metrics are compared with the counts of the FSPs, and the
+//! counts of each FSP with those of its counterparties.
 
 use std::collections::BTreeMap;
 
@@ -20,9 +20,9 @@ use crate::simulators::{FspResult, SimulatorResult};
 
 /// Transfers that are not final.
 pub const IN_FLIGHT: &str = "upesi_transfers_in_flight";
-/// Notices that are not delivered.
+/// Notices that are neither delivered nor given up.
 pub const NOTICES_OWED: &str = "upesi_notices_owed";
-/// Notices given up.
+/// Notices that were given up.
 pub const DEAD_LETTERS: &str = "upesi_dead_letters";
 const RESERVED: &str = "upesi_transfers_reserved_total";
 const REFUSED: &str = "upesi_transfers_refused_total";
@@ -36,38 +36,38 @@ const CONFIRMATIONS: &str = "confirmations as payee";
 const CONFIRMS: &str = ": this hub confirms to payees; use --confirm-to-payee, or set \
                         transfers.confirm_to_payee = false there";
 
-/// The switch's books and counters at one moment.
+/// The hub's accounts and counters at one point in time.
 pub struct Balances {
     pub accounts: BTreeMap<String, Vec<Account>>,
     pub metrics: Metrics,
 }
 
-/// One thing that must be true.
+/// A condition that a valid run must meet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
     /// The statement that must hold.
     pub name: &'static str,
-    /// Whether it is; `null` when it could not be looked at.
+    /// The result; `null` if the check could not be made.
     pub passed: Option<bool>,
-    /// The differences, with both numbers; or why the check could not be made.
+    /// The differences with both numbers, or the reason why the check could not be made.
     pub problems: Vec<String>,
 }
 
-/// All that is known at the end.
+/// The totals at the end of a run.
 pub struct RunTotals<'a> {
-    /// The books before the first transfer; `None` when the hub's admin API is not known.
+    /// The balances before the first transfer; `None` if the hub's admin API is not known.
     pub before: Option<&'a Balances>,
-    /// The books after the last notice.
+    /// The balances after the last notice.
     pub after: Option<&'a Balances>,
     pub fsps: &'a [FspResult],
-    /// The one that the FSPs deal in.
+    /// The currency of the FSPs.
     pub currency: Currency,
-    /// Units that ended well.
+    /// Units that succeeded.
     pub good: u64,
     pub failed: u64,
     /// The kind of units.
     pub scenario: Scenario,
-    /// Whether a hub without the metrics of this family is at fault.
+    /// Whether missing metrics are a fault of the hub.
     pub metrics_needed: bool,
     pub style: Style,
     pub confirm_to_payee: bool,
@@ -101,52 +101,52 @@ impl Check {
     }
 }
 
-/// The check that fails when a run is void and the hub did not take all that was sent.
-pub const TAKEN: &str = "the hub accepted all messages";
+/// The check that fails when a run is void and the hub did not accept all messages.
+pub const ACCEPTED: &str = "the hub accepted all messages";
 
-/// The check that fails when a hub mixes something up.
-pub const ASKED_FOR: &str = "no answer was another than asked for";
-/// The checks that fail when callbacks are lost or doubled.
+/// The check that fails when a hub confuses requests.
+pub const MATCHING: &str = "every response matched its request";
+/// The checks that fail when callbacks are lost or duplicated.
 pub const ARRIVED: &str = "each notice owed arrived, none contradicts";
-pub const REACHED: &str = "what payers asked for reached payees";
+pub const REACHED: &str = "the requests of payers reached payees";
 
-/// Reasons why the hub did not take messages, if any.
+/// Describes why the hub did not accept messages, if so.
 pub fn not_taken(fsps: &[FspResult]) -> Option<Check> {
-    let sum = |of: fn(&ConnectionCounts) -> u64| fsps.iter().map(|fsp| of(&fsp.links)).sum::<u64>();
+    let sum =
+        |of: fn(&ConnectionCounts) -> u64| fsps.iter().map(|fsp| of(&fsp.connections)).sum::<u64>();
     let first = |of: fn(&FirstErrors) -> &String| {
-        fsps.iter().map(|fsp| of(&fsp.troubles)).find(|text| !text.is_empty())
+        fsps.iter().map(|fsp| of(&fsp.first_errors)).find(|text| !text.is_empty())
     };
     let mut lines = Vec::new();
     if let Some(why) = first(|it| &it.unreachable) {
         let count = sum(|it| it.unreachable);
         lines.push(format!("{count} connections to the hub could not be opened, such as to {why}"));
     }
-    if let Some(said) = first(|it| &it.unavailable) {
+    if let Some(text) = first(|it| &it.unavailable) {
         let count = sum(|it| it.unavailable);
-        lines.push(format!("{count} answers of the hub were errors, such as {said}"));
+        lines.push(format!("{count} responses of the hub were errors, such as {text}"));
     }
     if let Some(why) = first(|it| &it.broken) {
         let count = sum(|it| it.broken);
-        lines.push(format!(
-            "{count} connections to the hub broke when it was asked, such as: {why}"
-        ));
+        lines
+            .push(format!("{count} connections to the hub broke during a request, such as: {why}"));
     }
     match (sum(|it| it.silent), sum(|it| it.answered)) {
         (0, _) => {}
-        (silent, 0) => lines.push(format!("no answer at the hub's address, {silent} times")),
-        (silent, _) => lines.push(format!("{silent} messages had no answer of the hub in time")),
+        (silent, 0) => lines.push(format!("no response at the hub's address, {silent} times")),
+        (silent, _) => lines.push(format!("{silent} messages had no response of the hub in time")),
     }
-    (!lines.is_empty()).then(|| Check::of(TAKEN, lines))
+    (!lines.is_empty()).then(|| Check::of(ACCEPTED, lines))
 }
 
-/// At rest every node shows the same accounts as `here`.
+/// Checks that every node shows the same accounts as `here`.
 pub fn same_everywhere(here: &Balances, nodes: &[(String, Balances)]) -> Check {
-    let differs = nodes.iter().filter(|(_, books)| books.accounts != here.accounts);
+    let differs = nodes.iter().filter(|(_, balances)| balances.accounts != here.accounts);
     let lines = differs.map(|(name, _)| format!("node {name} shows other accounts than node a"));
     Check::of("all nodes show the same accounts", lines.collect())
 }
 
-/// Everything that is not as it must be, one line each.
+/// All problems of the failed checks, one line each.
 pub fn differences(checks: &[Check]) -> Vec<String> {
     let failed = checks.iter().filter(|check| check.passed == Some(false));
     let mut lines: Vec<String> = failed.flat_map(|check| check.problems.clone()).collect();
@@ -159,7 +159,7 @@ pub fn differences(checks: &[Check]) -> Vec<String> {
 }
 
 impl RunTotals<'_> {
-    /// Everything that must be true, and whether it is.
+    /// Makes all checks.
     pub fn checks(&self) -> Vec<Check> {
         let mut checks = Vec::new();
         match (self.before, self.after) {
@@ -176,22 +176,23 @@ impl RunTotals<'_> {
             self.fsps.iter().for_each(|fsp| of(self, fsp, &mut lines));
             lines
         };
-        checks.push(Check::of("each transfer ended alike on both sides", each(Self::transfers)));
+        checks
+            .push(Check::of("both sides agree on the end of each transfer", each(Self::transfers)));
         checks.push(Check::of(ARRIVED, each(Self::notices)));
         checks.push(self.drivers());
-        checks.push(Check::of(ASKED_FOR, self.wrong()));
-        let mut unheard = self.prepares();
-        unheard.extend(self.questions());
-        checks.push(Check::of(REACHED, unheard));
+        checks.push(Check::of(MATCHING, self.wrong()));
+        let mut missing = self.prepares();
+        missing.extend(self.questions());
+        checks.push(Check::of(REACHED, missing));
         checks
     }
 
-    /// Checks the hub's counters: nothing is left open, and they agree with the FSPs.
+    /// Checks the hub's counters: no open work remains, and they agree with the FSPs.
     fn counters(&self, before: &Balances, after: &Balances, checks: &mut Vec<Check>) {
         let (quiet, balance, same) = (
             "nothing is in flight, owed or given up",
             "transfers in = committed + aborted + expired",
-            "the hub's counters say what the FSPs counted",
+            "the hub's counters agree with the FSPs",
         );
         if !self.metrics_needed && after.metrics.get(IN_FLIGHT).is_none() {
             for name in [quiet, balance, same] {
@@ -231,14 +232,14 @@ impl RunTotals<'_> {
         checks.push(Check::of(same, lines.collect()));
     }
 
-    /// Drivers and FSPs counted the same commits, where their counts can be compared.
+    /// Checks that drivers and FSPs counted the same commits, if their counts are comparable.
     fn drivers(&self) -> Check {
         let name = "drivers and FSPs counted the same";
         if !self.scenario.moves_money() {
-            return Check::skipped(name, "units of this kind are no commits");
+            return Check::skipped(name, "units of this kind are not commits");
         }
         if self.failed > 0 {
-            return Check::skipped(name, "units that failed may have been committed all the same");
+            return Check::skipped(name, "failed units may have been committed");
         }
         let sent = self.total(|exchange| exchange.sent.committed).count;
         let wrong = (sent != self.good)
@@ -246,15 +247,15 @@ impl RunTotals<'_> {
         Check::of(name, wrong.into_iter().collect())
     }
 
-    /// Answers that were not what an FSP had asked for; the first is quoted.
+    /// Describes wrong responses and requests, with the first one.
     fn wrong(&self) -> Vec<String> {
         let all: u64 = self.fsps.iter().map(|fsp| fsp.wrong.count).sum();
         let first = self.fsps.iter().find(|fsp| fsp.wrong.count > 0);
-        let told = first.map(|fsp| format!("{all} wrong, such as: {}", fsp.wrong.first));
-        told.into_iter().collect()
+        let described = first.map(|fsp| format!("{all} wrong, such as: {}", fsp.wrong.first));
+        described.into_iter().collect()
     }
 
-    /// Checks that payees gave the answers that payers received.
+    /// Checks that payees gave the responses that payers received.
     fn questions(&self) -> Vec<String> {
         let sum = |of: fn(&FspResult) -> u64| self.fsps.iter().map(of).sum::<u64>();
         let asked = [
@@ -262,11 +263,11 @@ impl RunTotals<'_> {
             (self.scenario.quotes(), "quotes", sum(|fsp| fsp.counts.quotes)),
         ];
         let missing =
-            asked.into_iter().filter(|(is_asked, _, heard)| *is_asked && *heard < self.good);
+            asked.into_iter().filter(|(is_asked, _, received)| *is_asked && *received < self.good);
         let good = self.good;
         missing
-            .map(|(_, what, heard)| {
-                format!("payers had {good} {what} answered, payees were asked for {heard}")
+            .map(|(_, what, received)| {
+                format!("payers received {good} {what}, payees were asked for {received}")
             })
             .collect()
     }
@@ -291,12 +292,12 @@ impl RunTotals<'_> {
         vec![format!("payers sent {expected} prepares to the hub, payees received {received}")]
     }
 
-    /// Each position moved by what its FSP counted, and nothing is reserved.
+    /// Checks that each position changed as its FSP counted, and that no amount is reserved.
     fn positions(&self, before: &Balances, after: &Balances) -> Vec<String> {
         let mut lines = Vec::new();
         for fsp in self.fsps {
-            let position = |books: &Balances| {
-                account(books.accounts.get(&fsp.name)?, "POSITION", self.currency).cloned()
+            let position = |balances: &Balances| {
+                account(balances.accounts.get(&fsp.name)?, "POSITION", self.currency).cloned()
             };
             let (Some(before), Some(after)) = (position(before), position(after)) else {
                 let currency = self.currency;
@@ -325,7 +326,7 @@ impl RunTotals<'_> {
                 let ended = flow.committed.count + flow.aborted.count;
                 if flow.begun.count != ended {
                     let open = flow.begun.count - ended;
-                    lines.push(format!("{open} transfers of {name} {way} {other} have no end"));
+                    lines.push(format!("{open} transfers of {name} {way} {other} are not final"));
                 }
             }
             let received = self.exchange(other.as_str(), name).received;
@@ -342,16 +343,18 @@ impl RunTotals<'_> {
         }
     }
 
-    /// Every notice owed arrived, none contradicts another, none is a stranger's.
+    /// Checks that every owed notice arrived, that none contradicts another, and that none is of an
+    /// unknown transfer.
     fn notices(&self, fsp: &FspResult, lines: &mut Vec<String>) {
         let (name, counts) = (&fsp.name, &fsp.counts);
         let sum =
             |of: fn(&Exchange) -> u64| fsp.exchanges.iter().map(|(_, it)| of(it)).sum::<u64>();
         let confirmed = self.style == Style::Reserved || self.confirm_to_payee;
-        // A payee that resends its answer is notified of the outcome, confirmed or not.
-        let told_again = counts.confirmations.min(fsp.links.resent);
+        // A payee that resends its response is notified of the outcome, whether confirmations are
+        // on or off.
+        let repeated_outcomes = counts.confirmations.min(fsp.connections.resent);
         let confirmations =
-            if confirmed { sum(|it| it.received.committed.count) } else { told_again };
+            if confirmed { sum(|it| it.received.committed.count) } else { repeated_outcomes };
         for (what, seen, expected) in [
             ("commits received as payer", counts.commits, sum(|it| it.sent.committed.count)),
             ("transfers received", counts.prepares, sum(|it| it.received.begun.count)),
@@ -394,26 +397,26 @@ pub fn check_expiries(
     [before, after]: [Option<&Balances>; 2],
     held: &SimulatorResult,
 ) -> Check {
-    let read = |books: Option<&Balances>| books?.metrics.get(EXPIRED);
+    let read = |balances: Option<&Balances>| balances?.metrics.get(EXPIRED);
     let expired =
         read(after).zip(read(before)).map_or(0, |(after, before)| (after - before) as u64);
     let sum = |of: fn(&dfsp::Counts) -> u64| held.fsps.iter().map(|fsp| of(&fsp.counts)).sum();
     let found: [(_, u64); 4] = [
         ("expired by the hub", expired),
         ("errors at payers", sum(|it| it.payer_errors)),
-        ("of these with code 3303", held.failures.get(EXPIRED_ERROR).map_or(0, |told| told.0)),
+        ("of these with code 3303", held.failures.get(EXPIRED_ERROR).map_or(0, |count| count.0)),
         ("errors at payees", sum(|it| it.payee_errors)),
     ];
     let wrong = found.iter().filter(|(_, found)| *found != count);
     let problems = wrong.map(|(what, found)| format!("{what}: {found} instead of {count}"));
-    Check::of("each transfer held expired and both sides were told", problems.collect())
+    Check::of("each held transfer expired and both sides were notified", problems.collect())
 }
 
-/// Per currency all accounts sum to zero.
+/// Checks that all accounts sum to zero per currency.
 fn sums(after: &Balances) -> Vec<String> {
     let mut sums: BTreeMap<&str, i128> = BTreeMap::new();
     for account in after.accounts.values().flatten() {
-        // A reservation is in no other account: it moves when the transfer ends.
+        // A reservation has no counter-entry until the transfer ends.
         *sums.entry(&account.currency).or_default() += account.value.units();
     }
     let wrong = sums.into_iter().filter(|&(_, sum)| sum != 0);
@@ -425,7 +428,7 @@ fn sums(after: &Balances) -> Vec<String> {
         .collect()
 }
 
-/// Transfers in flight, and notices owed or given up.
+/// Describes transfers in flight, and notices that are owed or were given up.
 fn leftovers(before: &Balances, after: &Balances) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, wanted) in [
@@ -459,7 +462,7 @@ mod tests {
         }
     }
 
-    fn books(positions: [i128; 2], metrics: &str) -> Balances {
+    fn balances(positions: [i128; 2], metrics: &str) -> Balances {
         let funds = |position| vec![account("POSITION", position), account("SETTLEMENT", -50)];
         let hub = vec![account("HUB_RECONCILIATION", 100)];
         Balances {
@@ -472,7 +475,7 @@ mod tests {
         }
     }
 
-    /// Two FSPs of which the first paid the second three times.
+    /// Two FSPs; the first one paid the second one three times.
     fn fsps() -> [FspResult; 2] {
         let sum = Sum { count: 3, amount: Amount::from_units(30) };
         let fsp = |name: &str, other: &str, change: fn(&mut Exchange, Sum)| {
@@ -491,8 +494,8 @@ mod tests {
                     ..Counts::default()
                 },
                 wrong: dfsp::Contradictions::default(),
-                links: ConnectionCounts::default(),
-                troubles: FirstErrors::default(),
+                connections: ConnectionCounts::default(),
+                first_errors: FirstErrors::default(),
                 bodies: dfsp::Bodies::default(),
                 exchanges: vec![(FspName::new(other).expect("a name"), exchange)],
             }
@@ -507,11 +510,11 @@ mod tests {
         Currency::parse("USD").expect("a currency")
     }
 
-    /// Of three transfers that were confirmed to payees.
-    fn evidence<'a>(books: Option<[&'a Balances; 2]>, fsps: &'a [FspResult]) -> RunTotals<'a> {
+    /// Totals of three transfers that were confirmed to payees.
+    fn totals<'a>(balances: Option<[&'a Balances; 2]>, fsps: &'a [FspResult]) -> RunTotals<'a> {
         RunTotals {
-            before: books.map(|[before, _]| before),
-            after: books.map(|[_, after]| after),
+            before: balances.map(|[before, _]| before),
+            after: balances.map(|[_, after]| after),
             fsps,
             currency: usd(),
             good: 3,
@@ -534,48 +537,49 @@ mod tests {
         upesi_transfers_expired_total 0\n";
 
     fn check(change: fn(&mut Balances, &mut [FspResult; 2]), expected: &[&str]) {
-        let before = books([7, -7], NONE_YET);
-        let (mut after, mut fsps) = (books([37, -37], THREE), fsps());
+        let before = balances([7, -7], NONE_YET);
+        let (mut after, mut fsps) = (balances([37, -37], THREE), fsps());
         change(&mut after, &mut fsps);
-        let evidence = evidence(Some([&before, &after]), &fsps);
-        assert_eq!(differences(&evidence.checks()), expected);
+        let totals = totals(Some([&before, &after]), &fsps);
+        assert_eq!(differences(&totals.checks()), expected);
     }
 
     #[test]
-    fn a_good_run_leaves_no_line() {
+    fn consistent_run_has_no_differences() {
         check(|_, _| {}, &[]);
     }
 
     #[test]
-    fn what_is_reserved_is_in_no_other_account() {
-        let mut after = books([37, -37], QUIET);
-        after.accounts.get_mut("a").expect("it is there")[0].reserved = Amount::from_units(5);
+    fn reserved_amount_is_excluded_from_the_sum() {
+        let mut after = balances([37, -37], QUIET);
+        after.accounts.get_mut("a").expect("the account exists")[0].reserved =
+            Amount::from_units(5);
         assert_eq!(sums(&after), Vec::<String>::new());
     }
 
     #[test]
-    fn a_hub_that_confirms_to_payees_is_told_from_one_at_fault() {
-        let (before, after) = (books([7, -7], NONE_YET), books([37, -37], THREE));
+    fn unexpected_confirmations_to_payees_have_a_hint() {
+        let (before, after) = (balances([7, -7], NONE_YET), balances([37, -37], THREE));
         let fsps = fsps();
-        let evidence = evidence(Some([&before, &after]), &fsps);
-        let evidence = RunTotals { confirm_to_payee: false, ..evidence };
-        let found = differences(&evidence.checks());
+        let totals = totals(Some([&before, &after]), &fsps);
+        let totals = RunTotals { confirm_to_payee: false, ..totals };
+        let found = differences(&totals.checks());
         assert!(found.iter().any(|line| line.contains("use --confirm-to-payee")), "{found:?}");
     }
 
     #[test]
-    fn a_hub_of_ours_without_counters_is_at_fault() {
+    fn spawned_hub_without_counters_fails() {
         check(
-            |books, _| {
+            |balances, _| {
                 let kept = THREE.replace("upesi_transfers_committed_total", "committed");
-                books.metrics = Metrics::read(&kept);
+                balances.metrics = Metrics::read(&kept);
             },
             &["the counters of transfers are missing in the hub's /metrics"],
         );
     }
 
     #[test]
-    fn a_hub_that_posts_nothing_is_found_out_by_pairs_that_pay_each_other() {
+    fn hub_that_posts_nothing_fails_for_pairs_in_both_directions() {
         let of = |route, count| Sum {
             count,
             amount: Amount::from_units(
@@ -583,7 +587,7 @@ mod tests {
             ),
         };
         let flow = |sum| Flow { begun: sum, committed: sum, aborted: Sum::default() };
-        // Even numbers: as much was paid one way as the other.
+        // Even numbers: both directions were used equally often.
         for turns in [1, 2, 61, 500] {
             let (there, back) = (flow(of((0, 1), turns)), flow(of((1, 0), turns)));
             let mut fsps = fsps();
@@ -592,18 +596,18 @@ mod tests {
             let net = there.committed.amount.units() - back.committed.amount.units();
             fsps[0].position = Amount::from_units(net);
             fsps[1].position = Amount::from_units(-net);
-            let (before, after) = (books([7, -7], NONE_YET), books([7, -7], THREE));
-            let evidence = evidence(Some([&before, &after]), &fsps);
-            let moved = evidence.positions(&before, &after);
+            let (before, after) = (balances([7, -7], NONE_YET), balances([7, -7], THREE));
+            let totals = totals(Some([&before, &after]), &fsps);
+            let moved = totals.positions(&before, &after);
             assert_eq!(moved.len(), 2, "after {turns} turns: {moved:?}");
         }
     }
 
     #[test]
-    fn a_position_is_that_of_the_currency_of_the_run() {
+    fn position_is_read_in_the_currency_of_the_run() {
         check(
-            |books, _| {
-                let accounts = books.accounts.values_mut().filter(|it| it[0].kind == "POSITION");
+            |balances, _| {
+                let accounts = balances.accounts.values_mut().filter(|it| it[0].kind == "POSITION");
                 for accounts in accounts {
                     let other = account("POSITION", 0);
                     accounts.insert(0, Account { currency: "EUR".to_owned(), ..other });
@@ -614,54 +618,58 @@ mod tests {
     }
 
     #[test]
-    fn what_kept_messages_from_the_hub_is_told_with_its_words() {
+    fn not_taken_quotes_the_first_error_of_each_kind() {
         let mut fsps = fsps();
         assert_eq!(not_taken(&fsps), None);
-        fsps[1].links = ConnectionCounts { unreachable: 4, ..ConnectionCounts::default() };
-        fsps[1].troubles.unreachable = "127.0.0.1:9: Connection refused".to_owned();
-        let told = not_taken(&fsps).expect("it is told").problems;
+        fsps[1].connections = ConnectionCounts { unreachable: 4, ..ConnectionCounts::default() };
+        fsps[1].first_errors.unreachable = "127.0.0.1:9: Connection refused".to_owned();
+        let problems = not_taken(&fsps).expect("a problem").problems;
         let expected = "4 connections to the hub could not be opened, such as to 127.0.0.1:9: \
                         Connection refused";
-        assert_eq!(told, [expected]);
-        fsps[0].links =
+        assert_eq!(problems, [expected]);
+        fsps[0].connections =
             ConnectionCounts { unavailable: 2, silent: 1, ..ConnectionCounts::default() };
-        fsps[0].troubles.unavailable = "503 the disk is full".to_owned();
-        let told = not_taken(&fsps).expect("it is told").problems;
-        assert_eq!(told.len(), 3);
-        fsps[0].links.broken = 7;
-        fsps[0].troubles.broken = "it was closed without an answer".to_owned();
-        let broken = not_taken(&fsps).expect("it is told").problems.remove(2);
+        fsps[0].first_errors.unavailable = "503 the disk is full".to_owned();
+        let problems = not_taken(&fsps).expect("a problem").problems;
+        assert_eq!(problems.len(), 3);
+        fsps[0].connections.broken = 7;
+        fsps[0].first_errors.broken = "closed without a response".to_owned();
+        let broken = not_taken(&fsps).expect("a problem").problems.remove(2);
         assert!(broken.starts_with("7 connections to the hub broke"), "{broken}");
-        assert!(broken.ends_with("such as: it was closed without an answer"), "{broken}");
-        assert!(told[1].contains("503 the disk is full") && told[2].contains("no answer at"));
+        assert!(broken.ends_with("such as: closed without a response"), "{broken}");
+        assert!(problems[1].contains("503 the disk is full"), "{problems:?}");
+        assert!(problems[2].contains("no response at"), "{problems:?}");
     }
 
     #[test]
-    fn a_hub_that_answers_for_payees_is_found_out() {
+    fn hub_that_answers_for_payees_fails() {
         let mut fsps = fsps();
         fsps[1].counts.lookups = 3;
-        let asked = |scenario, fsps: &[FspResult]| {
-            RunTotals { scenario, ..evidence(None, fsps) }.questions()
-        };
+        let asked =
+            |scenario, fsps: &[FspResult]| RunTotals { scenario, ..totals(None, fsps) }.questions();
         assert_eq!(asked(Scenario::Lookup, &fsps), [""; 0]);
-        let said = "payers had 3 quotes answered, payees were asked for 0";
-        assert_eq!(asked(Scenario::Quote, &fsps), [said]);
+        let expected = "payers received 3 quotes, payees were asked for 0";
+        assert_eq!(asked(Scenario::Quote, &fsps), [expected]);
         fsps[1].counts.lookups = 2;
         assert_eq!(asked(Scenario::Whole, &fsps).len(), 2);
         assert_eq!(asked(Scenario::Transfer, &fsps), [""; 0]);
     }
 
     #[test]
-    fn each_fault_is_named() {
+    fn each_fault_has_its_line() {
         check(
-            |books, _| books.accounts.get_mut("a").expect("it is there")[0].value = Amount::ZERO,
+            |balances, _| {
+                balances.accounts.get_mut("a").expect("the account exists")[0].value = Amount::ZERO
+            },
             &[
                 "all accounts in USD sum to -0.0037 instead of 0",
                 "POSITION of a is 0, its FSP counted 0.0037",
             ],
         );
         check(
-            |books, _| books.metrics = Metrics::read("upesi_notices_owed 2\nupesi_dead_letters 1"),
+            |balances, _| {
+                balances.metrics = Metrics::read("upesi_notices_owed 2\nupesi_dead_letters 1")
+            },
             &[
                 "upesi_transfers_in_flight is missing instead of 0",
                 "upesi_notices_owed is 2 instead of 0",
@@ -672,16 +680,16 @@ mod tests {
         check(
             |_, fsps| fsps[0].exchanges[0].1.sent.begun.count += 1,
             &[
-                "1 transfers of a to b have no end",
+                "1 transfers of a to b are not final",
                 "payers sent 4 prepares to the hub, payees received 3",
             ],
         );
         check(
             |_, fsps| {
                 fsps[1].wrong =
-                    dfsp::Contradictions { count: 2, first: "POST told 200".to_owned() };
+                    dfsp::Contradictions { count: 2, first: "POST answered 200".to_owned() };
             },
-            &["2 wrong, such as: POST told 200"],
+            &["2 wrong, such as: POST answered 200"],
         );
         check(
             |_, fsps| fsps[1].counts.confirmations = 2,

@@ -1,5 +1,5 @@
-//! Checks of the copies that nodes keep of one log: each is sound, all agree, and every
-//! message that any node answered 2xx is in each of them.
+//! Checks of the nodes' copies of one log: each is valid, all agree, and each contains every
+//! message that any node answered 2xx.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ use record::command::read_fields;
 use crate::reconcile::Check;
 use crate::switch_process::SwitchCommand;
 
-/// Missing messages that are named.
+/// Maximum number of missing messages that are listed.
 const NAMED_MAX: usize = 5;
 
 /// A node's copy.
@@ -31,8 +31,8 @@ pub struct ReplicaAgreement {
     pub state_hash: String,
 }
 
-/// Proves every copy, then all against each other and against what was acknowledged.
-pub fn prove(
+/// Verifies every copy, then compares them with each other and with the acknowledged messages.
+pub fn verify(
     command: &SwitchCommand,
     copies: &[ReplicaCopy<'_>],
     acknowledged: &BTreeSet<Acknowledged>,
@@ -51,7 +51,7 @@ pub fn prove(
     if sound {
         agreed.log_index = ends.into_iter().min().unwrap_or(0);
         checks.push(Check::of(
-            "all nodes come to the same state",
+            "all nodes have the same state",
             differences(command, copies, &mut agreed),
         ));
         checks.push(Check::of(
@@ -62,7 +62,7 @@ pub fn prove(
     (checks, agreed)
 }
 
-/// Holds the states at the last common record against each other.
+/// Compares the states at the last common log index.
 fn differences(
     command: &SwitchCommand,
     copies: &[ReplicaCopy<'_>],
@@ -75,7 +75,7 @@ fn differences(
             Ok(hash) if agreed.state_hash.is_empty() => agreed.state_hash = hash,
             Ok(hash) if hash == agreed.state_hash => {}
             Ok(hash) => problems.push(format!(
-                "by record {} node {name} comes to the state {hash}, another one to {}",
+                "at log index {} node {name} has the state {hash}, another one has {}",
                 agreed.log_index, agreed.state_hash
             )),
         }
@@ -83,7 +83,7 @@ fn differences(
     problems
 }
 
-/// Acknowledged messages that a copy lacks.
+/// Describes acknowledged messages that are not in a copy.
 fn missing(copy: &ReplicaCopy<'_>, acknowledged: &BTreeSet<Acknowledged>) -> Vec<String> {
     let name = copy.name;
     let recorded = match recorded(copy.data) {
@@ -94,8 +94,11 @@ fn missing(copy: &ReplicaCopy<'_>, acknowledged: &BTreeSet<Acknowledged>) -> Vec
     if lost.is_empty() {
         return Vec::new();
     }
-    let named: Vec<_> =
-        lost.iter().take(NAMED_MAX).map(|it| format!("{:?} of {}", it.said, it.transfer)).collect();
+    let named: Vec<_> = lost
+        .iter()
+        .take(NAMED_MAX)
+        .map(|it| format!("{:?} of {}", it.message, it.transfer))
+        .collect();
     vec![format!(
         "{} of {} messages answered 2xx are not in the log of node {name}: {}",
         lost.len(),
@@ -113,7 +116,7 @@ fn recorded(data: &Path) -> Result<BTreeSet<Acknowledged>, String> {
         for record in placed.frame.records() {
             // The previous check reports unreadable records.
             let command = read_fields(record.kind, record.version, record.fields);
-            found.extend(command.ok().as_ref().and_then(said));
+            found.extend(command.ok().as_ref().and_then(payment_message));
         }
         Ok(())
     });
@@ -121,12 +124,12 @@ fn recorded(data: &Path) -> Result<BTreeSet<Acknowledged>, String> {
     Ok(found.into_iter().collect())
 }
 
-fn said(command: &Command) -> Option<Acknowledged> {
-    let message = command.message()?;
-    let said = match message {
+fn payment_message(command: &Command) -> Option<Acknowledged> {
+    let command_message = command.message()?;
+    let message = match command_message {
         TransferMessage::Prepare(_) => PaymentMessage::Prepare,
         TransferMessage::Fulfil(_) => PaymentMessage::Fulfil,
         TransferMessage::Abort(_) => PaymentMessage::Abort,
     };
-    Some(Acknowledged { transfer: *message.transfer(), said })
+    Some(Acknowledged { transfer: *command_message.transfer(), message })
 }

@@ -9,7 +9,7 @@ use crate::histograms::Latencies;
 use crate::outage::NodesReport;
 pub use crate::proc_stats::Machine;
 
-/// Of a switch whose process is not known, nothing is.
+/// Serializes a figure as `null` if the switch's process is not known.
 fn counted<S: Serializer>(figure: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     (0.0 < *figure).then_some(figure).serialize(serializer)
 }
@@ -17,33 +17,33 @@ fn counted<S: Serializer>(figure: &f64, serializer: S) -> Result<S::Ok, S::Error
 /// Results of a demonstration. Times are in milliseconds, sizes in megabytes of 1,000,000 bytes.
 #[derive(Clone, Debug, Serialize)]
 pub struct DemoReport {
-    /// Committed whole transactions a second, in the measured part.
+    /// Committed whole transactions per second, in the measured part.
     pub rate_per_s: f64,
     /// Transactions that did not commit, in the whole run.
     pub failed: u64,
-    /// Whether the ledger, the notices and the log were proved.
+    /// Whether all checks of ledger, notices and log passed.
     pub verified: bool,
-    /// Whole transactions that committed, from the (intended) start to the payer's notice.
+    /// Latency of committed transactions, from the (intended) start to the payer's notice.
     pub latency_ms: Latency,
     /// The same by leg.
     pub legs_ms: Legs,
     /// CPU time of the switch per committed transaction; `null` in JSON if it was not counted.
     #[serde(serialize_with = "counted")]
     pub switch_cpu_ms_per_tx: f64,
-    /// Largest resident size of the switch; the same.
+    /// Maximum resident size of the switch; `null` in JSON if it was not measured.
     #[serde(serialize_with = "counted")]
     pub switch_rss_mb: f64,
-    /// Syncs of the log per committed transaction, when the switch counts them.
+    /// Syncs of the log per committed transaction, if the switch counts them.
     pub syncs_per_tx: Option<f64>,
-    /// Bytes of log per committed transaction, when the switch counts them.
+    /// Bytes of log per committed transaction, if the switch counts them.
     pub log_bytes_per_tx: Option<f64>,
     /// The machine of the run.
     pub machine: Machine,
-    /// The durability of an answer of the switch.
+    /// The durability of an acknowledgement.
     pub durability: String,
     /// Whether payees that fulfil with COMMITTED get a confirmation.
     pub confirm_to_payee: bool,
-    /// CPU time of simulators and driver per committed transaction.
+    /// CPU time of simulators and load driver per committed transaction.
     pub simulators_cpu_ms_per_tx: f64,
     /// Length of the measured part in seconds.
     pub seconds: f64,
@@ -53,15 +53,15 @@ pub struct DemoReport {
     pub committed_in_all: u64,
     /// Transactions in flight (closed loop).
     pub concurrency: Option<usize>,
-    /// Transactions offered a second (open loop).
+    /// Transactions offered per second (open loop).
     pub offered_rate_per_s: Option<f64>,
     /// Number of FSPs.
     pub fsps: usize,
-    /// How payees fulfilled.
+    /// Transfer state with which payees fulfilled.
     pub style: String,
     /// FSPIOP version of the FSPs.
     pub fspiop_version: String,
-    /// Messages the FSPs sent again because the switch did not take them at first.
+    /// Messages that the FSPs sent again because the switch did not accept them at first.
     pub resent: u64,
     /// Notices the FSPs received more than once.
     pub repeated_notices: u64,
@@ -69,7 +69,7 @@ pub struct DemoReport {
     pub failures: Vec<String>,
     /// Failed checks; empty when verified.
     pub differences: Vec<String>,
-    /// Of several nodes that share a log.
+    /// Results of several nodes that share a log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodesReport>,
 }
@@ -88,7 +88,7 @@ pub struct Latency {
     pub max: f64,
 }
 
-/// A distribution in short, in milliseconds.
+/// A short distribution in milliseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[expect(missing_docs, reason = "named by their unit")]
 pub struct Percentiles {
@@ -107,7 +107,7 @@ pub struct Legs {
 }
 
 impl DemoReport {
-    /// Whether nothing failed and everything was proved.
+    /// Whether nothing failed and all checks passed.
     #[must_use]
     pub fn passed(&self) -> bool {
         self.failed == 0 && self.verified
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_counted_is_no_figure() {
+    fn uncounted_figure_is_null() {
         #[derive(Serialize)]
         struct Figure(#[serde(serialize_with = "counted")] f64);
         let json = |figure| serde_json::to_string(&Figure(figure)).expect("a number");

@@ -5,29 +5,29 @@ use std::fmt;
 use dfsp::PaymentFlow;
 use ledger::FspName;
 
-/// One kind of unit that a run repeats.
+/// The kind of unit that a run repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenario {
-    /// `POST /transfers` to the notice of the commit at the payer.
+    /// From `POST /transfers` to the commit notice at the payer.
     Transfer,
-    /// `POST /transfers` until the payee has received it.
+    /// From `POST /transfers` to its receipt by the payee.
     Prepare,
-    /// `PUT /transfers/{id}` by the payee to the notice of the commit at the payer.
+    /// From the payee's `PUT /transfers/{id}` to the commit notice at the payer.
     Fulfil,
-    /// `GET /parties` to the party's callback.
+    /// From `GET /parties` to the party's callback.
     Lookup,
-    /// `POST /quotes` to the quote's callback.
+    /// From `POST /quotes` to the quote's callback.
     Quote,
     /// Look-up, quote and transfer, one after the other.
     Whole,
 }
 
 impl Scenario {
-    /// All of them, in the order of a table.
+    /// All scenarios, in the order of a table.
     pub const ALL: [Self; 6] =
         [Self::Transfer, Self::Prepare, Self::Fulfil, Self::Lookup, Self::Quote, Self::Whole];
 
-    /// The word for it on a command line.
+    /// The name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.words()[0]
@@ -87,7 +87,7 @@ impl Scenario {
         }
     }
 
-    /// Whether subscribers must be known to the hub.
+    /// Whether the hub must know the subscribers.
     pub const fn looks_up(self) -> bool {
         matches!(self, Self::Lookup | Self::Whole)
     }
@@ -97,18 +97,18 @@ impl Scenario {
         matches!(self, Self::Quote | Self::Whole)
     }
 
-    /// Whether a unit that ended well is a committed transfer.
+    /// Whether a successful unit is a committed transfer.
     pub const fn moves_money(self) -> bool {
         matches!(self, Self::Transfer | Self::Fulfil | Self::Whole)
     }
 
-    /// Whether payees put transfers aside instead of answering them.
+    /// Whether payees hold transfers instead of answering them.
     pub const fn holds(self) -> bool {
         matches!(self, Self::Prepare | Self::Fulfil)
     }
 
     /// The part of a transaction that a payment to `payee` runs.
-    pub const fn course(self, payee: FspName) -> PaymentFlow {
+    pub const fn flow(self, payee: FspName) -> PaymentFlow {
         match self {
             Self::Transfer => PaymentFlow::Transfer(payee),
             Self::Prepare => PaymentFlow::Prepare(payee),

@@ -19,10 +19,11 @@ use crate::switch_process::read_token;
 
 const POLL: Duration = Duration::from_millis(100);
 
-/// Runs simulated FSPs against a hub and prints in the end what each of them saw.
+/// Runs simulated FSPs against a hub and prints the observations of each of them at the end.
 ///
 /// # Errors
-/// The FSPs or their onboarding could not be set up. Failing transactions are no error.
+///
+/// The FSPs or their onboarding could not be set up. Failed transactions are not an error.
 pub fn simulate(options: &SimulateOptions) -> Result<(), HarnessError> {
     options.check()?;
     let interrupt = Interrupt::listen();
@@ -34,46 +35,46 @@ pub fn simulate(options: &SimulateOptions) -> Result<(), HarnessError> {
         simulator.listen = place(options.listen, options.port, index);
     }
     let (scenario, pairs, threads) = (Scenario::Whole, Pairs::Uniform, options.fsps.threads);
-    let fleet_plan = SimulatorPlan { scenario, pairs, load, threads, keeps_ends: false };
-    let fleets = Simulators::start(&placed, fleet_plan)?;
-    for fsp in fleets.bound() {
+    let simulator_plan = SimulatorPlan { scenario, pairs, load, threads, keeps_ends: false };
+    let simulators = Simulators::start(&placed, simulator_plan)?;
+    for fsp in simulators.bound() {
         live.step(&format!("{} at http://{}", fsp.name, fsp.address));
     }
     if !options.no_onboard {
-        set_up(options, &fleets, &interrupt)?;
+        set_up(options, &simulators, &interrupt)?;
         live.step("onboarded");
     }
-    fleets.behave()?;
-    fleets.set_phase(Phase::Warm);
+    simulators.behave()?;
+    simulators.set_phase(Phase::Warm);
     let end = options.seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     let runs = || !interrupt.seen() && end.is_none_or(|end| Instant::now() < end);
     while runs() {
         std::thread::sleep(POLL);
         if options.rate.is_some() {
-            live.show(RunPhase::Part("simulate"), &fleets.glance());
+            live.show(RunPhase::Part("simulate"), &simulators.counters());
         }
     }
     live.close();
-    fleets.set_phase(Phase::Stop);
+    simulators.set_phase(Phase::Stop);
     let patience = Instant::now() + options.fsps.patience();
-    while fleets.glance().in_flight > 0 && Instant::now() < patience && !interrupt.seen() {
+    while simulators.counters().in_flight > 0 && Instant::now() < patience && !interrupt.seen() {
         std::thread::sleep(POLL);
     }
-    print(&fleets.collect()?);
+    print(&simulators.collect()?);
     Ok(())
 }
 
 fn set_up(
     options: &SimulateOptions,
-    fleets: &Simulators,
+    simulators: &Simulators,
     interrupt: &Interrupt,
 ) -> Result<(), HarnessError> {
-    let needed = || HarnessError::Options("--admin is needed for onboarding".to_owned());
+    let needed = || HarnessError::Options("--admin: required for onboarding".to_owned());
     let address = resolve(options.admin.as_deref().ok_or_else(needed)?)?;
     let token = options.token.as_deref().map(read_token).transpose()?;
     let mut admin = Admin::new(address, token);
-    onboard(&mut admin, options.fsps.currency, &fleets.bound(), interrupt)?;
-    fleets.register(options.fsps.patience(), interrupt)
+    onboard(&mut admin, options.fsps.currency, &simulators.bound(), interrupt)?;
+    simulators.register(options.fsps.patience(), interrupt)
 }
 
 fn print(result: &SimulatorResult) {

@@ -1,7 +1,7 @@
-//! Threads of simulated FSPs, each with its driver, and the handle that the main thread holds.
+//! Threads of simulated FSPs, each with its driver, and the handle that the main thread uses.
 //!
-//! Lanes of FSPs (see [`crate::pairs`]) are dealt out over the threads. The main thread changes
-//! phase and target through atomics and reads progress the same way; nothing is locked per unit.
+//! Groups of FSPs (see [`crate::pairs`]) are distributed over the threads. The main thread changes
+//! phase and target through atomics and reads progress the same way. There is no lock per unit.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -29,15 +29,15 @@ use crate::histograms::{Bounds, Latencies, Second, Steady, add_seconds};
 use crate::interrupt::Interrupt;
 use crate::load::{Control, Driver, DriverPlan, Load, Phase};
 use crate::options::FspOptions;
-use crate::pairs::{PairPlan, Pairs, lanes};
+use crate::pairs::{Pairs, RouteGroup, groups};
 use crate::proc_stats::thread_cpu;
 use crate::scenario::Scenario;
 
 const REGISTRATIONS_AT_ONCE: usize = 32;
 /// Interval at which a wait for registrations checks for an interrupt.
-const GLANCE: Duration = Duration::from_millis(50);
-/// What senders to several nodes allow: for an answer, for the callback of a look-up or quote, and
-/// how often a message is sent again.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Limits of senders to several nodes: the timeout of a response, the timeout of a look-up's or
+/// quote's callback, and the number of resends.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 const ASK_AGAIN: Duration = Duration::from_secs(3);
 const RESENDS_MAX: u8 = 100;
@@ -46,29 +46,29 @@ const AMOUNT: Amount = Amount::from_units(123_400);
 const SUBSCRIBER_NUMBERS: u64 = 25_500_000_000;
 const SUBSCRIBERS_PER_FSP: u64 = 100_000;
 
-/// An FSP that listens.
+/// An FSP that is listening.
 #[derive(Clone, Debug)]
-pub struct Bound {
+pub struct BoundFsp {
     pub name: String,
     pub address: SocketAddr,
     pub subscribers: std::ops::Range<u64>,
     pub endpoints: Vec<(String, String)>,
 }
 
-/// Progress of all fleets together.
+/// Progress of all simulators together.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Snapshot {
-    /// Units that ended well.
+pub struct RunCounters {
+    /// Units that succeeded.
     pub good: u64,
     pub failed: u64,
-    /// Of these, the ones whose callback never came.
+    /// The failed units whose callback did not arrive.
     pub hung: u64,
     /// Units of the measured part that were not started, because too many were in flight.
     pub dropped: u64,
-    /// Of these, the ones that found no transfer in stock.
+    /// The dropped units that found no transfer in stock.
     pub unstocked: u64,
     pub in_flight: usize,
-    /// Most in flight at once so far.
+    /// Maximum number of units in flight so far.
     pub backlog_max: usize,
     /// Transfers that payees hold.
     pub stock: usize,
@@ -76,7 +76,7 @@ pub struct Snapshot {
     pub open: u64,
     /// Requests that the FSPs received.
     pub requests: u64,
-    /// Ended among those that were started while measuring.
+    /// Ended units among those that started in the measured part.
     pub measured: u64,
     pub p50: Duration,
     pub p99: Duration,
@@ -89,8 +89,8 @@ pub struct FspResult {
     pub position: Amount,
     pub counts: Counts,
     pub wrong: Contradictions,
-    pub links: ConnectionCounts,
-    pub troubles: FirstErrors,
+    pub connections: ConnectionCounts,
+    pub first_errors: FirstErrors,
     pub bodies: Bodies,
     pub exchanges: Vec<(FspName, Exchange)>,
 }
@@ -101,27 +101,27 @@ pub struct SimulatorResult {
     pub latencies: Latencies,
     pub steady: Steady,
     pub seconds: Vec<Second>,
-    /// Payer, payee, and the units that went between them, warm-up included.
+    /// Units by payer and payee, warm-up included.
     pub routes: Vec<(String, String, u64)>,
     /// Number of failures by leg and cause, with the id of one of them.
     pub failures: BTreeMap<String, (u64, String)>,
     /// CPU time of the simulators' threads.
     pub cpu: Duration,
-    /// Moments at which units of the measured part ended well, and in which lane; where kept.
+    /// End times of successful units of the measured part, with their group; if kept.
     pub ends: Vec<(Instant, u16)>,
-    /// Messages that the hub answered 2xx; where kept.
+    /// Messages that the hub answered 2xx; if kept.
     pub acknowledged: Vec<Acknowledged>,
-    /// A simulated FSP had more of them than it keeps.
+    /// Whether a simulated FSP had more of them than it keeps.
     pub is_record_full: bool,
 }
 
-/// All fleets of a run.
+/// All simulators of a run.
 pub struct Simulators {
-    fleets: Vec<SimulatorThread>,
+    threads: Vec<SimulatorThread>,
 }
 
 struct SimulatorThread {
-    bound: Vec<Bound>,
+    bound: Vec<BoundFsp>,
     control: Arc<Control>,
     orders: Option<mpsc::Sender<Order>>,
     thread: Option<JoinHandle<()>>,
@@ -142,11 +142,11 @@ pub struct SimulatorPlan {
     pub pairs: Pairs,
     pub load: Load,
     pub threads: usize,
-    /// Whether moments of ends are kept.
+    /// Whether end times are kept.
     pub keeps_ends: bool,
 }
 
-/// One thread's part of it.
+/// The part of one thread.
 struct Share {
     simulators: Vec<SimulatorOptions>,
     driver: DriverPlan,
@@ -154,8 +154,8 @@ struct Share {
 
 /// The options of every simulated FSP, in order.
 ///
-/// Those of a hub with several nodes are spread over them, and do what senders do whose hub may
-/// lose a node: they turn to the next one soon, and for longer.
+/// The FSPs of a hub with several nodes are distributed over them. They switch to another node
+/// soon, and retry for longer, as senders to such a hub should.
 pub fn plan(options: &FspOptions, hub: &[SocketAddr]) -> Vec<SimulatorOptions> {
     let numbers = |index: usize| {
         let start = SUBSCRIBER_NUMBERS + (options.first + index as u64) * SUBSCRIBERS_PER_FSP;
@@ -174,8 +174,8 @@ pub fn plan(options: &FspOptions, hub: &[SocketAddr]) -> Vec<SimulatorOptions> {
             simulator.other_nodes = others;
             simulator.keeps_acknowledged = true;
             simulator.ask_again = Some(ASK_AGAIN);
-            simulator.links.answer_timeout = ANSWER_WITHIN;
-            simulator.links.resends_max = RESENDS_MAX;
+            simulator.connections.answer_timeout = ANSWER_WITHIN;
+            simulator.connections.resends_max = RESENDS_MAX;
         }
         simulator.version = options.fspiop_version;
         simulator.style = options.style;
@@ -184,7 +184,7 @@ pub fn plan(options: &FspOptions, hub: &[SocketAddr]) -> Vec<SimulatorOptions> {
         simulator.patience = options.patience();
         // The hub expires a transfer soon after its payer has given it up.
         simulator.expiration_ahead = options.patience();
-        simulator.links.connections_max = options.connections;
+        simulator.connections.connections_max = options.connections;
         let changed = options.behaviour.iter().rfind(|(changed, _)| *changed == name);
         simulator.behaviour = changed.map_or(simulator.behaviour, |&(_, behaviour)| behaviour);
         simulator
@@ -192,32 +192,33 @@ pub fn plan(options: &FspOptions, hub: &[SocketAddr]) -> Vec<SimulatorOptions> {
     (0..options.fsps).map(one).collect()
 }
 
-/// Where the FSP at `index` listens: `port` and the ones after it, or a free one when it is 0.
+/// The address of the FSP at `index`: `port` and the following ones, or a free port if it is 0.
 pub fn place(address: IpAddr, port: u16, index: usize) -> SocketAddr {
     let index = u16::try_from(index).unwrap_or(u16::MAX);
     SocketAddr::new(address, if port == 0 { 0 } else { port.saturating_add(index) })
 }
 
 impl Simulators {
-    /// Binds all FSPs, lanes dealt out over the threads.
+    /// Binds all FSPs, with the groups distributed over the threads.
     pub fn start(
         simulators: &[SimulatorOptions],
         plan: SimulatorPlan,
     ) -> Result<Self, HarnessError> {
-        let fleets = deal(simulators, plan).into_iter().map(SimulatorThread::start);
-        Ok(Self { fleets: fleets.collect::<Result<_, _>>()? })
+        let threads = deal(simulators, plan).into_iter().map(SimulatorThread::start);
+        Ok(Self { threads: threads.collect::<Result<_, _>>()? })
     }
 
-    /// All FSPs and where they listen.
-    pub fn bound(&self) -> Vec<Bound> {
-        self.fleets.iter().flat_map(|fleet| fleet.bound.clone()).collect()
+    /// All FSPs and their addresses.
+    pub fn bound(&self) -> Vec<BoundFsp> {
+        self.threads.iter().flat_map(|thread| thread.bound.clone()).collect()
     }
 
-    /// Registers all subscribers at the hub; fails when it confirms none for `patience`.
+    /// Registers all subscribers at the hub. Fails if it confirms none within `patience`.
     pub fn register(&self, patience: Duration, interrupt: &Interrupt) -> Result<(), HarnessError> {
-        let order = |fleet: &SimulatorThread| fleet.order(|tell| Order::Register(patience, tell));
-        let answers: Vec<_> = self.fleets.iter().map(order).collect();
-        let all = self.fleets.iter().flat_map(|fleet| &fleet.bound);
+        let order =
+            |thread: &SimulatorThread| thread.order(|sender| Order::Register(patience, sender));
+        let answers: Vec<_> = self.threads.iter().map(order).collect();
+        let all = self.threads.iter().flat_map(|thread| &thread.bound);
         let all = all.map(|fsp| fsp.subscribers.end - fsp.subscribers.start).sum();
         let mut progress = Progress::new("subscribers registered", Some(all));
         let result = answers.into_iter().try_for_each(|answer| {
@@ -233,86 +234,89 @@ impl Simulators {
         count: usize,
         interrupt: &Interrupt,
     ) -> Result<Vec<TransferId>, HarnessError> {
-        let fleet = self.fleets.first().ok_or(HarnessError::Fleet)?;
-        answered(&fleet.order(|tell| Order::Pay(count, tell))?, interrupt, || ())
+        let thread = self.threads.first().ok_or(HarnessError::SimulatorsEnded)?;
+        answered(&thread.order(|sender| Order::Pay(count, sender))?, interrupt, || ())
     }
 
     fn registered(&self) -> u64 {
-        let of = |fleet: &SimulatorThread| fleet.control.registered.load(Ordering::Relaxed);
-        self.fleets.iter().map(of).sum()
+        let of = |thread: &SimulatorThread| thread.control.registered.load(Ordering::Relaxed);
+        self.threads.iter().map(of).sum()
     }
 
-    /// Lets every FSP behave as planned; until then all are normal, so that they can be set up.
+    /// Activates the planned behaviour of every FSP. Until then all are normal, for onboarding.
     pub fn behave(&self) -> Result<(), HarnessError> {
-        let answers: Vec<_> = self.fleets.iter().map(|fleet| fleet.order(Order::Behave)).collect();
-        answers.into_iter().try_for_each(|answer| answer?.recv().map_err(|_| HarnessError::Fleet))
+        let answers: Vec<_> =
+            self.threads.iter().map(|thread| thread.order(Order::Behave)).collect();
+        answers
+            .into_iter()
+            .try_for_each(|answer| answer?.recv().map_err(|_| HarnessError::SimulatorsEnded))
     }
 
-    /// Changes the phase of all drivers; they see it within 5 ms.
+    /// Changes the phase of all drivers, which notice it within 5 ms.
     pub fn set_phase(&self, phase: Phase) {
-        for fleet in &self.fleets {
-            fleet.control.set_phase(phase);
+        for thread in &self.threads {
+            thread.control.set_phase(phase);
         }
     }
 
-    /// Sets how many transactions shall be in flight altogether.
+    /// Sets the total number of transactions in flight.
     pub fn set_target(&self, total: usize) {
         let set = |control: &Control, share| control.target.store(share, Ordering::Relaxed);
         self.set_shares(total, set);
     }
 
-    /// Sets how many transfers payees shall hold before the measured part.
+    /// Sets the total number of transfers that payees hold before the measured part.
     pub fn set_stock(&self, total: usize) {
         let set = |control: &Control, share| control.stock_target.store(share, Ordering::Relaxed);
         self.set_shares(total, set);
     }
 
-    /// Sets how many units are started while measuring, before the phase is entered.
+    /// Sets the number of units of the measured part, before the phase is entered.
     pub fn set_budget(&self, total: u64) {
         let set = |control: &Control, share| control.budget.store(share as u64, Ordering::Relaxed);
         self.set_shares(usize::try_from(total).unwrap_or(usize::MAX), set);
     }
 
-    /// Gives each thread its share; the first ones get the remainder.
+    /// Gives each thread its share. The first ones get the remainder.
     fn set_shares(&self, total: usize, set: impl Fn(&Control, usize)) {
-        let threads = self.fleets.len();
-        for (index, fleet) in self.fleets.iter().enumerate() {
-            set(&fleet.control, (total + threads - 1 - index) / threads);
+        let count = self.threads.len();
+        for (index, thread) in self.threads.iter().enumerate() {
+            set(&thread.control, (total + count - 1 - index) / count);
         }
     }
 
     /// Sets the bounds of the steady part, before the phase is entered.
     pub fn set_steady(&self, bounds: Bounds) {
-        let threads = self.fleets.len() as u64;
+        let count = self.threads.len() as u64;
         let micros = |time: Duration| time.as_micros() as u64;
         let [first, last] = match bounds {
             Bounds::None => [0, 0],
             Bounds::Time(first, last) => [micros(first), micros(last)],
-            Bounds::Count(first, last) => [first / threads, last / threads],
+            Bounds::Count(first, last) => [first / count, last / count],
         };
-        for fleet in &self.fleets {
-            fleet.control.steady[0].store(first, Ordering::Relaxed);
-            fleet.control.steady[1].store(last, Ordering::Relaxed);
+        for thread in &self.threads {
+            thread.control.steady[0].store(first, Ordering::Relaxed);
+            thread.control.steady[1].store(last, Ordering::Relaxed);
         }
     }
 
-    /// Sets how long the measured part is, before the phase is entered.
+    /// Sets the length of the measured part, before the phase is entered.
     pub fn set_length(&self, length: Duration) {
         let micros = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
-        for fleet in &self.fleets {
-            fleet.control.length.store(micros, Ordering::Relaxed);
+        for thread in &self.threads {
+            thread.control.length.store(micros, Ordering::Relaxed);
         }
     }
 
-    /// Whether no unit begins any more, by what the next [`Simulators::glance`] shows.
+    /// Whether no more units start, according to the values of the next [`Simulators::counters`].
     pub fn have_stopped(&self) -> bool {
-        self.fleets.iter().all(|fleet| fleet.control.has_stopped())
+        self.threads.iter().all(|thread| thread.control.has_stopped())
     }
 
     /// The progress of the run.
-    pub fn glance(&self) -> Snapshot {
-        let mut all = Snapshot::default();
-        for control in self.fleets.iter().map(|fleet| &fleet.control) {
+    pub fn counters(&self) -> RunCounters {
+        let mut all = RunCounters::default();
+        for control in self.threads.iter().map(|thread| &thread.control) {
             all.good += control.good.load(Ordering::Relaxed);
             all.dropped += control.dropped.load(Ordering::Relaxed);
             all.unstocked += control.unstocked.load(Ordering::Relaxed);
@@ -334,29 +338,30 @@ impl Simulators {
     /// The observations and measurements so far.
     pub fn collect(&self) -> Result<SimulatorResult, HarnessError> {
         let mut all: Option<SimulatorResult> = None;
-        for fleet in &self.fleets {
-            let one = fleet.order(Order::Collect)?.recv().map_err(|_| HarnessError::Fleet)?;
+        for thread in &self.threads {
+            let one =
+                thread.order(Order::Collect)?.recv().map_err(|_| HarnessError::SimulatorsEnded)?;
             all = Some(match all {
                 Some(all) => all.with(one),
                 None => one,
             });
         }
-        let mut all = all.ok_or(HarnessError::Fleet)?;
+        let mut all = all.ok_or(HarnessError::SimulatorsEnded)?;
         all.fsps.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(all)
     }
 }
 
-/// Waits for the answer to an order, unless there is an interrupt.
+/// Waits for the response to an order, unless there is an interrupt.
 fn answered<T>(
     answer: &Receiver<Result<T, HarnessError>>,
     interrupt: &Interrupt,
     mut meanwhile: impl FnMut(),
 ) -> Result<T, HarnessError> {
     loop {
-        match answer.recv_timeout(GLANCE) {
+        match answer.recv_timeout(POLL_INTERVAL) {
             Ok(result) => return result,
-            Err(RecvTimeoutError::Disconnected) => return Err(HarnessError::Fleet),
+            Err(RecvTimeoutError::Disconnected) => return Err(HarnessError::SimulatorsEnded),
             Err(RecvTimeoutError::Timeout) => interrupt.check()?,
         }
         meanwhile();
@@ -367,13 +372,13 @@ impl SimulatorThread {
     fn start(share: Share) -> Result<Self, HarnessError> {
         let control = Arc::new(Control::new());
         let (orders, received) = mpsc::channel(4);
-        let (tell, told) = sync_channel(1);
+        let (sender, receiver) = sync_channel(1);
         let shared = Arc::clone(&control);
         let thread = std::thread::Builder::new()
             .name("fsps".to_owned())
-            .spawn(move || run(share, shared, received, tell))
-            .map_err(|error| HarnessError::Options(format!("no thread: {error}")))?;
-        let bound = told.recv().map_err(|_| HarnessError::Fleet)??;
+            .spawn(move || run(share, shared, received, sender))
+            .map_err(|error| HarnessError::Options(format!("thread not started: {error}")))?;
+        let bound = receiver.recv().map_err(|_| HarnessError::SimulatorsEnded)??;
         Ok(Self { bound, control, orders: Some(orders), thread: Some(thread) })
     }
 
@@ -381,10 +386,10 @@ impl SimulatorThread {
         &self,
         order: impl FnOnce(SyncSender<T>) -> Order,
     ) -> Result<Receiver<T>, HarnessError> {
-        let (tell, told) = sync_channel(1);
-        let orders = self.orders.as_ref().ok_or(HarnessError::Fleet)?;
-        orders.blocking_send(order(tell)).map_err(|_| HarnessError::Fleet)?;
-        Ok(told)
+        let (sender, receiver) = sync_channel(1);
+        let orders = self.orders.as_ref().ok_or(HarnessError::SimulatorsEnded)?;
+        orders.blocking_send(order(sender)).map_err(|_| HarnessError::SimulatorsEnded)?;
+        Ok(receiver)
     }
 }
 
@@ -392,7 +397,7 @@ impl Drop for SimulatorThread {
     fn drop(&mut self) {
         self.orders = None;
         if let Some(thread) = self.thread.take() {
-            // A panic in there has been printed already and shows as missing answers.
+            // A panic in the thread has already been printed and shows as missing responses.
             let _ = thread.join();
         }
     }
@@ -409,8 +414,8 @@ impl SimulatorResult {
             self.failures.entry(failure).or_insert((0, example)).0 += count;
         }
         self.cpu += other.cpu;
-        let lanes = self.ends.iter().map(|end| end.1 + 1).max().unwrap_or(0);
-        self.ends.extend(other.ends.into_iter().map(|(at, lane)| (at, lanes + lane)));
+        let groups = self.ends.iter().map(|end| end.1 + 1).max().unwrap_or(0);
+        self.ends.extend(other.ends.into_iter().map(|(at, group)| (at, groups + group)));
         self.acknowledged.extend(other.acknowledged);
         self.is_record_full |= other.is_record_full;
         self
@@ -424,21 +429,21 @@ pub fn runtime() -> Result<LocalRuntime, HarnessError> {
     built.map_err(HarnessError::file("the runtime"))
 }
 
-/// The body of a fleet's thread.
+/// The body of a simulator thread.
 fn run(
     share: Share,
     control: Arc<Control>,
     orders: mpsc::Receiver<Order>,
-    tell: SyncSender<Result<Vec<Bound>, HarnessError>>,
+    sender: SyncSender<Result<Vec<BoundFsp>, HarnessError>>,
 ) {
     let broken = |fsp: &str, error: &dyn std::fmt::Display| HarnessError::Simulator {
         fsp: fsp.to_owned(),
         problem: error.to_string(),
     };
-    // The receiver waits for exactly this message; if it is gone, the result is not needed.
+    // The receiver waits for exactly this message. If it is gone, the result is not needed.
     let runtime = match runtime() {
         Ok(runtime) => runtime,
-        Err(error) => return drop(tell.send(Err(error))),
+        Err(error) => return drop(sender.send(Err(error))),
     };
     runtime.block_on(async move {
         let (mut simulators, mut behaviours) = (Vec::new(), Vec::new());
@@ -447,18 +452,18 @@ fn run(
             behaviours.push(std::mem::take(&mut options.behaviour));
             match Simulator::bind(options) {
                 Ok(simulator) => simulators.push(simulator),
-                Err(error) => return drop(tell.send(Err(broken(&name, &error)))),
+                Err(error) => return drop(sender.send(Err(broken(&name, &error)))),
             }
         }
-        let _ = tell.send(Ok(simulators.iter().map(bound).collect()));
+        let _ = sender.send(Ok(simulators.iter().map(bound).collect()));
         let driver = Driver::start(&simulators, share.driver, control);
         obey(orders, &driver, &simulators, &behaviours).await;
         simulators.iter().for_each(Simulator::stop);
     });
 }
 
-fn bound(simulator: &Simulator) -> Bound {
-    Bound {
+fn bound(simulator: &Simulator) -> BoundFsp {
+    BoundFsp {
         name: simulator.name().to_owned(),
         address: simulator.address(),
         subscribers: simulator.subscribers(),
@@ -473,24 +478,24 @@ async fn obey(
     behaviours: &[Behaviour],
 ) {
     while let Some(order) = orders.recv().await {
-        // The requester may have given up; the answer is then discarded.
+        // The requester may have given up. The response is then discarded.
         match order {
-            Order::Register(patience, tell) => {
+            Order::Register(patience, sender) => {
                 let done = tokio::select! {
                     done = register(simulators, patience) => done,
-                    // Nothing else is ordered meanwhile: it is over.
+                    // No other order is given meanwhile, so the channel was closed.
                     _ = orders.recv() => return,
                 };
-                let _ = tell.send(done);
+                let _ = sender.send(done);
             }
-            Order::Behave(tell) => {
+            Order::Behave(sender) => {
                 for (simulator, behaviour) in simulators.iter().zip(behaviours) {
                     simulator.set_behaviour(*behaviour);
                 }
-                let _ = tell.send(());
+                let _ = sender.send(());
             }
-            Order::Pay(count, tell) => drop(tell.send(pay(simulators, count).await)),
-            Order::Collect(tell) => drop(tell.send(collect(driver, simulators))),
+            Order::Pay(count, sender) => drop(sender.send(pay(simulators, count).await)),
+            Order::Collect(sender) => drop(sender.send(collect(driver, simulators))),
         }
     }
 }
@@ -506,11 +511,11 @@ async fn register(simulators: &[Simulator], patience: Duration) -> Result<(), Ha
 
 /// The ids of `count` transfers from the first simulator to the second, when all are committed.
 async fn pay(simulators: &[Simulator], count: usize) -> Result<Vec<TransferId>, HarnessError> {
-    let [payer, payee, ..] = simulators else { return Err(HarnessError::Fleet) };
+    let [payer, payee, ..] = simulators else { return Err(HarnessError::SimulatorsEnded) };
     let to = FspName::new(payee.name()).expect("simulators have legal names");
     let start = |_| {
         let payment = Payment {
-            course: PaymentFlow::Transfer(to),
+            flow: PaymentFlow::Transfer(to),
             payer_msisdn: payer.subscribers().start,
             payee_msisdn: payee.subscribers().start,
             amount: AMOUNT,
@@ -522,8 +527,8 @@ async fn pay(simulators: &[Simulator], count: usize) -> Result<Vec<TransferId>, 
     let tasks: Vec<_> = (0..count).map(start).collect();
     let mut committed = Vec::with_capacity(count);
     for task in tasks {
-        let unstarted = |error| HarnessError::Hub(format!("a transfer was not started: {error}"));
-        let outcome = task.await.map_err(|_| HarnessError::Fleet)?.map_err(unstarted)?;
+        let unstarted = |error| HarnessError::Hub(format!("did not accept a transfer: {error}"));
+        let outcome = task.await.map_err(|_| HarnessError::SimulatorsEnded)?.map_err(unstarted)?;
         match outcome.end {
             End::Committed => committed.push(outcome.transfer),
             other => {
@@ -540,11 +545,11 @@ fn collect(driver: &Driver, simulators: &[Simulator]) -> SimulatorResult {
         name: simulator.name().to_owned(),
         position: simulator.position(),
         counts: simulator.counts(),
-        wrong: simulator.tally().wrong().clone(),
-        links: simulator.link_counts(),
-        troubles: simulator.troubles(),
+        wrong: simulator.observations().wrong().clone(),
+        connections: simulator.connection_counts(),
+        first_errors: simulator.first_errors(),
         bodies: simulator.bodies(),
-        exchanges: simulator.tally().exchanges().to_vec(),
+        exchanges: simulator.observations().exchanges().to_vec(),
     });
     let records = driver.records.borrow();
     let acknowledged: Vec<_> = simulators.iter().map(Simulator::take_acknowledged).collect();
@@ -562,7 +567,7 @@ fn collect(driver: &Driver, simulators: &[Simulator]) -> SimulatorResult {
     }
 }
 
-/// Deals the lanes out; within a share the places are those of its own FSPs.
+/// Distributes the groups over the threads. Within a share, indexes refer to its own FSPs.
 fn deal(simulators: &[SimulatorOptions], plan: SimulatorPlan) -> Vec<Share> {
     let load = match plan.load {
         Load::Open { rate, backlog } => {
@@ -575,23 +580,23 @@ fn deal(simulators: &[SimulatorOptions], plan: SimulatorPlan) -> Vec<Share> {
         driver: DriverPlan {
             scenario: plan.scenario,
             load,
-            lanes: Vec::new(),
+            groups: Vec::new(),
             keeps_ends: plan.keeps_ends,
         },
     };
     let mut shares: Vec<Share> = (0..plan.threads).map(empty).collect();
-    for (index, lane) in lanes(plan.pairs, simulators.len()).into_iter().enumerate() {
+    for (index, group) in groups(plan.pairs, simulators.len()).into_iter().enumerate() {
         let share = &mut shares[index % plan.threads];
         let first = share.simulators.len();
         let place = |old: usize| {
-            let within = lane.members.iter().position(|&member| member == old);
+            let within = group.members.iter().position(|&member| member == old);
             first + within.expect("routes are among members")
         };
-        let routes = lane.routes.iter().map(|&(payer, payee)| (place(payer), place(payee)));
+        let routes = group.routes.iter().map(|&(payer, payee)| (place(payer), place(payee)));
         let routes = routes.collect();
-        let members = (first..first + lane.members.len()).collect();
-        share.simulators.extend(lane.members.iter().map(|&member| simulators[member].clone()));
-        share.driver.lanes.push(PairPlan { members, routes });
+        let members = (first..first + group.members.len()).collect();
+        share.simulators.extend(group.members.iter().map(|&member| simulators[member].clone()));
+        share.driver.groups.push(RouteGroup { members, routes });
     }
     shares
 }

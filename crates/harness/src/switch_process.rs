@@ -1,4 +1,4 @@
-//! The switch as a child process: started, watched, stopped, and its log verified.
+//! The switch as a child process: start, health check, stop, and verification of its log.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File};
@@ -26,11 +26,11 @@ const READ_BYTES_PER_S: u64 = 20_000_000;
 const STOPPED_WITHIN: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 const LOG_TAIL_BYTES: usize = 2_000;
-/// Last words of a switch that are shown, in lines.
+/// Last lines of a switch's output that are shown.
 const LAST_LINES: usize = 3;
 const CONFIGURATION: &str = "switch.toml";
 
-/// How the switch is started and its log verified.
+/// The command lines that start the switch and verify its log.
 ///
 /// In the arguments, `{data}` is replaced by the data directory, `{fspiop}` and `{admin}` by the
 /// addresses (`127.0.0.1:PORT`), `{fspiop_port}` and `{admin_port}` by their ports.
@@ -42,9 +42,9 @@ pub struct SwitchCommand {
     pub serve: Vec<OsString>,
     /// Arguments that make it verify its log and print JSON with a member `ok`.
     pub verify: Vec<OsString>,
-    /// The durability of an answer of 202, for the report.
+    /// The durability of a 202 response, for the report.
     pub durability: String,
-    /// Whether its log is a topic, of whose replicas nothing is known here.
+    /// Whether its log is a topic whose replication is not known here.
     pub is_on_topic: bool,
     /// Whether payees that fulfil with COMMITTED get a confirmation.
     pub confirm_to_payee: bool,
@@ -72,19 +72,19 @@ pub struct SwitchProcess {
     log: PathBuf,
     token: PathBuf,
     started: Instant,
-    /// How long it may take until it is healthy.
+    /// Longest time until it is healthy.
     within: Duration,
-    /// From the start of the process until it was healthy.
+    /// Time from the start of the process until it was healthy.
     pub ready_after: Duration,
 }
 
-/// The file of this process's own program.
+/// The path of this process's program.
 pub fn own_program() -> Result<PathBuf, HarnessError> {
     std::env::current_exe().map_err(HarnessError::file(Path::new("this program's own file")))
 }
 
-/// Runs a command of a program, which may show progress, and reads the JSON it prints.
-pub fn ask<T: DeserializeOwned>(
+/// Runs a command of a program, which may show progress, and parses the JSON that it prints.
+pub fn run_json_command<T: DeserializeOwned>(
     program: &Path,
     what: &str,
     arguments: &[&OsStr],
@@ -104,7 +104,8 @@ pub fn ask<T: DeserializeOwned>(
         .ok_or_else(|| HarnessError::Hub(format!("failed: {what}: {}", output.status)))
 }
 
-/// The error of a switch that could not be started; a missing program is named with its remedy.
+/// The error of a switch that could not be started. A missing program is reported with the command
+/// that builds it.
 fn not_started(program: &Path, error: io::Error) -> HarnessError {
     if error.kind() != io::ErrorKind::NotFound {
         return HarnessError::file(program)(error);
@@ -120,7 +121,7 @@ fn not_started(program: &Path, error: io::Error) -> HarnessError {
 #[derive(Debug, Deserialize)]
 pub struct Verified {
     ok: bool,
-    /// Records in the log, which is also the position of the last one.
+    /// Number of records in the log, which is also the last log index.
     #[serde(default)]
     pub records: u64,
 }
@@ -133,12 +134,12 @@ struct Replayed {
 
 impl SwitchCommand {
     /// The program `upesi` in the directory of this process's own program.
-    pub fn beside() -> Result<PathBuf, HarnessError> {
+    pub fn sibling_program() -> Result<PathBuf, HarnessError> {
         Ok(own_program()?.with_file_name("upesi"))
     }
 
-    /// `serve --data {data} --fspiop {fspiop} --admin {admin}` and
-    /// `verify --data {data} --json` of `program`, durable, confirming to payees.
+    /// The standard arguments of `program`: `serve --data {data} --fspiop {fspiop} --admin {admin}`
+    /// and `verify --data {data} --json`, with sync before 202 and confirmations to payees.
     #[must_use]
     pub fn standard(program: impl Into<PathBuf>) -> Self {
         let arguments = |text: &str| text.split(' ').map(OsString::from).collect();
@@ -154,7 +155,7 @@ impl SwitchCommand {
         }
     }
 
-    /// The same, with or without confirmations to payees that fulfil with COMMITTED.
+    /// Sets whether payees that fulfil with COMMITTED get a confirmation.
     #[must_use]
     pub fn confirming(mut self, confirm: Confirm) -> Self {
         self.confirm_to_payee = confirm == Confirm::On;
@@ -164,7 +165,7 @@ impl SwitchCommand {
         self.configured("[transfers]\nconfirm_to_payee = false\n")
     }
 
-    /// The same, with more text in its configuration file.
+    /// Adds text to the configuration file.
     pub fn configured(mut self, text: &str) -> Self {
         if self.configuration.is_none() {
             self.serve.extend(["--config", "{config}"].map(OsString::from));
@@ -173,9 +174,9 @@ impl SwitchCommand {
         self
     }
 
-    /// The same program as a switch that neither records nor decides transfers.
+    /// The same program as a forward-only switch, which neither records nor decides transfers.
     #[must_use]
-    pub fn null(&self) -> Self {
+    pub fn forward_only(&self) -> Self {
         let mut command = self.clone();
         let serve = command.serve.iter_mut().find(|argument| *argument == "serve");
         serve.into_iter().for_each(|argument| *argument = "null-switch".into());
@@ -188,23 +189,23 @@ impl SwitchCommand {
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// Verifies the log in `data`; the error is the problem that `verify` found.
+    /// Verifies the log in `data`. The error is the problem that `verify` found.
     pub fn verify(&self, data: &Path) -> Result<Verified, String> {
-        let places = Places { data, fspiop: None, admin: None };
+        let placeholders = Placeholders { data, fspiop: None, admin: None };
         let mut command = Command::new(&self.program);
-        command.args(self.verify.iter().map(|argument| places.fill(argument)));
+        command.args(self.verify.iter().map(|argument| placeholders.fill(argument)));
         let output = command.output().map_err(|error| format!("verify: {error}"))?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        match serde_json::from_str::<Verified>(&said) {
+        let text = String::from_utf8_lossy(&output.stdout);
+        match serde_json::from_str::<Verified>(&text) {
             Ok(verified) if verified.ok && output.status.success() => Ok(verified),
             _ => {
                 let errors = String::from_utf8_lossy(&output.stderr);
-                Err(format!("verify: {} {} {}", output.status, said.trim(), errors.trim()))
+                Err(format!("verify: {} {} {}", output.status, text.trim(), errors.trim()))
             }
         }
     }
 
-    /// The hash of the state that the log in `data` comes to at this record.
+    /// The state hash of the log in `data` at this log index.
     pub fn state_at(&self, data: &Path, log_index: u64) -> Result<String, String> {
         let mut command = Command::new(&self.program);
         command.arg("replay").arg("--data").arg(data);
@@ -221,12 +222,12 @@ impl SwitchCommand {
 }
 
 impl SwitchProcess {
-    /// Starts the switch on two free ports and waits until it is healthy. If
-    /// another program takes one of them first, tries two others.
+    /// Starts the switch on two free ports and waits until it is healthy. If another program takes
+    /// one of them first, it tries two others.
     pub fn start(command: &SwitchCommand, data: &Path) -> Result<Self, HarnessError> {
         for _ in 1..STARTS_MAX {
             match Self::start_once(command, data) {
-                Err(HarnessError::Switch(said)) if said.contains(PORT_TAKEN) => {}
+                Err(HarnessError::Switch(problem)) if problem.contains(PORT_TAKEN) => {}
                 other => return other,
             }
         }
@@ -237,8 +238,8 @@ impl SwitchProcess {
         let addresses = free_addresses().map_err(HarnessError::file("127.0.0.1"))?;
         let mut switch = Self::begin(command, data, addresses)?;
         while !switch.is_healthy()? {
-            // A start that reads a long log takes minutes.
-            if Interrupt::seen_by_anybody() {
+            // Reading a long log at the start takes minutes.
+            if Interrupt::seen_by_any_listener() {
                 return Err(HarnessError::Interrupted);
             }
             std::thread::sleep(POLL);
@@ -263,13 +264,13 @@ impl SwitchProcess {
             let path = data.join(CONFIGURATION);
             std::fs::write(&path, text).map_err(HarnessError::file(&path))?;
         }
-        let places = Places { data, fspiop: Some(fspiop), admin: Some(admin) };
+        let placeholders = Placeholders { data, fspiop: Some(fspiop), admin: Some(admin) };
         let stored = Footprint::of(data).total();
         let started = Instant::now();
         let child = Command::new(&command.program)
-            .args(command.serve.iter().map(|argument| places.fill(argument)))
+            .args(command.serve.iter().map(|argument| placeholders.fill(argument)))
             .stdin(Stdio::null())
-            // An interrupt from the keyboard is for the run, which then ends the switch itself.
+            // An interrupt from the keyboard must reach only the run, which then stops the switch.
             .process_group(0)
             .stdout(output)
             .stderr(errors)
@@ -281,7 +282,7 @@ impl SwitchProcess {
         Ok(Self { child, fspiop, admin, log, token, started, within, ready_after })
     }
 
-    /// A client of its admin API, with the token it has written.
+    /// A client of its admin API, with the token that it has written.
     pub fn admin(&self) -> Result<Admin, HarnessError> {
         let token = read_token(&self.token)?;
         Ok(Admin::new(self.admin, Some(token)))
@@ -292,7 +293,7 @@ impl SwitchProcess {
         &self.token
     }
 
-    /// The number of its process.
+    /// Its process id.
     pub fn process(&self) -> u32 {
         self.child.id()
     }
@@ -302,7 +303,7 @@ impl SwitchProcess {
         process_figures(self.child.id())
     }
 
-    /// Fails when the switch has ended by itself.
+    /// Fails if the switch has exited.
     pub fn check_alive(&mut self) -> Result<(), HarnessError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -311,7 +312,7 @@ impl SwitchProcess {
         }
     }
 
-    /// Asks it to stop and waits for that.
+    /// Stops the switch and waits for its end.
     pub fn stop(mut self) -> Result<(), HarnessError> {
         self.check_alive()?;
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
@@ -329,7 +330,7 @@ impl SwitchProcess {
         Err(HarnessError::Switch(format!("does not stop within {STOPPED_WITHIN:?}")))
     }
 
-    /// Whether it is healthy. Fails when it has ended, or takes too long.
+    /// Returns whether it is healthy. Fails if it has exited, or takes too long.
     pub fn is_healthy(&mut self) -> Result<bool, HarnessError> {
         self.check_alive()?;
         if Admin::new(self.admin, None).healthy() {
@@ -342,7 +343,7 @@ impl SwitchProcess {
         Err(HarnessError::Switch(format!("is not healthy within {:?}", self.within)))
     }
 
-    /// Sends a signal; one that has ended does not mind.
+    /// Sends a signal. A process that has exited is ignored.
     pub fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         let _gone = id.map(|id| kill_process(id, signal));
@@ -352,8 +353,8 @@ impl SwitchProcess {
         let log = std::fs::read(&self.log).unwrap_or_default();
         let tail = String::from_utf8_lossy(&log[log.len().saturating_sub(LOG_TAIL_BYTES)..]);
         let words = tail.lines().map(str::trim);
-        let said = |line: &&str| !line.is_empty() && !line.contains("ready; FSPIOP on");
-        let lines: Vec<&str> = words.filter(said).collect();
+        let is_shown = |line: &&str| !line.is_empty() && !line.contains("ready; FSPIOP on");
+        let lines: Vec<&str> = words.filter(is_shown).collect();
         let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
         let colon = if last.is_empty() { "" } else { ": " };
         HarnessError::Switch(format!("ended with {status}{colon}{}", last.join("; ")))
@@ -362,32 +363,33 @@ impl SwitchProcess {
 
 impl Drop for SwitchProcess {
     fn drop(&mut self) {
-        // Both fail only when it has ended already, which is what is wanted.
+        // Both fail only if it has exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Reads a bearer token: one word.
+/// Reads a bearer token, which is a single word.
 pub fn read_token(path: &Path) -> Result<String, HarnessError> {
     let text = std::fs::read_to_string(path).map_err(HarnessError::file(path))?;
     let token = text.trim();
     match !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()) {
         true => Ok(token.to_owned()),
         false => Err(HarnessError::Options(format!(
-            "{}: this is no bearer token; that of a switch is in admin-token in its data directory",
+            "{}: not a bearer token; a switch writes its token to admin-token in its data \
+             directory",
             path.display()
         ))),
     }
 }
 
-struct Places<'a> {
+struct Placeholders<'a> {
     data: &'a Path,
     fspiop: Option<SocketAddr>,
     admin: Option<SocketAddr>,
 }
 
-impl Places<'_> {
+impl Placeholders<'_> {
     fn fill(&self, argument: &OsStr) -> OsString {
         if argument == "{config}" {
             return self.data.join(CONFIGURATION).into_os_string();
@@ -408,7 +410,7 @@ impl Places<'_> {
     }
 }
 
-/// The system's message for a port in use, which listening programs pass on. Without its first
+/// The system's message for a port in use, which listening programs print. Without its first
 /// letter, whose case varies.
 const PORT_TAKEN: &str = "ddress already in use";
 /// Attempts to start a switch on free ports.
@@ -425,8 +427,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_filled_into_arguments() {
-        let places = Places {
+    fn placeholders_in_arguments_are_replaced() {
+        let placeholders = Placeholders {
             data: Path::new("/data/x"),
             fspiop: Some(SocketAddr::from(([127, 0, 0, 1], 40))),
             admin: Some(SocketAddr::from(([127, 0, 0, 1], 41))),
@@ -438,26 +440,26 @@ mod tests {
             ("--admin-port={admin_port}", "--admin-port=41"),
             ("--json", "--json"),
         ] {
-            assert_eq!(places.fill(OsStr::new(argument)), OsString::from(filled));
+            assert_eq!(placeholders.fill(OsStr::new(argument)), OsString::from(filled));
         }
     }
 
     #[test]
-    fn a_token_is_one_word() {
+    fn token_is_one_word() {
         let path = std::env::temp_dir().join(format!("upesi-token-{}", std::process::id()));
         for (content, token) in [("abc\n", Some("abc")), ("a b", None), ("\n", None), ("ä", None)]
         {
-            std::fs::write(&path, content).expect("it is written");
+            std::fs::write(&path, content).expect("written");
             let read = read_token(&path);
             assert_eq!(read.as_deref().ok(), token, "{content:?}");
-            let names = |error: HarnessError| error.to_string().contains("no bearer token");
+            let names = |error: HarnessError| error.to_string().contains("not a bearer token");
             assert!(read.map_or_else(names, |_| true), "{content:?}");
         }
-        std::fs::remove_file(path).expect("it is there");
+        std::fs::remove_file(path).expect("removed");
     }
 
     #[test]
-    fn only_a_good_verdict_verifies() {
+    fn verification_requires_ok_and_exit_code_zero() {
         for (script, good) in [
             (r#"echo '{"ok":true,"records":3}'"#, true),
             (r#"echo '{"ok":false}'"#, false),
@@ -471,30 +473,30 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_that_ends_at_once_is_reported_with_its_last_words() {
+    fn early_exit_is_reported_with_the_last_lines_of_output() {
         let data = std::env::temp_dir().join(format!("harness-child-{}", std::process::id()));
         let mut command = SwitchCommand::standard("/bin/sh");
         command.serve = vec!["-c".into(), "echo no configuration >&2; exit 3".into()];
-        let Err(HarnessError::Switch(said)) = SwitchProcess::start(&command, &data) else {
-            panic!("it cannot be healthy");
+        let Err(HarnessError::Switch(problem)) = SwitchProcess::start(&command, &data) else {
+            panic!("unexpectedly healthy");
         };
-        assert!(said.contains("no configuration") && said.contains('3'), "{said}");
-        std::fs::remove_dir_all(&data).expect("it was made");
+        assert!(problem.contains("no configuration") && problem.contains('3'), "{problem}");
+        std::fs::remove_dir_all(&data).expect("removed");
     }
 
     #[test]
-    fn a_port_that_somebody_else_took_is_not_the_end() {
+    fn start_is_retried_when_a_port_is_taken() {
         let data = std::env::temp_dir().join(format!("harness-ports-{}", std::process::id()));
         let tries = data.join("tries");
-        let said = "echo 'cannot listen: Address already in use (os error 98)' >&2; exit 1";
+        let script = "echo 'cannot listen: Address already in use (os error 98)' >&2; exit 1";
         let mut command = SwitchCommand::standard("/bin/sh");
-        command.serve = vec!["-c".into(), format!("echo >> {}; {said}", tries.display()).into()];
+        command.serve = vec!["-c".into(), format!("echo >> {}; {script}", tries.display()).into()];
         let Err(HarnessError::Switch(last)) = SwitchProcess::start(&command, &data) else {
-            panic!("it cannot be healthy");
+            panic!("unexpectedly healthy");
         };
         assert!(last.contains(PORT_TAKEN), "{last}");
-        let tries = std::fs::read_to_string(&tries).expect("it was written");
+        let tries = std::fs::read_to_string(&tries).expect("written");
         assert_eq!(tries.lines().count(), STARTS_MAX as usize);
-        std::fs::remove_dir_all(&data).expect("it was made");
+        std::fs::remove_dir_all(&data).expect("removed");
     }
 }

@@ -1,8 +1,8 @@
 //! `upesi waterfall`: the duration of each stage of a transfer.
 //!
-//! Three sources: transfers sent through a switch started for it (one, some with a pause between
-//! them, or some at once), a transfer that a running switch still remembers, or a file. Shown as
-//! figures on the terminal, and as a page or a file of events.
+//! Three sources: new transfers through a switch started for this (one, several with a pause, or
+//! several at once), a recent transfer of a running switch, or a file. The output is a table on the
+//! terminal, and a page or a file of events.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -30,9 +30,10 @@ use crate::status_line::StatusLine;
 use crate::switch_process::{Confirm, SwitchCommand};
 
 const COUNT_MAX: usize = 1_000;
-/// Transfers before those that are drawn: connections are made, code and data are warm.
+/// Transfers before the measured ones, to open connections and warm caches.
 const WARMING: usize = 20;
-/// Longest sleep in a pause between two transfers: progress and interrupts are looked for then.
+/// Longest sleep during a pause between two transfers; progress and interrupts are checked in
+/// between.
 const PAUSED_AT_ONCE: Duration = Duration::from_millis(100);
 /// Longest wait until the hub has recorded all deliveries, and the polling interval.
 const WHOLE_WITHIN: Duration = Duration::from_secs(10);
@@ -78,26 +79,28 @@ pub struct WaterfallOptions {
 }
 
 fn unit(text: &str) -> Result<Unit, String> {
-    Unit::parse(text).ok_or_else(|| "one of ms, us, ns".to_owned())
+    Unit::parse(text).ok_or_else(|| "expected ms, us or ns".to_owned())
 }
 
 fn bar_colour(text: &str) -> Result<(String, String), String> {
     let (prefix, hex) = text.rsplit_once(':').unwrap_or(("", text));
     let digits = hex.strip_prefix('#').unwrap_or(hex);
     let good = matches!(digits.len(), 3 | 6) && digits.bytes().all(|it| it.is_ascii_hexdigit());
-    good.then(|| (prefix.to_owned(), format!("#{digits}")))
-        .ok_or_else(|| "a colour has 3 or 6 hexadecimal digits, such as 0072b2".to_owned())
+    good.then(|| (prefix.to_owned(), format!("#{digits}"))).ok_or_else(|| {
+        "invalid colour: expected 3 or 6 hexadecimal digits, such as 0072b2".to_owned()
+    })
 }
 
 /// Draws waterfalls and prints their figures.
 ///
 /// # Errors
-/// The options make no sense, a file is unreadable, the switch cannot be started or does not
-/// answer, or a transfer did not commit.
+///
+/// The options are invalid, a file is unreadable, the switch cannot be started or does not answer,
+/// or a transfer did not commit.
 pub fn waterfall(options: &WaterfallOptions, command: &SwitchCommand) -> Result<(), HarnessError> {
     let many = options.at_once.unwrap_or(options.count);
-    require((1..=COUNT_MAX).contains(&many), "--count and --at-once take 1 to 1000")?;
-    require((0.0..=60.0).contains(&options.apart), "--apart takes 0 to 60 seconds")?;
+    require((1..=COUNT_MAX).contains(&many), "--count and --at-once: expected 1 to 1000")?;
+    require((0.0..=60.0).contains(&options.apart), "--apart: expected 0 to 60 seconds")?;
     let form = options.out.as_deref().map(Form::of).transpose()?;
     if let Some(path) = &options.out {
         check_writable(path)?;
@@ -136,7 +139,9 @@ impl Form {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("html") => Ok(Self::Page),
             Some("json" | "ndjson") => Ok(Self::Events),
-            _ => Err(HarnessError::Options("--out ends in .html, .json or .ndjson".into())),
+            _ => Err(HarnessError::Options(
+                "--out: expected a name that ends in .html, .json or .ndjson".into(),
+            )),
         }
     }
 }
@@ -155,10 +160,8 @@ fn collect(options: &WaterfallOptions, command: &SwitchCommand) -> Result<Collec
         let noted = stages_of(&mut admin, transfer)?;
         let mut title = format!("Transfer {transfer}");
         if noted.under_way {
-            println!(
-                "under way       not all of it has come to its end: what is open is shown until now"
-            );
-            title += ", under way: what is open is shown until now";
+            println!("in progress     some stages are open; they are shown until now");
+            title += ", in progress: open stages are shown until now";
         }
         return Ok((title, Unit::Nanoseconds, vec![noted.run()]));
     }
@@ -176,16 +179,17 @@ fn notes(options: &WaterfallOptions) -> Vec<String> {
         None => format!("{} transfers, {} s apart", options.count, options.apart),
     };
     vec![
-        format!("{how}, through a switch of this build on this machine, synced before the answer."),
-        "Payer and payee are simulators in one process. A stage is where somebody worked on a \
-         message; several messages are under way at the same time. The wait for a batch of the \
-         log, for a place in a lane or for a thread is none: where nothing else is under way it is \
-         gap."
+        format!(
+            "{how}, through a switch of this build on this machine, synced before the response."
+        ),
+        "Payer and payee are simulators in one process. A stage is active work on a message; \
+         several messages may be in progress at the same time. The wait for a batch of the log, \
+         for a lane or for a thread is not a stage; if no stage is active, it is part of the gap."
             .to_owned(),
     ]
 }
 
-/// The figures of all runs, and the median of each stage.
+/// Formats the figures of all runs, and the median of each stage.
 fn describe(runs: &[Vec<Span>], unit: Unit) -> String {
     let mut text = String::new();
     let median = median_run(runs).map_or(&[][..], |at| &runs[at]);
@@ -240,8 +244,8 @@ fn stages_of(admin: &mut Admin, transfer: &str) -> Result<Noted, HarnessError> {
         .map_err(|error| HarnessError::Hub(format!("GET {path} answered {error}")))
 }
 
-/// The stages of a transfer that its payer knows to be committed, once the hub has delivered all
-/// notices about it.
+/// The stages of a transfer whose commit the payer knows, once the hub has delivered all its
+/// notices.
 fn whole(
     admin: &mut Admin,
     transfer: &TransferId,
@@ -255,14 +259,14 @@ fn whole(
         }
         if WHOLE_WITHIN < asked.elapsed() {
             return Err(HarnessError::Hub(format!(
-                "has not delivered everything about transfer {transfer} within {WHOLE_WITHIN:?}"
+                "has not delivered all notices of transfer {transfer} within {WHOLE_WITHIN:?}"
             )));
         }
         interrupt.pause(LOOK)?;
     }
 }
 
-/// Sends transfers through a switch of our own and asks it for their stages.
+/// Sends transfers through a new switch and reads their stages.
 fn send(
     options: &WaterfallOptions,
     command: &SwitchCommand,
@@ -276,16 +280,16 @@ fn send(
     let fsps = FspOptions { fsps: 2, subscribers: 1, ..FspOptions::standard() };
     let (scenario, pairs, load) = (Scenario::Transfer, Pairs::Uniform, Load::None);
     let pair = SimulatorPlan { scenario, pairs, load, threads: 1, keeps_ends: false };
-    let fleets = Simulators::start(&plan(&fsps, &hub.fspiop()), pair)?;
-    onboard(&mut admin, fsps.currency, &fleets.bound(), &interrupt)?;
+    let simulators = Simulators::start(&plan(&fsps, &hub.fspiop()), pair)?;
+    onboard(&mut admin, fsps.currency, &simulators.bound(), &interrupt)?;
     admin.must("PUT", "/waterfall", Some(r#"{"enabled":true}"#), &[200])?;
     live.step("sending transfers");
     for _ in 0..WARMING {
-        fleets.pay(1, &interrupt)?;
+        simulators.pay(1, &interrupt)?;
     }
     let sent = match options.at_once {
-        Some(count) => fleets.pay(count, &interrupt)?,
-        None => send_apart(&fleets, options, &interrupt)?,
+        Some(count) => simulators.pay(count, &interrupt)?,
+        None => send_apart(&simulators, options, &interrupt)?,
     };
     let runs = sent.iter().map(|transfer| whole(&mut admin, transfer, &interrupt));
     let runs = runs.collect::<Result<_, _>>()?;
@@ -293,9 +297,9 @@ fn send(
     Ok(runs)
 }
 
-/// Sends transfers one after the other, with a pause between two of them.
+/// Sends transfers one after the other, with a pause between them.
 fn send_apart(
-    fleets: &Simulators,
+    simulators: &Simulators,
     options: &WaterfallOptions,
     interrupt: &Interrupt,
 ) -> Result<Vec<TransferId>, HarnessError> {
@@ -308,7 +312,7 @@ fn send_apart(
             interrupt.pause(rest.min(PAUSED_AT_ONCE))?;
             progress.show(sent.len() as u64);
         }
-        sent.extend(fleets.pay(1, interrupt)?);
+        sent.extend(simulators.pay(1, interrupt)?);
         progress.show(sent.len() as u64);
         next = Instant::now() + Duration::from_secs_f64(options.apart);
     }
@@ -321,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_may_be_of_a_prefix() {
+    fn colours_may_have_a_prefix() {
         assert_eq!(bar_colour("0072b2"), Ok((String::new(), "#0072b2".into())));
         assert_eq!(bar_colour("fulfil: x:#abc"), Ok(("fulfil: x".into(), "#abc".into())));
         for bad in ["", "red", "12345", "a:b:zzz"] {
@@ -330,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_file_says_what_it_is() {
+    fn file_name_selects_the_format() {
         for (name, good) in [("a.html", true), ("a.svg", false), ("a.ndjson", true), ("a", false)] {
             assert_eq!(Form::of(Path::new(name)).is_ok(), good, "{name}");
         }

@@ -481,7 +481,7 @@ mod tests {
     use record::frame::{BatchHeader, FrameBuilder, LogIdentity, NewRecord, payload_digest};
 
     use super::*;
-    use crate::{FileLog, MemoryDisk, Options};
+    use crate::{FileLog, LogOptions, MemoryDisk};
     use ports::Log;
 
     const FRAMES: u64 = 24;
@@ -491,7 +491,7 @@ mod tests {
     fn closed() -> (TieredDisk<MemoryDisk>, PendingSegment) {
         let disk = MemoryDisk::new(1);
         let segment_bytes = (FRAMES * FRAME_BYTES as u64) - 1;
-        let options = Options { segment_bytes, ..Options::default() };
+        let options = LogOptions { segment_bytes, ..LogOptions::default() };
         let mut log = FileLog::create(disk.clone(), LogIdentity([5; 16]), options).expect("made");
         for _ in 0..=FRAMES {
             let frame = frame_after(&log.tail());

@@ -6,9 +6,9 @@
 //! how many appends share a sync.
 //!
 //! # Rotation
-//! When a frame no longer fits into [`Options::segment_bytes`], the segment is synced and a new one
-//! is created (header written, file synced, directory synced). The frame goes there. So everything
-//! before the last segment is always durable.
+//! When a frame no longer fits into [`LogOptions::segment_bytes`], the segment is synced and a new
+//! one is created (header written, file synced, directory synced). The frame goes there. So
+//! everything before the last segment is always durable.
 //!
 //! # Failure
 //! On a full disk the partly written frame is removed, and the append returns [`LogError::Full`].
@@ -21,9 +21,9 @@
 //! them first), and evicts other cached data.
 //!
 //! # Preallocation
-//! [`Options::room_bytes`] of zeros are written ahead of the frames, so that most syncs store data
-//! and no file metadata. The zeros are cut off when the segment is closed. A log ends where only
-//! zeros follow.
+//! [`LogOptions::room_bytes`] of zeros are written ahead of the frames, so that most syncs store
+//! data and no file metadata. The zeros are truncated when the segment is closed. A log ends where
+//! only zeros follow.
 //!
 //! # Costs
 //! An append is one system call and one copy into the page cache. It allocates only an index entry
@@ -41,10 +41,10 @@ use crate::reader::{Index, Segment, SegmentFile, Shared, Walk, storage};
 use crate::recovery::{self, OpenError, Recovered, Recovery, TailPolicy};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 
-/// Default of [`Options::segment_bytes`]: 256 MiB.
+/// Default of [`LogOptions::segment_bytes`]: 256 MiB.
 pub const SEGMENT_BYTES_DEFAULT: u64 = 256 << 20;
 
-/// Default of [`Options::room_bytes`]: 256 KiB.
+/// Default of [`LogOptions::room_bytes`]: 256 KiB.
 const ROOM_BYTES_DEFAULT: u64 = 256 * 1024;
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -58,7 +58,7 @@ const _: () = assert!(FRAME_BYTES_MAX as u64 + SEGMENT_HEADER_BYTES < SEGMENT_BY
 
 /// How a log is opened and stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct LogOptions {
     /// Maximum length of a segment in bytes. A segment always holds at least one frame.
     pub segment_bytes: u64,
     /// How much of the log is verified when it is opened.
@@ -69,7 +69,7 @@ pub struct Options {
     pub room_bytes: u64,
 }
 
-impl Default for Options {
+impl Default for LogOptions {
     fn default() -> Self {
         Self {
             segment_bytes: SEGMENT_BYTES_DEFAULT,
@@ -121,7 +121,7 @@ impl<D: Disk> FileLog<D> {
     ///
     /// # Errors
     /// [`OpenError::Exists`] if there already is a log, [`OpenError::Disk`].
-    pub fn create(disk: D, identity: LogIdentity, options: Options) -> Result<Self, OpenError> {
+    pub fn create(disk: D, identity: LogIdentity, options: LogOptions) -> Result<Self, OpenError> {
         recovery::clear_unfinished_creation(&disk)?;
         let tail = Tail::genesis(identity);
         let opened = Arc::new(start_segment(&disk, &tail)?);
@@ -135,7 +135,7 @@ impl<D: Disk> FileLog<D> {
     /// # Errors
     /// [`OpenError::NoLog`]; [`OpenError::Damaged`] when the log is not in a state that a crash can
     /// leave. Nothing is changed then.
-    pub fn open(disk: D, options: Options) -> Result<(Self, Recovery), OpenError> {
+    pub fn open(disk: D, options: LogOptions) -> Result<(Self, Recovery), OpenError> {
         let recovered: Recovered<D::File> = recovery::recover(&disk, &options)?;
         let Recovered { segments, active, length, tail, report } = recovered;
         let shared = Shared::new(disk, segments, &tail);
@@ -147,7 +147,7 @@ impl<D: Disk> FileLog<D> {
         shared: Shared<D>,
         active: Arc<SegmentFile<D::File>>,
         (length, tail): (u64, Tail),
-        Options { segment_bytes, room_bytes, .. }: Options,
+        LogOptions { segment_bytes, room_bytes, .. }: LogOptions,
     ) -> Self {
         Self {
             shared: Arc::new(shared),
@@ -180,7 +180,7 @@ impl<D: Disk> FileLog<D> {
     pub fn open_or_create(
         disk: D,
         identity: LogIdentity,
-        options: Options,
+        options: LogOptions,
     ) -> Result<(Self, Recovery), OpenError>
     where
         D: Clone,

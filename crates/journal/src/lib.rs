@@ -59,7 +59,7 @@ pub use blobs::{
 pub use compressed_segment::{BLOCK_BYTES, COMPRESSED_VERSION, SegmentSummary};
 pub use durable_frames::DurableFrames;
 pub use durable_mark::{DurableMarkWriter, MARK, StoredMark, read_stored_mark};
-pub use file_log::{FileLog, Options, SEGMENT_BYTES_DEFAULT, Verify};
+pub use file_log::{FileLog, LogOptions, SEGMENT_BYTES_DEFAULT, Verify};
 pub use memory_disk::{MemoryDisk, MemoryFile};
 pub use memory_log::MemoryLog;
 pub use offline_reader::OfflineReader;

@@ -55,7 +55,7 @@ use record::frame::{Frame, FrameError, LogIdentity, SequenceGap, Tail};
 
 use crate::archive_index::ARCHIVE_INDEX;
 use crate::durable_mark::{self, DurableMark, MARK};
-use crate::file_log::{Options, Verify, same_end};
+use crate::file_log::{LogOptions, Verify, same_end};
 use crate::reader::{Index, Segment, SegmentFile};
 use crate::scan::{self, Cause, FrameFault, Part, Scanned};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
@@ -299,7 +299,7 @@ pub(crate) struct Recovered<F> {
 /// Recovers the log in `disk`. Changes nothing unless the whole log is valid.
 pub(crate) fn recover<D: Disk>(
     disk: &D,
-    options: &Options,
+    options: &LogOptions,
 ) -> Result<Recovered<D::File>, OpenError> {
     let mark = durable_mark::read(disk)?;
     let mut found = find_segments(disk)?;
@@ -464,7 +464,8 @@ fn walk_with<D: Disk>(
         scanned.cause = stable_end(last.file(), &scanned)?;
     }
     if scanned.cause != Cause::Visitor {
-        let end = End { scanned, frames, index: Index::default(), unproven: scanned.offset };
+        let end =
+            LastSegment { scanned, frames, index: Index::default(), unproven: scanned.offset };
         let known = Known { unfinished: unfinished.as_ref(), mark };
         let cut = judge_end(last, &end, known, TailPolicy::Refuse)?;
         walked.torn = cut.map(|reason| truncated_tail(last, &scanned, reason));
@@ -498,7 +499,7 @@ impl LogWalk {
 }
 
 /// A segment found in the directory.
-struct Found<F> {
+struct FoundSegment<F> {
     first: LogIndex,
     name: String,
     /// Open only for the last two segments: a log may have more segments than a process may open
@@ -508,7 +509,7 @@ struct Found<F> {
     header: Result<Tail, &'static str>,
 }
 
-impl<F: DiskFile> Found<F> {
+impl<F: DiskFile> FoundSegment<F> {
     /// File of one of the last two segments.
     fn file(&self) -> &F {
         self.file.as_ref().expect("the last two segments found are open")
@@ -531,7 +532,7 @@ impl<F: DiskFile> Found<F> {
 }
 
 /// The end of the last segment.
-struct End {
+struct LastSegment {
     scanned: Scanned,
     frames: u64,
     index: Index,
@@ -539,7 +540,7 @@ struct End {
     unproven: u64,
 }
 
-fn find_segments<D: Disk>(disk: &D) -> Result<Vec<Found<D::File>>, DiskError> {
+fn find_segments<D: Disk>(disk: &D) -> Result<Vec<FoundSegment<D::File>>, DiskError> {
     let mut found = Vec::new();
     for (first, name) in segment::list(disk)? {
         let file = disk.open(&name)?;
@@ -547,7 +548,7 @@ fn find_segments<D: Disk>(disk: &D) -> Result<Vec<Found<D::File>>, DiskError> {
         let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
         let read = file.read_at(0, &mut bytes)?;
         let header = segment::decode_header(&bytes[..read]);
-        found.push(Found { first, name, file: Some(file), length, header });
+        found.push(FoundSegment { first, name, file: Some(file), length, header });
         if let [.., closed, _, _] = &mut found[..] {
             closed.file = None;
         }
@@ -557,7 +558,7 @@ fn find_segments<D: Disk>(disk: &D) -> Result<Vec<Found<D::File>>, DiskError> {
 
 /// Like [`find_segments`], while the owner may remove a segment that it could not create on a full
 /// disk.
-fn find_segments_live<D: Disk>(disk: &D) -> Result<Vec<Found<D::File>>, DiskError> {
+fn find_segments_live<D: Disk>(disk: &D) -> Result<Vec<FoundSegment<D::File>>, DiskError> {
     for _ in 1..READ_ATTEMPTS {
         match find_segments(disk) {
             Err(DiskError::NotFound(_)) => thread::sleep(READ_RETRY),
@@ -568,7 +569,9 @@ fn find_segments_live<D: Disk>(disk: &D) -> Result<Vec<Found<D::File>>, DiskErro
 }
 
 /// Removes an unfinished last segment from the list: it cannot contain frames.
-fn take_unfinished<F: DiskFile>(found: &mut Vec<Found<F>>) -> Result<Option<Found<F>>, DiskError> {
+fn take_unfinished<F: DiskFile>(
+    found: &mut Vec<FoundSegment<F>>,
+) -> Result<Option<FoundSegment<F>>, DiskError> {
     let unfinished = match found.last() {
         Some(last) if last.header.is_err() && last.length <= SEGMENT_HEADER_BYTES => {
             last.length < SEGMENT_HEADER_BYTES || reads_as_zeros(last)?
@@ -578,19 +581,21 @@ fn take_unfinished<F: DiskFile>(found: &mut Vec<Found<F>>) -> Result<Option<Foun
     Ok(if unfinished { found.pop() } else { None })
 }
 
-fn reads_as_zeros<F: DiskFile>(segment: &Found<F>) -> Result<bool, DiskError> {
+fn reads_as_zeros<F: DiskFile>(segment: &FoundSegment<F>) -> Result<bool, DiskError> {
     let mut header = [0; SEGMENT_HEADER_BYTES as usize];
     segment.file().read_at(0, &mut header)?;
     Ok(header.iter().all(|&byte| byte == 0))
 }
 
-fn split_last<F>(found: &[Found<F>]) -> Result<(&[Found<F>], &Found<F>), OpenError> {
+fn split_last<F>(
+    found: &[FoundSegment<F>],
+) -> Result<(&[FoundSegment<F>], &FoundSegment<F>), OpenError> {
     let (last, closed) = found.split_last().ok_or(OpenError::NoLog)?;
     Ok((closed, last))
 }
 
 /// Checks everything that the headers alone show.
-fn check_headers<F: DiskFile>(found: &[Found<F>]) -> Result<(), OpenError> {
+fn check_headers<F: DiskFile>(found: &[FoundSegment<F>]) -> Result<(), OpenError> {
     let mut identity = None;
     let mut before = LogIndex(0);
     for segment in found {
@@ -618,7 +623,7 @@ fn check_headers<F: DiskFile>(found: &[Found<F>]) -> Result<(), OpenError> {
 /// Whether a segment ends where the next one begins, judged by its last frame.
 fn continues<D: Disk>(
     disk: &D,
-    (segment, next): (&Found<D::File>, &Found<D::File>),
+    (segment, next): (&FoundSegment<D::File>, &FoundSegment<D::File>),
 ) -> Result<bool, DiskError> {
     let (file, base) = (disk.open(&segment.name)?, next.base());
     match file.known_end() {
@@ -628,7 +633,7 @@ fn continues<D: Disk>(
 }
 
 /// A closed segment that was read.
-struct Closed {
+struct ClosedSegment {
     frames: u64,
     scanned: Scanned,
 }
@@ -636,9 +641,9 @@ struct Closed {
 /// Checks a closed segment, unless the visitor stops.
 fn check_closed<D: Disk>(
     disk: &D,
-    (segment, next): (&Found<D::File>, &Found<D::File>),
+    (segment, next): (&FoundSegment<D::File>, &FoundSegment<D::File>),
     visit: &mut dyn FnMut(u64, &Frame<'_>) -> Result<(), StopReading>,
-) -> Result<Closed, OpenError> {
+) -> Result<ClosedSegment, OpenError> {
     let mut frames = 0;
     let start = (SEGMENT_HEADER_BYTES, segment.base());
     let file = disk.open(&segment.name)?;
@@ -651,8 +656,8 @@ fn check_closed<D: Disk>(
     let base = next.base();
     let (tail, offset) = (scanned.tail, scanned.offset);
     let reason = match scanned.cause {
-        Cause::Visitor => return Ok(Closed { frames, scanned }),
-        Cause::Limit if same_end(&tail, &base) => return Ok(Closed { frames, scanned }),
+        Cause::Visitor => return Ok(ClosedSegment { frames, scanned }),
+        Cause::Limit if same_end(&tail, &base) => return Ok(ClosedSegment { frames, scanned }),
         Cause::Limit if tail.end < base.end => DamageReason::Missing { until: base.end },
         Cause::Limit => return Err(next.damage(0, next.first, DamageReason::Unconnected)),
         Cause::Unsound(unsound) => DamageReason::durable(unsound, base.end),
@@ -660,7 +665,7 @@ fn check_closed<D: Disk>(
     Err(segment.damage(offset, tail.next(), reason))
 }
 
-fn scan_last<F: DiskFile>(last: &Found<F>) -> Result<End, DiskError> {
+fn scan_last<F: DiskFile>(last: &FoundSegment<F>) -> Result<LastSegment, DiskError> {
     let base = last.base();
     let mut index = Index::default();
     let mut frames = 0;
@@ -678,13 +683,13 @@ fn scan_last<F: DiskFile>(last: &Found<F>) -> Result<End, DiskError> {
         Ok(())
     })?;
     let unproven = unproven.front().map_or(scanned.offset, |&(_, offset)| offset);
-    Ok(End { scanned, frames, index, unproven })
+    Ok(LastSegment { scanned, frames, index, unproven })
 }
 
 /// Knowledge about the log's end from outside its last segment.
 struct Known<'a, F> {
     /// An unfinished segment after the last one.
-    unfinished: Option<&'a Found<F>>,
+    unfinished: Option<&'a FoundSegment<F>>,
     mark: Option<DurableMark>,
 }
 
@@ -704,8 +709,8 @@ impl DurableMark {
 
 /// Judges the bytes after the last valid frame: `Ok(Some(_))` means truncate.
 fn judge_end<F: DiskFile>(
-    last: &Found<F>,
-    end: &End,
+    last: &FoundSegment<F>,
+    end: &LastSegment,
     known: Known<'_, F>,
     tail_policy: TailPolicy,
 ) -> Result<Option<FrameFault>, OpenError> {
@@ -753,9 +758,9 @@ fn judge_end<F: DiskFile>(
 
 /// With a valid end: whether the log reaches the start of the unfinished segment.
 fn missing_before<F: DiskFile>(
-    last: &Found<F>,
-    end: &End,
-    unfinished: Option<&Found<F>>,
+    last: &FoundSegment<F>,
+    end: &LastSegment,
+    unfinished: Option<&FoundSegment<F>>,
 ) -> Result<(), OpenError> {
     let next = end.scanned.tail.next();
     match unfinished {
@@ -767,7 +772,11 @@ fn missing_before<F: DiskFile>(
     }
 }
 
-fn truncated_tail<F>(last: &Found<F>, scanned: &Scanned, reason: FrameFault) -> TruncatedTail {
+fn truncated_tail<F>(
+    last: &FoundSegment<F>,
+    scanned: &Scanned,
+    reason: FrameFault,
+) -> TruncatedTail {
     let bytes = last.length - scanned.offset;
     TruncatedTail { segment: last.name.clone(), offset: scanned.offset, bytes, reason }
 }
@@ -789,7 +798,11 @@ fn write_again<F: DiskFile>(file: &F, start: u64, end: u64) -> Result<u64, DiskE
     Ok(end - start)
 }
 
-fn assemble<F: DiskFile>(found: Vec<Found<F>>, end: End, report: Recovery) -> Recovered<F> {
+fn assemble<F: DiskFile>(
+    found: Vec<FoundSegment<F>>,
+    end: LastSegment,
+    report: Recovery,
+) -> Recovered<F> {
     let mut segments: Vec<Segment<F>> = Vec::with_capacity(found.len());
     let mut active = None;
     for segment in found {

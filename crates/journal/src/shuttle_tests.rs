@@ -11,14 +11,14 @@ use ports::Log;
 use shuttle::thread;
 
 use crate::contract::{IDENTITY, frame_after};
-use crate::{FileLog, MemoryDisk, Options, TailPolicy, Verify};
+use crate::{FileLog, LogOptions, MemoryDisk, TailPolicy, Verify};
 
 /// Schedules of each kind that a test tries.
 const ORDERS: usize = 1_000;
 /// Number of preemptions of a runnable thread in one schedule.
 const DEPTH: usize = 3;
 /// Two frames per segment.
-const OPTIONS: Options = Options {
+const OPTIONS: LogOptions = LogOptions {
     segment_bytes: 2_000,
     verify: Verify::Everything,
     tail_policy: TailPolicy::Refuse,

@@ -13,10 +13,10 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
 
-use crate::connect::cannot;
-use crate::consumer::{GONE, is_gone};
+use crate::connect::broker_error;
+use crate::consumer::{DELETED, is_deleted};
 use crate::settings::MESSAGE_BYTES_MIN;
-use crate::{Address, OpenError, Options};
+use crate::{Address, OpenError, TopicOptions};
 
 /// The log's only partition.
 pub(crate) const PARTITION: i32 = 0;
@@ -24,10 +24,10 @@ pub(crate) const PARTITION: i32 = 0;
 /// Interval between two checks whether the send queue has room.
 const ROOM: Duration = Duration::from_millis(5);
 /// Timeout of one query for the topic's leader.
-const ANSWER: Duration = Duration::from_millis(500);
+const QUERY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Settings of every client.
-pub(crate) fn config(address: &Address, options: &Options) -> ClientConfig {
+pub(crate) fn config(address: &Address, options: &TopicOptions) -> ClientConfig {
     let mut config = ClientConfig::new();
     config
         .set("bootstrap.servers", &address.brokers)
@@ -56,18 +56,18 @@ pub(crate) fn config(address: &Address, options: &Options) -> ClientConfig {
 /// The consumer that opens a topic, if this build supports its settings.
 pub(crate) fn first_consumer(
     address: &Address,
-    options: &Options,
+    options: &TopicOptions,
 ) -> Result<(BaseConsumer<ErrorLog>, ErrorLog), OpenError> {
     match options.security.is_missing() {
         true => Err(OpenError::NoTls),
-        false => consumer(address, options).map_err(cannot),
+        false => consumer(address, options).map_err(broker_error),
     }
 }
 
 /// A consumer of single partitions that joins no group and commits nothing.
 pub(crate) fn consumer(
     address: &Address,
-    options: &Options,
+    options: &TopicOptions,
 ) -> KafkaResult<(BaseConsumer<ErrorLog>, ErrorLog)> {
     let quiet = ErrorLog::default();
     let consumer = reading(address, options).create_with_context(quiet.clone())?;
@@ -77,13 +77,13 @@ pub(crate) fn consumer(
 /// A consumer that also reports the end of the partition.
 pub(crate) fn consumer_to_end(
     address: &Address,
-    options: &Options,
+    options: &TopicOptions,
 ) -> KafkaResult<BaseConsumer<ErrorLog>> {
     let mut config = reading(address, options);
     config.set("enable.partition.eof", "true").create_with_context(ErrorLog::default())
 }
 
-fn reading(address: &Address, options: &Options) -> ClientConfig {
+fn reading(address: &Address, options: &TopicOptions) -> ClientConfig {
     let mut config = config(address, options);
     config
         // The library requires a group id, although no group is joined.
@@ -114,7 +114,7 @@ pub(crate) struct ErrorLog(Arc<Mutex<LastErrors>>);
 struct LastErrors {
     last: String,
     /// Why TLS or authentication failed, once that was reported.
-    distrust: Option<String>,
+    authentication_failure: Option<String>,
 }
 
 impl ErrorLog {
@@ -124,8 +124,8 @@ impl ErrorLog {
     }
 
     /// Why TLS or authentication failed. Such an error is permanent.
-    pub(crate) fn distrust(&self) -> Option<String> {
-        locked(&self.0).distrust.clone()
+    pub(crate) fn authentication_failure(&self) -> Option<String> {
+        locked(&self.0).authentication_failure.clone()
     }
 }
 
@@ -134,16 +134,16 @@ impl ClientContext for ErrorLog {
 
     fn error(&self, error: KafkaError, reason: &str) {
         let last = if reason.is_empty() { error.to_string() } else { reason.to_owned() };
-        let mut said = locked(&self.0);
-        let is_distrust = [RDKafkaErrorCode::Authentication, RDKafkaErrorCode::SSL].map(Some);
-        if is_distrust.contains(&error.rdkafka_error_code()) {
-            said.distrust = Some(last.clone());
+        let mut errors = locked(&self.0);
+        let is_authentication = [RDKafkaErrorCode::Authentication, RDKafkaErrorCode::SSL].map(Some);
+        if is_authentication.contains(&error.rdkafka_error_code()) {
+            errors.authentication_failure = Some(last.clone());
         }
         // The library also reports that all brokers are down, which adds nothing to the first
         // reason.
-        let says_less = error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown);
-        if !says_less || said.last.is_empty() {
-            said.last = last;
+        let is_summary = error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown);
+        if !is_summary || errors.last.is_empty() {
+            errors.last = last;
         }
     }
 }
@@ -155,14 +155,14 @@ pub(crate) type ArrivalSink = Arc<dyn Fn(Arrival) -> bool + Send + Sync>;
 
 /// Sends messages, and reports those whose delivery is unknown.
 pub(crate) struct Outbound {
-    producer: ThreadedProducer<Reports>,
+    producer: ThreadedProducer<DeliveryReports>,
     topic: String,
     /// Messages without a delivery report.
     unreported: Arc<AtomicUsize>,
 }
 
 /// Delivery reports of the brokers, from the library's thread.
-pub(crate) struct Reports {
+pub(crate) struct DeliveryReports {
     sink: ArrivalSink,
     quiet: ErrorLog,
     unreported: Arc<AtomicUsize>,
@@ -171,7 +171,7 @@ pub(crate) struct Reports {
 impl Outbound {
     pub(crate) fn open(
         address: &Address,
-        options: &Options,
+        options: &TopicOptions,
         sink: ArrivalSink,
     ) -> KafkaResult<Self> {
         let unreported = Arc::new(AtomicUsize::new(0));
@@ -183,14 +183,14 @@ impl Outbound {
             .set("compression.type", "none")
             .set("message.timeout.ms", options.patience.as_millis().to_string())
             .set("queue.buffering.max.kbytes", "131072")
-            .create_with_context(Reports { sink, quiet, unreported: reported })?;
+            .create_with_context(DeliveryReports { sink, quiet, unreported: reported })?;
         Ok(Self { producer, topic: address.topic.clone(), unreported })
     }
 
     /// Queues a message. The library has copied it when this returns.
     pub(crate) fn send(&self, message: &[u8], tag: u64) -> Result<(), String> {
-        self.hand_over(message, tag).map_err(|error| match is_gone(&error) {
-            true => format!("topic {} no longer exists. {GONE} ({error})", self.topic),
+        self.enqueue(message, tag).map_err(|error| match is_deleted(&error) {
+            true => format!("topic {} no longer exists. {DELETED} ({error})", self.topic),
             false => error.to_string(),
         })
     }
@@ -200,7 +200,7 @@ impl Outbound {
     pub(crate) fn send_patiently(&self, message: &[u8], patience: Duration) -> Result<(), String> {
         let deadline = Instant::now() + patience;
         loop {
-            match self.hand_over(message, 0) {
+            match self.enqueue(message, 0) {
                 Err(error)
                     if error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull)
                         && Instant::now() < deadline =>
@@ -212,7 +212,7 @@ impl Outbound {
         }
     }
 
-    fn hand_over(&self, message: &[u8], tag: u64) -> KafkaResult<()> {
+    fn enqueue(&self, message: &[u8], tag: u64) -> KafkaResult<()> {
         let tag = usize::try_from(tag).map_err(|_| KafkaError::Canceled)?;
         let record = BaseRecord::<(), [u8], usize>::with_opaque_to(&self.topic, tag)
             .partition(PARTITION)
@@ -232,7 +232,7 @@ impl Outbound {
 
     /// Queries the leader of the topic. The library then sends to that broker.
     pub(crate) fn look_for_leader(&self) {
-        let _leader = self.producer.client().fetch_metadata(Some(&self.topic), ANSWER);
+        let _leader = self.producer.client().fetch_metadata(Some(&self.topic), QUERY_TIMEOUT);
     }
 
     /// Waits until every message has a delivery report.
@@ -241,7 +241,7 @@ impl Outbound {
     }
 }
 
-impl ClientContext for Reports {
+impl ClientContext for DeliveryReports {
     fn log(&self, _level: RDKafkaLogLevel, _facility: &str, _message: &str) {}
 
     fn error(&self, error: KafkaError, reason: &str) {
@@ -249,7 +249,7 @@ impl ClientContext for Reports {
     }
 }
 
-impl ProducerContext for Reports {
+impl ProducerContext for DeliveryReports {
     type DeliveryOpaque = usize;
 
     fn delivery(&self, result: &DeliveryResult<'_>, tag: usize) {

@@ -15,22 +15,22 @@ use crate::{Address, OpenError, Security};
 
 /// Options of a log on Kafka.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct TopicOptions {
     /// The node's name, used as its client id.
     pub node: String,
     /// Maximum wait for brokers: when opening, and for each message.
     pub patience: Duration,
     /// Options of the local copy.
-    pub copy: journal::Options,
+    pub copy: journal::LogOptions,
     /// How node and brokers authenticate each other.
     pub security: Security,
 }
 
 /// What to do if there is no log.
 #[derive(Clone, Copy, Debug)]
-pub enum Missing<'a> {
+pub enum MissingLog<'a> {
     /// Create the topic, and start a log in it.
-    Begin(&'a GenesisMessage),
+    Create(&'a GenesisMessage),
     /// Fail with [`OpenError::NoLog`].
     Refuse,
 }
@@ -74,45 +74,46 @@ pub struct ConnectedLog<D: Disk> {
 pub fn open<D: Disk + Clone>(
     address: &Address,
     disk: D,
-    options: &Options,
-    missing: Missing<'_>,
+    options: &TopicOptions,
+    missing: MissingLog<'_>,
 ) -> Result<ConnectedLog<D>, OpenError> {
     let (consumer, quiet) = client::first_consumer(address, options)?;
-    let make = matches!(missing, Missing::Begin(_));
+    let make = matches!(missing, MissingLog::Create(_));
     let checked =
         topic::check((&consumer, &quiet), address, options, make.then_some(TopicCreation))?;
     let feed = TopicConsumer::new(consumer, address, options.patience);
     let mut range = range_of_messages(&feed, address, options)?;
     let identity = match (feed.identity(&range)?, missing) {
         (Some(identity), _) => identity,
-        (None, Missing::Begin(founding)) => {
-            found(address, options, founding)?;
+        (None, MissingLog::Create(genesis)) => {
+            create_log(address, options, genesis)?;
             let identity = wait_for_identity(&feed, options)?;
             range = range_of_messages(&feed, address, options)?;
             identity
         }
-        (None, Missing::Refuse) => return Err(OpenError::NoLog(address.topic.clone())),
+        (None, MissingLog::Refuse) => return Err(OpenError::NoLog(address.topic.clone())),
     };
-    let beheaded = OpenError::Beheaded { topic: address.topic.clone(), offset: range.start };
+    let start_deleted =
+        OpenError::StartDeleted { topic: address.topic.clone(), offset: range.start };
     let opened = match FileLog::open(disk.clone(), options.copy) {
         // Create nothing, so that the next start can begin with a copy.
-        Err(journal::OpenError::NoLog) if 0 < range.start => return Err(beheaded),
+        Err(journal::OpenError::NoLog) if 0 < range.start => return Err(start_deleted),
         Err(journal::OpenError::NoLog) => FileLog::open_or_create(disk, identity, options.copy),
         opened => opened,
     };
     let (mut copy, recovery) = opened?;
     let tail = copy.tail();
     if tail.end.0 == 0 && 0 < range.start {
-        return Err(beheaded);
+        return Err(start_deleted);
     }
-    let another = || OpenError::Another { topic: address.topic.clone(), end: tail.end };
+    let other_log = || OpenError::OtherLog { topic: address.topic.clone(), end: tail.end };
     if tail.identity != identity {
-        return Err(another());
+        return Err(other_log());
     }
     let (mut next, mut last) = (range.start, None);
     if 0 < tail.end.0 {
-        let header = last_frame(&mut copy)?.ok_or_else(another)?;
-        let (offset, message) = feed.locate(&range, &header)?.ok_or_else(another)?;
+        let header = last_frame(&mut copy)?.ok_or_else(other_log)?;
+        let (offset, message) = feed.locate(&range, &header)?.ok_or_else(other_log)?;
         (next, last) = (offset + 1, message);
     }
     let report = ConnectReport {
@@ -126,7 +127,10 @@ pub fn open<D: Disk + Clone>(
     Ok(ConnectedLog { copy: copy.into_copy(), next, last, report })
 }
 
-fn wait_for_identity(feed: &TopicConsumer, options: &Options) -> Result<LogIdentity, OpenError> {
+fn wait_for_identity(
+    feed: &TopicConsumer,
+    options: &TopicOptions,
+) -> Result<LogIdentity, OpenError> {
     let deadline = Instant::now() + options.patience;
     while Instant::now() < deadline {
         if let Some(identity) = feed.identity(&feed.range()?)? {
@@ -138,7 +142,7 @@ fn wait_for_identity(feed: &TopicConsumer, options: &Options) -> Result<LogIdent
     ))
 }
 
-pub(crate) fn cannot(error: rdkafka::error::KafkaError) -> OpenError {
+pub(crate) fn broker_error(error: rdkafka::error::KafkaError) -> OpenError {
     OpenError::Brokers(error.to_string())
 }
 
@@ -154,9 +158,13 @@ fn last_frame<D: Disk>(copy: &mut FileLog<D>) -> Result<Option<FrameHeader>, Ope
 
 /// Sends the message that starts a log. It counts only if it is the first in the topic; every
 /// reader of the topic decides that.
-fn found(address: &Address, options: &Options, founding: &GenesisMessage) -> Result<(), OpenError> {
+fn create_log(
+    address: &Address,
+    options: &TopicOptions,
+    genesis: &GenesisMessage,
+) -> Result<(), OpenError> {
     let sink = std::sync::Arc::new(|_: Arrival| true);
-    let outbound = Outbound::open(address, options, sink).map_err(cannot)?;
-    outbound.send(&founding.bundle(&options.node), 0).map_err(OpenError::Brokers)?;
-    outbound.flush(options.patience).map_err(cannot)
+    let outbound = Outbound::open(address, options, sink).map_err(broker_error)?;
+    outbound.send(&genesis.bundle(&options.node), 0).map_err(OpenError::Brokers)?;
+    outbound.flush(options.patience).map_err(broker_error)
 }

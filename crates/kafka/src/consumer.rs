@@ -14,13 +14,13 @@ use record::topic_message::TopicMessage;
 use sequencer::LastMessage;
 
 use crate::client::{self, ErrorLog, PARTITION};
-use crate::connect::cannot;
-use crate::{Address, OpenError, Options};
+use crate::connect::broker_error;
+use crate::{Address, OpenError, TopicOptions};
 
 /// One wait for the next message. Several of them make up the timeout.
 pub(crate) const POLL: Duration = Duration::from_millis(100);
 /// Timeout of one query for the end of the topic.
-const ANSWER: Duration = Duration::from_secs(2);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval before a failed query is repeated.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long before its stamp a message is searched, in milliseconds. The stamp may precede the
@@ -78,11 +78,11 @@ impl TopicConsumer {
         let since = Instant::now();
         loop {
             // A broker that has died may leave a query unanswered; it is repeated.
-            let once = self.patience.min(ANSWER);
+            let once = self.patience.min(QUERY_TIMEOUT);
             match self.consumer.fetch_watermarks(&self.topic, PARTITION, once) {
                 Ok((low, high)) => return Ok(low..high),
                 // The leader of the partition has just moved or returned.
-                Err(error) if is_passing(&error) && since.elapsed() < self.patience => {
+                Err(error) if is_transient(&error) && since.elapsed() < self.patience => {
                     // A client without a subscription is not notified of a new leader, so it
                     // queries it. Without a response the query is repeated.
                     self.look_for_leader(once);
@@ -191,7 +191,7 @@ impl TopicConsumer {
 
     /// The offset after the last message at these offsets; `None` without a message. Needs a new
     /// consumer that reports the end of the partition.
-    fn behind_last(&self, offsets: &Range<i64>) -> Result<Option<i64>, OpenError> {
+    fn end_after_last(&self, offsets: &Range<i64>) -> Result<Option<i64>, OpenError> {
         self.seek(offsets.start)?;
         let (mut behind, since) = (None, Instant::now());
         while behind != Some(offsets.end) {
@@ -199,7 +199,7 @@ impl TopicConsumer {
                 Some(Ok(message)) if offsets.end <= message.offset() => break,
                 Some(Ok(message)) => behind = Some(message.offset() + 1),
                 Some(Err(KafkaError::PartitionEOF(_))) => break,
-                Some(Err(error)) if !is_passing(&error) => {
+                Some(Err(error)) if !is_transient(&error) => {
                     return Err(OpenError::Brokers(unreadable(offsets.start, &error)));
                 }
                 _ if self.patience < since.elapsed() => {
@@ -236,16 +236,16 @@ impl TopicConsumer {
 /// without a readable message, and no reader may wait for those.
 pub(crate) fn end_of_messages(
     address: &Address,
-    options: &Options,
+    options: &TopicOptions,
     (range, patience): (&Range<i64>, Duration),
 ) -> Result<i64, OpenError> {
     let mut back = BACK_FROM_END;
     loop {
         let from = range.end.saturating_sub(back).max(range.start);
         // A consumer that was used elsewhere may still report the end of that partition.
-        let consumer = client::consumer_to_end(address, options).map_err(cannot)?;
+        let consumer = client::consumer_to_end(address, options).map_err(broker_error)?;
         let feed = TopicConsumer::new(consumer, address, patience);
-        if let Some(behind) = feed.behind_last(&(from..range.end))? {
+        if let Some(behind) = feed.end_after_last(&(from..range.end))? {
             return Ok(behind);
         }
         if from == range.start {
@@ -259,7 +259,7 @@ pub(crate) fn end_of_messages(
 pub(crate) fn range_of_messages(
     feed: &TopicConsumer,
     address: &Address,
-    options: &Options,
+    options: &TopicOptions,
 ) -> Result<Range<i64>, OpenError> {
     let range = feed.range()?;
     if range.is_empty() {
@@ -300,7 +300,7 @@ impl<'a> Messages<'a> {
                     self.offsets.start = message.offset() + 1;
                     return Ok((message.offset() < self.offsets.end).then_some(message));
                 }
-                Some(Err(error)) if !is_passing(&error) => {
+                Some(Err(error)) if !is_transient(&error) => {
                     return Err(OpenError::Brokers(unreadable(next, &error)));
                 }
                 _ if self.feed.patience < heard.elapsed() => {
@@ -324,7 +324,7 @@ impl Drop for Messages<'_> {
 
 /// Errors from which the library recovers by itself, or which it reports again. An unknown topic
 /// that was found before is one of them: a broker may not know a new topic yet.
-pub(crate) fn is_passing(error: &KafkaError) -> bool {
+pub(crate) fn is_transient(error: &KafkaError) -> bool {
     let code = error.rdkafka_error_code();
     !matches!(
         code,
@@ -340,11 +340,12 @@ pub(crate) fn is_passing(error: &KafkaError) -> bool {
 }
 
 /// Explanation for a topic that has disappeared.
-pub(crate) const GONE: &str = "It was deleted, recreated or trimmed while this node was running. \
-                               Restart the node: the start checks the topic and names the remedy";
+pub(crate) const DELETED: &str = "It was deleted, recreated or trimmed while this node was \
+                                  running. Restart the node: the start checks the topic and \
+                                  names the remedy";
 
 /// Whether a topic, or an offset of it, existed before and is gone.
-pub(crate) fn is_gone(error: &KafkaError) -> bool {
+pub(crate) fn is_deleted(error: &KafkaError) -> bool {
     matches!(
         error.rdkafka_error_code(),
         Some(
@@ -358,14 +359,14 @@ pub(crate) fn is_gone(error: &KafkaError) -> bool {
 
 /// Why an offset cannot be read.
 pub(crate) fn unreadable(offset: i64, error: &KafkaError) -> String {
-    let is_packed = matches!(
+    let is_compressed = matches!(
         error.rdkafka_error_code(),
         Some(RDKafkaErrorCode::NotImplemented | RDKafkaErrorCode::BadCompression)
     );
-    if is_gone(error) {
-        return format!("offset {offset} of the topic no longer exists. {GONE} ({error})");
+    if is_deleted(error) {
+        return format!("offset {offset} of the topic no longer exists. {DELETED} ({error})");
     }
-    if !is_packed {
+    if !is_compressed {
         return format!("cannot read offset {offset} of the topic: {error}");
     }
     format!(
@@ -381,13 +382,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_topic_that_is_gone_is_told_from_one_that_cannot_be_read() {
+    fn deleted_topic_has_its_own_message() {
         let why = |code| unreadable(88, &KafkaError::MessageConsumption(code));
         for code in [RDKafkaErrorCode::AutoOffsetReset, RDKafkaErrorCode::UnknownTopic] {
-            let said = why(code);
-            assert!(said.starts_with("offset 88 of the topic no longer exists"), "{said}");
+            let text = why(code);
+            assert!(text.starts_with("offset 88 of the topic no longer exists"), "{text}");
         }
-        let said = why(RDKafkaErrorCode::TopicAuthorizationFailed);
-        assert!(said.starts_with("cannot read offset 88 of the topic"), "{said}");
+        let text = why(RDKafkaErrorCode::TopicAuthorizationFailed);
+        assert!(text.starts_with("cannot read offset 88 of the topic"), "{text}");
     }
 }

@@ -4,16 +4,16 @@
 //! # Phases
 //! [`open`] queries the topic and creates it if it does not exist. It refuses settings that could
 //! lose records, starts a log in an empty topic, and finds the offset that matches the end of the
-//! local copy. [`Stream`] then reads all later messages in order, and sends this node's proposals.
-//! The meaning of the messages is decided elsewhere ([`sequencer::Replica`]).
+//! local copy. [`TopicStream`] then reads all later messages in order, and sends this node's
+//! proposals. The meaning of the messages is decided elsewhere ([`sequencer::Replica`]).
 //!
 //! # Messages
 //! A message is a [`record::bundle`]: records of one node, without a log index. Sending is
 //! idempotent, in order, and acknowledged by every in-sync replica (`acks=all`). A message without
-//! acknowledgement within [`Options::patience`] is reported as failed. It may still arrive.
+//! acknowledgement within [`TopicOptions::patience`] is reported as failed. It may still arrive.
 //!
 //! A log in files is migrated to a topic frame by frame ([`export`]). It is migrated back by
-//! reading the topic like any node, up to an end marker ([`say_left`]).
+//! reading the topic like any node, up to an end marker ([`send_log_moved`]).
 //!
 //! # Costs and bounds
 //! Only `open` blocks. A message is copied once into the client library and once out of it. There
@@ -33,14 +33,15 @@ mod topic;
 mod trim;
 
 pub use address::{Address, AddressError};
-pub use connect::{ConnectReport, ConnectedLog, Missing, Options, open};
+pub use connect::{ConnectReport, ConnectedLog, MissingLog, TopicOptions, open};
 pub use migrate::{
-    Exported, MigrateError, MigrationObserver, MigrationStep, Reader, compare, export, say_left,
+    ExportReport, MigrateError, MigrationObserver, MigrationStep, TopicReader, compare, export,
+    send_log_moved,
 };
 pub use security::{Identity, Login, Mechanism, Security, Tls};
 pub use settings::{MESSAGE_BYTES_MIN, UnsafeTopic};
-pub use stream::Stream;
-pub use trim::{Trim, trim};
+pub use stream::TopicStream;
+pub use trim::{TrimReport, trim};
 
 use journal::OpenError as CopyError;
 use ledger::LogIndex;
@@ -69,7 +70,7 @@ pub enum OpenError {
          settings kafka.tls, kafka.ca, kafka.certificate, kafka.user and kafka.password_file, and \
          that the addresses in --log name the right listener"
     )]
-    Distrusted {
+    AuthenticationFailed {
         /// The brokers' addresses.
         brokers: String,
         /// The client library's error.
@@ -122,7 +123,7 @@ pub enum OpenError {
          copy of the log ends before that offset. Start with an empty data directory and a copy of \
          the log: use --from or `upesi restore`"
     )]
-    Beheaded {
+    StartDeleted {
         /// The topic.
         topic: String,
         /// Its first offset.
@@ -135,7 +136,7 @@ pub enum OpenError {
          Compare both first; with an empty data directory the node uses the topic as it is",
         .end.0
     )]
-    Another {
+    OtherLog {
         /// The topic.
         topic: String,
         /// The last record of the local copy.

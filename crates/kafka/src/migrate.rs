@@ -9,10 +9,9 @@
 //! interrupted migration is continued by the next attempt.
 //!
 //! # From a topic
-//! A leave message ([`say_left`]) ends the log for every node: later messages do not belong to it.
-//! A reader that has reached it ([`Reader`]) has the complete log. [`compare`] compares the files
-//! with the topic again.
-//! against the topic once more.
+//! A leave message ([`send_log_moved`]) ends the log for every node: later messages do not belong
+//! to it. A reader that has reached it ([`TopicReader`]) has the complete log. [`compare`] compares
+//! the files with the topic again.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex};
@@ -25,10 +24,10 @@ use record::frame::{FRAME_HEADER_BYTES, Frame, LogIdentity};
 use record::topic_message::{self, LogEnd, TopicMessage};
 
 use crate::client::{self, Outbound, locked};
-use crate::connect::cannot;
+use crate::connect::broker_error;
 use crate::consumer::{Messages, ReadMessage, TopicConsumer, is_made_of, range_of_messages};
 use crate::topic::{self, TopicCreation};
-use crate::{Address, OpenError, Options};
+use crate::{Address, OpenError, TopicOptions};
 
 /// Why a log was not migrated.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +58,7 @@ pub enum MigrateError {
         .whole.0,
         .files.0
     )]
-    Older {
+    FilesChanged {
         /// The topic.
         topic: String,
         /// The end of the log when it was migrated.
@@ -72,7 +71,7 @@ pub enum MigrateError {
         "this log was moved away from topic {topic}: a topic cannot be reused. Name a topic that \
          does not exist; it is created with the required settings"
     )]
-    Left {
+    MovedAway {
         /// The topic.
         topic: String,
     },
@@ -107,19 +106,19 @@ pub trait MigrationObserver {
     ///
     /// # Errors
     /// The reason to end it.
-    fn tell(&mut self, step: MigrationStep) -> Result<(), String>;
+    fn report_progress(&mut self, step: MigrationStep) -> Result<(), String>;
 
     /// The complete log is in the topic: records durably that it continues there and not in the
     /// files.
     ///
     /// # Errors
     /// When that cannot be recorded. The log then continues in the files.
-    fn note_left(&mut self) -> Result<(), String>;
+    fn record_log_moved(&mut self) -> Result<(), String>;
 }
 
 /// Result of a migration.
 #[derive(Clone, Copy, Debug)]
-pub struct Exported {
+pub struct ExportReport {
     /// The end of the log.
     pub end: LogEnd,
     /// Frames that were not in the topic before.
@@ -139,13 +138,13 @@ pub struct Exported {
 pub fn export<D: Disk>(
     address: &Address,
     disk: &D,
-    options: &Options,
+    options: &TopicOptions,
     watch: &mut dyn MigrationObserver,
-) -> Result<Exported, MigrateError> {
+) -> Result<ExportReport, MigrateError> {
     let (consumer, quiet) = client::first_consumer(address, options)?;
     let checked = topic::check((&consumer, &quiet), address, options, Some(TopicCreation))?;
     let feed = TopicConsumer::new(consumer, address, options.patience);
-    let outbound = Confirmed::open(address, options)?;
+    let outbound = ConfirmedSender::open(address, options)?;
     let range = feed.range()?;
     if 0 < range.start {
         let (topic, offset) = (address.topic.clone(), range.start);
@@ -156,7 +155,7 @@ pub fn export<D: Disk>(
         });
     }
     let mut sent = 0;
-    let mut held = History::of(&feed, address, range)?;
+    let mut held = TopicHistory::of(&feed, address, range)?;
     let mut bytes = Vec::new();
     let walked = walk(disk, &mut |placed| {
         if !held.has(placed.frame)? {
@@ -164,7 +163,9 @@ pub fn export<D: Disk>(
             outbound.send(&bytes)?;
             sent += 1;
         }
-        watch.tell(MigrationStep::Sent(placed.frame.header().last())).map_err(MigrateError::Stopped)
+        watch
+            .report_progress(MigrationStep::Sent(placed.frame.header().last()))
+            .map_err(MigrateError::Stopped)
     });
     // After a cancellation the sent messages stay, and the next attempt continues after them.
     let flushed = outbound.flush();
@@ -175,24 +176,26 @@ pub fn export<D: Disk>(
     let was_whole = held.close(&end)?;
     drop(held);
     let (frames, all) = (walked.frames, walked.bytes);
-    let exported = Exported { end, frames, sent, bytes: all, created: checked.created };
+    let exported = ExportReport { end, frames, sent, bytes: all, created: checked.created };
     if was_whole {
-        watch.note_left().map_err(MigrateError::Stopped)?;
+        watch.record_log_moved().map_err(MigrateError::Stopped)?;
         return Ok(exported);
     }
 
     let until = feed.range()?.end;
-    let mut held = History::of(&feed, address, 0..until)?;
+    let mut held = TopicHistory::of(&feed, address, 0..until)?;
     walk(disk, &mut |placed| {
         let log_index = placed.frame.header().first;
         if !held.has(placed.frame)? {
             return Err(MigrateError::Differs { topic: address.topic.clone(), log_index });
         }
-        watch.tell(MigrationStep::Read(placed.frame.header().last())).map_err(MigrateError::Stopped)
+        watch
+            .report_progress(MigrationStep::Read(placed.frame.header().last()))
+            .map_err(MigrateError::Stopped)
     })?;
     held.close(&end)?;
     drop(held);
-    watch.note_left().map_err(MigrateError::Stopped)?;
+    watch.record_log_moved().map_err(MigrateError::Stopped)?;
     topic_message::write_end_of_moved_log(&end, &mut bytes);
     outbound.send(&bytes)?;
     outbound.flush()?;
@@ -232,14 +235,14 @@ fn walk<D: Disk>(
 }
 
 /// The frames of a log that a topic holds, for comparison with the files in order.
-struct History<'a> {
+struct TopicHistory<'a> {
     messages: Messages<'a>,
     topic: &'a str,
     /// The last record found.
     last: LogIndex,
 }
 
-impl<'a> History<'a> {
+impl<'a> TopicHistory<'a> {
     fn of(
         feed: &'a TopicConsumer,
         address: &'a Address,
@@ -273,9 +276,9 @@ impl<'a> History<'a> {
                     return Err(MigrateError::Differs { topic: topic(), log_index: first });
                 }
                 Ok(TopicMessage::EndOfMovedLog(whole)) => {
-                    self.check_left(whole.identity)?;
+                    self.check_log_moved(whole.identity)?;
                     let files = frame.header().last();
-                    return Err(MigrateError::Older {
+                    return Err(MigrateError::FilesChanged {
                         topic: topic(),
                         whole: whole.log_index,
                         files,
@@ -293,11 +296,11 @@ impl<'a> History<'a> {
     }
 
     /// After the end-of-log message: fails if the log has left the topic.
-    fn check_left(&mut self, identity: LogIdentity) -> Result<(), MigrateError> {
+    fn check_log_moved(&mut self, identity: LogIdentity) -> Result<(), MigrateError> {
         while let Some(message) = self.messages.next()? {
-            let said = TopicMessage::parse(ReadMessage::of(&message).bytes);
-            if matches!(said, Ok(TopicMessage::LogMoved(left)) if left == identity) {
-                return Err(MigrateError::Left { topic: self.topic.to_owned() });
+            let parsed = TopicMessage::parse(ReadMessage::of(&message).bytes);
+            if matches!(parsed, Ok(TopicMessage::LogMoved(moved)) if moved == identity) {
+                return Err(MigrateError::MovedAway { topic: self.topic.to_owned() });
             }
         }
         Ok(())
@@ -311,13 +314,13 @@ impl<'a> History<'a> {
             let found = ReadMessage::of(&message);
             match TopicMessage::parse(found.bytes) {
                 Ok(TopicMessage::EndOfMovedLog(whole)) if whole == *end => {
-                    self.check_left(end.identity)?;
+                    self.check_log_moved(end.identity)?;
                     return Ok(true);
                 }
                 Ok(TopicMessage::Frame(held)) if held.header().last() <= self.last => {}
                 Ok(TopicMessage::Frame(held)) => {
                     let (whole, files) = (held.header().last(), end.log_index);
-                    return Err(MigrateError::Older { topic: topic(), whole, files });
+                    return Err(MigrateError::FilesChanged { topic: topic(), whole, files });
                 }
                 _ => {
                     let what = "a message that does not belong to this log";
@@ -331,15 +334,15 @@ impl<'a> History<'a> {
 }
 
 /// Sends messages that must all be acknowledged.
-struct Confirmed {
+struct ConfirmedSender {
     outbound: Outbound,
     /// Why a message was not acknowledged.
     lost: Arc<Mutex<Option<String>>>,
     patience: Duration,
 }
 
-impl Confirmed {
-    fn open(address: &Address, options: &Options) -> Result<Self, OpenError> {
+impl ConfirmedSender {
+    fn open(address: &Address, options: &TopicOptions) -> Result<Self, OpenError> {
         let lost = Arc::new(Mutex::new(None));
         let noted = Arc::clone(&lost);
         let sink = Arc::new(move |arrival: Arrival| {
@@ -348,7 +351,7 @@ impl Confirmed {
             }
             true
         });
-        let outbound = Outbound::open(address, options, sink).map_err(cannot)?;
+        let outbound = Outbound::open(address, options, sink).map_err(broker_error)?;
         Ok(Self { outbound, lost, patience: options.patience })
     }
 
@@ -359,7 +362,7 @@ impl Confirmed {
 
     fn flush(&self) -> Result<(), OpenError> {
         // Each message is acknowledged or fails within the timeout, counted from its sending.
-        self.outbound.flush(2 * self.patience).map_err(cannot)?;
+        self.outbound.flush(2 * self.patience).map_err(broker_error)?;
         self.check()
     }
 
@@ -373,12 +376,12 @@ impl Confirmed {
 ///
 /// # Errors
 /// [`OpenError::Brokers`] when the message is not known to have arrived; it may have arrived.
-pub fn say_left(
+pub fn send_log_moved(
     address: &Address,
-    options: &Options,
+    options: &TopicOptions,
     identity: LogIdentity,
 ) -> Result<(), OpenError> {
-    let outbound = Confirmed::open(address, options)?;
+    let outbound = ConfirmedSender::open(address, options)?;
     let mut bytes = Vec::new();
     topic_message::write_log_moved(identity, &mut bytes);
     outbound.send(&bytes)?;
@@ -386,19 +389,19 @@ pub fn say_left(
 }
 
 /// Reads a topic without being a node.
-pub struct Reader {
+pub struct TopicReader {
     feed: TopicConsumer,
     address: Address,
-    options: Options,
+    options: TopicOptions,
 }
 
-impl Reader {
+impl TopicReader {
     /// Opens an existing topic.
     ///
     /// # Errors
     /// [`OpenError::Brokers`].
-    pub fn open(address: &Address, options: &Options) -> Result<Self, OpenError> {
-        let (consumer, _) = client::consumer(address, options).map_err(cannot)?;
+    pub fn open(address: &Address, options: &TopicOptions) -> Result<Self, OpenError> {
+        let (consumer, _) = client::consumer(address, options).map_err(broker_error)?;
         let feed = TopicConsumer::new(consumer, address, options.patience);
         Ok(Self { feed, address: address.clone(), options: options.clone() })
     }
@@ -426,14 +429,15 @@ impl Reader {
 
 /// Compares the frames of a copy with the topic's messages from the first one: each frame was
 /// migrated as it is, or was made from a bundle with exactly these records. Frames whose messages
-/// were deleted from the topic are not compared. `tell` receives the progress.
+/// were deleted from the topic are not compared. `report_progress` receives the progress.
+///
 /// # Errors
 /// [`MigrateError::Differs`] at the first frame that the topic does not hold in this order.
 pub fn compare<D: Disk>(
-    reader: &Reader,
+    reader: &TopicReader,
     address: &Address,
     disk: &D,
-    tell: &mut dyn FnMut(LogIndex),
+    report_progress: &mut dyn FnMut(LogIndex),
 ) -> Result<journal::LogWalk, MigrateError> {
     let range = reader.range()?;
     let mut deleted = match range.start {
@@ -444,7 +448,7 @@ pub fn compare<D: Disk>(
     let differs = |log_index| MigrateError::Differs { topic: address.topic.clone(), log_index };
     let walked = walk(disk, &mut |placed| {
         let frame = placed.frame;
-        tell(frame.header().last());
+        report_progress(frame.header().last());
         if deleted.take_if(|first| is_of(frame, first)).is_none() && deleted.is_some() {
             return Ok(());
         }
@@ -462,7 +466,7 @@ pub fn compare<D: Disk>(
 }
 
 /// The first message of a topic.
-fn first_of(reader: &Reader, range: &Range<i64>) -> Result<Option<Vec<u8>>, OpenError> {
+fn first_of(reader: &TopicReader, range: &Range<i64>) -> Result<Option<Vec<u8>>, OpenError> {
     let mut first = None;
     reader.feed.read(range.start..range.end.min(range.start + 1), &mut |found| {
         first = Some(found.bytes.to_vec());

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_has_its_protocol() {
+    fn each_combination_has_its_protocol() {
         let plain = Security::default();
         assert_eq!(applied(&plain), pairs(&[("security.protocol", "plaintext")]));
         let own = Identity { certificate: "own.pem".into(), key: "own.key".into() };
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_without_it_knows_what_it_lacks() {
+    fn build_without_tls_refuses_security_settings() {
         assert!(!Security::default().is_missing());
         let tls = Security { tls: Some(Tls::default()), login: None };
         assert_eq!(tls.is_missing(), !cfg!(feature = "tls"));

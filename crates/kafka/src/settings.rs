@@ -15,7 +15,7 @@ const REPLICAS_WANTED: usize = 3;
 
 /// A topic's layout as the brokers describe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub(crate) struct TopicLayout {
     /// Ids of the live brokers.
     pub(crate) brokers: Vec<i32>,
     /// Number of brokers according to the address, including dead ones.
@@ -26,7 +26,7 @@ pub(crate) struct Layout {
     pub(crate) replicas: Vec<i32>,
 }
 
-impl Layout {
+impl TopicLayout {
     /// Replicas that a topic should have in a cluster of this many brokers.
     pub(crate) fn replicas_wanted(brokers: usize) -> usize {
         brokers.clamp(1, REPLICAS_WANTED)
@@ -40,11 +40,11 @@ impl Layout {
 
     /// Whether a topic created now gets all replicas that the named brokers allow. A topic keeps
     /// the number of replicas with which it is created.
-    pub(crate) fn may_be_made(alive: usize, named: usize) -> bool {
+    pub(crate) fn may_be_created(alive: usize, named: usize) -> bool {
         Self::replicas_wanted(named) <= Self::replicas_wanted(alive)
     }
 
-    fn is_one(&self) -> bool {
+    fn has_one_partition(&self) -> bool {
         self.partitions == 1
     }
 
@@ -57,13 +57,13 @@ impl Layout {
         Self::replicas_wanted(self.all())
     }
 
-    fn has_replicas_enough(&self) -> bool {
+    fn has_enough_replicas(&self) -> bool {
         self.wanted() <= self.replicas.len()
     }
 
     /// Brokers that should have the topic: those that have it, then others, up to the wanted
     /// number.
-    fn brokers_to_have_it(&self) -> String {
+    fn target_brokers(&self) -> String {
         let others = self.brokers.iter().filter(|broker| !self.replicas.contains(broker));
         let brokers = self.replicas.iter().chain(others).take(self.wanted());
         brokers.map(i32::to_string).collect::<Vec<_>>().join(",")
@@ -74,7 +74,7 @@ impl Layout {
 /// may be larger.
 pub(crate) fn wanted(replicas: usize) -> [(&'static str, String); 8] {
     [
-        (IN_SYNC, Layout::in_sync_wanted(replicas).to_string()),
+        (IN_SYNC, TopicLayout::in_sync_wanted(replicas).to_string()),
         (MESSAGE_BYTES, MESSAGE_BYTES_MIN.to_string()),
         ("cleanup.policy", "delete".into()),
         ("retention.ms", "-1".into()),
@@ -94,7 +94,7 @@ const MESSAGE_BYTES: &str = "max.message.bytes";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct UnsafeTopic {
     topic: String,
-    layout: Layout,
+    layout: TopicLayout,
     /// Setting, actual value, required value.
     settings: Vec<(String, String, String)>,
 }
@@ -103,10 +103,10 @@ impl fmt::Display for UnsafeTopic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { topic, layout, settings } = self;
         write!(f, "topic {topic} is not safe for a log:")?;
-        if !layout.is_one() {
+        if !layout.has_one_partition() {
             write!(f, " it has {} partitions, but a log needs exactly 1;", layout.partitions)?;
         }
-        if !layout.has_replicas_enough() {
+        if !layout.has_enough_replicas() {
             let (is, wanted, brokers) = (layout.replicas.len(), layout.wanted(), layout.all());
             write!(f, " it has {is} of the {wanted} replicas that {brokers} brokers allow;")?;
         }
@@ -120,13 +120,13 @@ impl fmt::Display for UnsafeTopic {
 impl UnsafeTopic {
     fn advise(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { topic, layout, settings } = self;
-        if !layout.is_one() {
+        if !layout.has_one_partition() {
             return f.write_str(
                 " partitions cannot be removed: name a topic that does not exist; it is created \
                  with the required settings",
             );
         }
-        if !layout.has_replicas_enough() {
+        if !layout.has_enough_replicas() {
             if layout.brokers.len() < layout.wanted() {
                 let (alive, all) = (layout.brokers.len(), layout.all());
                 return write!(
@@ -142,7 +142,7 @@ impl UnsafeTopic {
                  --reassignment-json-file FILE, where FILE holds \
                  {{\"version\":1,\"partitions\":[{{\"topic\":\"{topic}\",\"partition\":0,\
                  \"replicas\":[{}]}}]}}; when that is done,",
-                layout.brokers_to_have_it()
+                layout.target_brokers()
             )?;
         }
         if settings.is_empty() {
@@ -165,7 +165,7 @@ impl UnsafeTopic {
 /// Everything that is wrong, in one error.
 pub(crate) fn check(
     topic: &str,
-    layout: &Layout,
+    layout: &TopicLayout,
     value: impl Fn(&str) -> Option<String>,
 ) -> Result<(), UnsafeTopic> {
     let mut settings = Vec::new();
@@ -178,7 +178,7 @@ pub(crate) fn check(
             settings.push((name.to_owned(), is, must));
         }
     }
-    if layout.is_one() && layout.has_replicas_enough() && settings.is_empty() {
+    if layout.has_one_partition() && layout.has_enough_replicas() && settings.is_empty() {
         return Ok(());
     }
     Err(UnsafeTopic { topic: topic.to_owned(), layout: layout.clone(), settings })
@@ -191,11 +191,16 @@ mod tests {
     use super::*;
 
     /// Checks a topic that is safe except for the given values.
-    fn said(brokers: i32, partitions: usize, replicas: usize, change: (&str, &str)) -> String {
+    fn check_topic(
+        brokers: i32,
+        partitions: usize,
+        replicas: usize,
+        change: (&str, &str),
+    ) -> String {
         // The last brokers have it.
         let brokers: Vec<_> = (1..=brokers).collect();
         let (_, those) = brokers.split_at(brokers.len() - replicas);
-        let layout = Layout { replicas: those.to_vec(), brokers, named: 1, partitions };
+        let layout = TopicLayout { replicas: those.to_vec(), brokers, named: 1, partitions };
         let value = |name: &str| {
             let right = wanted(replicas).into_iter().find(|(known, _)| *known == name);
             if name == change.0 { Some(change.1.to_owned()) } else { Some(right?.1) }
@@ -206,24 +211,24 @@ mod tests {
         }
     }
 
-    fn check_said(said: &str, expected: Expect) {
-        expected.assert_eq(said);
+    fn check_text(text: &str, expected: Expect) {
+        expected.assert_eq(text);
     }
 
     #[test]
-    fn what_a_log_needs_is_safe() {
+    fn required_settings_are_safe() {
         for (brokers, replicas) in [(1, 1), (2, 2), (3, 3), (5, 3), (5, 5)] {
-            assert_eq!(said(brokers, 1, replicas, ("", "")), "safe", "{brokers} {replicas}");
+            assert_eq!(check_topic(brokers, 1, replicas, ("", "")), "safe", "{brokers} {replicas}");
         }
-        assert_eq!(said(3, 1, 3, ("min.insync.replicas", "3")), "safe");
-        assert_eq!(said(3, 1, 3, ("max.message.bytes", "104857600")), "safe");
+        assert_eq!(check_topic(3, 1, 3, ("min.insync.replicas", "3")), "safe");
+        assert_eq!(check_topic(3, 1, 3, ("max.message.bytes", "104857600")), "safe");
     }
 
     /// A broker that is briefly away makes no topic unsafe.
     #[test]
-    fn brokers_that_are_named_count_while_they_are_away() {
+    fn named_brokers_count_while_they_are_down() {
         let (brokers, replicas) = (vec![2, 3], vec![2, 3]);
-        let two_of = |named| Layout {
+        let two_of = |named| TopicLayout {
             brokers: brokers.clone(),
             named,
             replicas: replicas.clone(),
@@ -238,8 +243,8 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_is_made_with_all_the_replicas_that_it_will_need() {
-        let made = |alive, named| Layout::may_be_made(alive, named);
+    fn new_topic_needs_enough_live_brokers() {
+        let made = |alive, named| TopicLayout::may_be_created(alive, named);
         for (alive, named) in [(1, 1), (3, 1), (2, 2), (3, 3), (3, 5), (5, 5)] {
             assert!(made(alive, named), "{alive} of {named}");
         }
@@ -249,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_lose_records_is_refused_with_what_to_do() {
+    fn unsafe_settings_are_refused_with_the_remedy() {
         for (name, is) in [
             ("min.insync.replicas", "1"),
             ("max.message.bytes", "1048588"),
@@ -261,30 +266,30 @@ mod tests {
             ("message.timestamp.type", "CreateTime"),
             ("compression.type", "producer"),
         ] {
-            let said = said(3, 1, 3, (name, is));
-            assert!(said.contains(&format!("{name} is {is} but must be ")), "{said}");
-            assert!(said.contains(&format!("--entity-name upesi --add-config {name}=")), "{said}");
+            let text = check_topic(3, 1, 3, (name, is));
+            assert!(text.contains(&format!("{name} is {is} but must be ")), "{text}");
+            assert!(text.contains(&format!("--entity-name upesi --add-config {name}=")), "{text}");
         }
-        check_said(
-            &said(3, 1, 3, ("retention.ms", "604800000")),
+        check_text(
+            &check_topic(3, 1, 3, ("retention.ms", "604800000")),
             expect![[
                 r#"topic upesi is not safe for a log: retention.ms is 604800000 but must be -1; change the settings with: kafka-configs.sh --bootstrap-server BROKER --alter --entity-type topics --entity-name upesi --add-config retention.ms=-1"#
             ]],
         );
-        check_said(
-            &said(3, 4, 3, ("", "")),
+        check_text(
+            &check_topic(3, 4, 3, ("", "")),
             expect![[
                 r#"topic upesi is not safe for a log: it has 4 partitions, but a log needs exactly 1; partitions cannot be removed: name a topic that does not exist; it is created with the required settings"#
             ]],
         );
-        check_said(
-            &said(3, 1, 2, ("", "")),
+        check_text(
+            &check_topic(3, 1, 2, ("", "")),
             expect![[
                 r#"topic upesi is not safe for a log: it has 2 of the 3 replicas that 3 brokers allow; add replicas, which keeps its messages, with: kafka-reassign-partitions.sh --bootstrap-server BROKER --execute --reassignment-json-file FILE, where FILE holds {"version":1,"partitions":[{"topic":"upesi","partition":0,"replicas":[2,3,1]}]}; when that is done, start again"#
             ]],
         );
-        check_said(
-            &said(5, 1, 1, ("", "")),
+        check_text(
+            &check_topic(5, 1, 1, ("", "")),
             expect![[
                 r#"topic upesi is not safe for a log: it has 1 of the 3 replicas that 5 brokers allow; min.insync.replicas is 1 but must be 2; add replicas, which keeps its messages, with: kafka-reassign-partitions.sh --bootstrap-server BROKER --execute --reassignment-json-file FILE, where FILE holds {"version":1,"partitions":[{"topic":"upesi","partition":0,"replicas":[5,1,2]}]}; when that is done, change the settings with: kafka-configs.sh --bootstrap-server BROKER --alter --entity-type topics --entity-name upesi --add-config min.insync.replicas=2"#
             ]],

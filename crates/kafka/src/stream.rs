@@ -13,36 +13,38 @@ use std::time::{Duration, Instant};
 use ports::{Arrival, Topic};
 
 use crate::client::{self, ArrivalSink, Outbound};
-use crate::connect::cannot;
-use crate::consumer::{POLL, ReadMessage, TopicConsumer, end_of_messages, is_passing, unreadable};
-use crate::{Address, OpenError, Options};
+use crate::connect::broker_error;
+use crate::consumer::{
+    POLL, ReadMessage, TopicConsumer, end_of_messages, is_transient, unreadable,
+};
+use crate::{Address, OpenError, TopicOptions};
 
 /// Maximum number of waiting end queries; a node makes one at a time.
-const QUESTIONS_MAX: usize = 16;
+const END_QUERIES_MAX: usize = 16;
 /// A message was sent, but none arrived for this long: the leader may have moved.
-const SILENCE: Duration = Duration::from_millis(300);
+const SEARCH_AFTER: Duration = Duration::from_millis(300);
 /// Interval between two queries for the leader.
-const AGAIN: Duration = Duration::from_millis(100);
+const QUERY_INTERVAL: Duration = Duration::from_millis(100);
 /// Timeout of a query.
-const ANSWER: Duration = Duration::from_millis(500);
+const QUERY_TIMEOUT: Duration = Duration::from_millis(500);
 /// Within this time, messages before the end may still be on their way to the reader.
-const SOON: Duration = Duration::from_millis(100);
+const CATCH_UP_TIME: Duration = Duration::from_millis(100);
 /// Maximum duration of one search for the last message. Then the reader's progress is checked
 /// again.
-const SEARCH: Duration = Duration::from_secs(1);
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval between two checks of the reader's progress.
-const LOOK: Duration = Duration::from_millis(1);
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// One topic, read from an offset and written to. Dropping it ends its threads.
-pub struct Stream {
+pub struct TopicStream {
     outbound: Arc<Outbound>,
     /// Dropped to end the query thread.
-    questions: Option<SyncSender<u64>>,
+    end_queries: Option<SyncSender<u64>>,
     stopped: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Stream {
+impl TopicStream {
     /// Starts reading at `next`. Everything goes to `sink`, which may block. Returning false ends
     /// the stream.
     ///
@@ -50,50 +52,50 @@ impl Stream {
     /// [`OpenError::Brokers`] when the client library or a thread cannot be started.
     pub fn start(
         address: &Address,
-        options: &Options,
+        options: &TopicOptions,
         next: i64,
         sink: impl Fn(Arrival) -> bool + Send + Sync + 'static,
     ) -> Result<Self, OpenError> {
         let sink: ArrivalSink = Arc::new(sink);
-        let outbound = Outbound::open(address, options, Arc::clone(&sink)).map_err(cannot)?;
+        let outbound = Outbound::open(address, options, Arc::clone(&sink)).map_err(broker_error)?;
         let outbound = Arc::new(outbound);
-        let (consumer, _) = client::consumer(address, options).map_err(cannot)?;
+        let (consumer, _) = client::consumer(address, options).map_err(broker_error)?;
         let reading = TopicConsumer::new(consumer, address, options.patience);
-        let (consumer, _) = client::consumer(address, options).map_err(cannot)?;
+        let (consumer, _) = client::consumer(address, options).map_err(broker_error)?;
         let feed = TopicConsumer::new(consumer, address, options.patience);
         let reached = Arc::new(AtomicI64::new(next));
         let (address, options) = (address.clone(), options.clone());
-        let asking = EndQuery { feed, reached: Arc::clone(&reached), address, options };
+        let end_query = EndQuery { feed, reached: Arc::clone(&reached), address, options };
         reading.seek(next)?;
         let stopped = Arc::new(AtomicBool::new(false));
-        let (questions, asked) = sync_channel(QUESTIONS_MAX);
+        let (end_queries, asked) = sync_channel(END_QUERIES_MAX);
         let (stop, into) = (Arc::clone(&stopped), Arc::clone(&sink));
         let search = LeaderSearch::new(Arc::clone(&outbound));
         let threads = vec![
             spawn("kafka-read", move || read((&reading, search), &reached, &stop, &into))?,
-            spawn("kafka-end", move || asking.answer(&asked, &sink))?,
+            spawn("kafka-end", move || end_query.run(&asked, &sink))?,
         ];
-        Ok(Self { outbound, questions: Some(questions), stopped, threads })
+        Ok(Self { outbound, end_queries: Some(end_queries), stopped, threads })
     }
 }
 
-impl Topic for Stream {
+impl Topic for TopicStream {
     fn send(&mut self, message: &[u8], tag: u64) -> Result<(), String> {
         self.outbound.send(message, tag)
     }
 
     fn ask_end(&mut self, number: u64) {
-        if let Some(questions) = &self.questions {
+        if let Some(end_queries) = &self.end_queries {
             // A node with this many open queries has stopped waiting for them.
-            let _asked = questions.try_send(number);
+            let _asked = end_queries.try_send(number);
         }
     }
 }
 
-impl Drop for Stream {
+impl Drop for TopicStream {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::Release);
-        self.questions = None;
+        self.end_queries = None;
         for thread in self.threads.drain(..) {
             let _ended = thread.join();
         }
@@ -127,14 +129,14 @@ impl LeaderSearch {
 
     /// Queries the leader if it is due. Delivery may be reported while the reader still fetches
     /// from a dead broker, so the search continues until a message arrives.
-    fn go_on(&mut self, feed: &TopicConsumer) {
+    fn query_if_due(&mut self, feed: &TopicConsumer) {
         let is_due = match self.asked {
-            Some(asked) => AGAIN <= asked.elapsed(),
-            None => SILENCE <= self.heard.elapsed() && self.outbound.is_waiting(),
+            Some(asked) => QUERY_INTERVAL <= asked.elapsed(),
+            None => SEARCH_AFTER <= self.heard.elapsed() && self.outbound.is_waiting(),
         };
         if is_due {
             self.asked = Some(Instant::now());
-            feed.look_for_leader(ANSWER);
+            feed.look_for_leader(QUERY_TIMEOUT);
             self.outbound.look_for_leader();
         }
     }
@@ -160,7 +162,7 @@ fn read(
                 !is_new || sink(Arrival::Message { offset, at, bytes: bytes.to_vec() })
             }
             // The library looks for the leader itself.
-            Some(Err(error)) if is_passing(&error) => true,
+            Some(Err(error)) if is_transient(&error) => true,
             Some(Err(error)) => {
                 sink(Arrival::Broken { reason: unreadable(next, &error) });
                 false
@@ -169,7 +171,7 @@ fn read(
         if !is_taken {
             return;
         }
-        search.go_on(feed);
+        search.query_if_due(feed);
     }
 }
 
@@ -179,11 +181,11 @@ struct EndQuery {
     /// The offset up to which the other thread has read.
     reached: Arc<AtomicI64>,
     address: Address,
-    options: Options,
+    options: TopicOptions,
 }
 
 impl EndQuery {
-    fn answer(&self, asked: &Receiver<u64>, sink: &ArrivalSink) {
+    fn run(&self, asked: &Receiver<u64>, sink: &ArrivalSink) {
         while let Ok(number) = asked.recv() {
             let offset = self.end().ok();
             if !sink(Arrival::End { number, offset }) {
@@ -201,7 +203,7 @@ impl EndQuery {
             if self.is_reached(range.end) {
                 return Ok(range.end);
             }
-            let found = end_of_messages(&self.address, &self.options, (&range, SEARCH));
+            let found = end_of_messages(&self.address, &self.options, (&range, SEARCH_TIMEOUT));
             // The brokers may be down. When they are back, the reader may have reached the end
             // meanwhile.
             if found.is_ok() || self.options.patience < since.elapsed() {
@@ -214,10 +216,10 @@ impl EndQuery {
     fn is_reached(&self, end: i64) -> bool {
         let since = Instant::now();
         while self.reached.load(Ordering::Acquire) < end {
-            if SOON < since.elapsed() {
+            if CATCH_UP_TIME < since.elapsed() {
                 return false;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
         }
         true
     }

@@ -9,17 +9,17 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::metadata::{Metadata, MetadataBroker};
 
 use crate::client::{self, ErrorLog};
-use crate::settings::{self, Layout};
-use crate::{Address, OpenError, Options};
+use crate::settings::{self, TopicLayout};
+use crate::{Address, OpenError, TopicOptions};
 
 /// Interval between two checks whether a new topic is available.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Timeout of the first response. Then the cause is investigated.
-const ONCE: Duration = Duration::from_secs(2);
+const FIRST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A topic that was checked.
 pub(crate) struct SafeTopic {
-    pub(crate) layout: Layout,
+    pub(crate) layout: TopicLayout,
     /// Replicas that store a record before it is acknowledged.
     pub(crate) in_sync: String,
     pub(crate) created: bool,
@@ -36,17 +36,17 @@ pub(crate) struct TopicCreation;
 pub(crate) fn check(
     (consumer, quiet): (&BaseConsumer<ErrorLog>, &ErrorLog),
     address: &Address,
-    options: &Options,
+    options: &TopicOptions,
     make: Option<TopicCreation>,
 ) -> Result<SafeTopic, OpenError> {
-    let ask = |patience| consumer.fetch_metadata(Some(&address.topic), patience);
-    let metadata = first_answer((consumer, quiet), address, options)?;
+    let fetch = |patience| consumer.fetch_metadata(Some(&address.topic), patience);
+    let metadata = first_metadata((consumer, quiet), address, options)?;
     let (layout, created) = match layout(&metadata, address.named())? {
         Some(layout) => (layout, false),
         None if make.is_none() => return Err(OpenError::NoLog(address.topic.clone())),
         None => {
-            create(address, options, enough(address, options, ask)?)?;
-            (wait_for((options, address.named()), ask)?, true)
+            create(address, options, wait_for_brokers(address, options, fetch)?)?;
+            (wait_for((options, address.named()), fetch)?, true)
         }
     };
     let settings = describe(address, options)?;
@@ -61,22 +61,25 @@ pub(crate) fn check(
 
 /// The first response of a broker. A TLS or authentication failure is reported at once, because it
 /// is permanent.
-fn first_answer(
+fn first_metadata(
     (consumer, quiet): (&BaseConsumer<ErrorLog>, &ErrorLog),
     address: &Address,
-    options: &Options,
+    options: &TopicOptions,
 ) -> Result<Metadata, OpenError> {
     let deadline = Instant::now() + options.patience;
     loop {
-        let once = ONCE.min(options.patience);
+        let once = FIRST_TIMEOUT.min(options.patience);
         let error = match consumer.fetch_metadata(Some(&address.topic), once) {
             Ok(metadata) => return Ok(metadata),
             Err(error) => error,
         };
         // The library reports its errors only to a polling consumer.
         while consumer.poll(Duration::ZERO).is_some() {}
-        if let Some(reason) = quiet.distrust() {
-            return Err(OpenError::Distrusted { brokers: address.brokers.clone(), reason });
+        if let Some(reason) = quiet.authentication_failure() {
+            return Err(OpenError::AuthenticationFailed {
+                brokers: address.brokers.clone(),
+                reason,
+            });
         }
         if deadline <= Instant::now() {
             return Err(unreachable(address, options, quiet, &error));
@@ -86,7 +89,7 @@ fn first_answer(
 
 fn unreachable(
     address: &Address,
-    options: &Options,
+    options: &TopicOptions,
     quiet: &ErrorLog,
     error: &rdkafka::error::KafkaError,
 ) -> OpenError {
@@ -99,7 +102,7 @@ fn unreachable(
 }
 
 /// The topic's layout; `None` if it does not exist.
-fn layout(metadata: &Metadata, named: usize) -> Result<Option<Layout>, OpenError> {
+fn layout(metadata: &Metadata, named: usize) -> Result<Option<TopicLayout>, OpenError> {
     let Some(topic) = metadata.topics().first() else { return Ok(None) };
     match topic.error().map(RDKafkaErrorCode::from) {
         None | Some(RDKafkaErrorCode::LeaderNotAvailable) => {}
@@ -109,7 +112,7 @@ fn layout(metadata: &Metadata, named: usize) -> Result<Option<Layout>, OpenError
         Some(error) => return Err(OpenError::Brokers(error.to_string())),
     }
     let Some(first) = topic.partitions().first() else { return Ok(None) };
-    Ok(Some(Layout {
+    Ok(Some(TopicLayout {
         brokers: metadata.brokers().iter().map(MetadataBroker::id).collect(),
         named,
         partitions: topic.partitions().len(),
@@ -119,29 +122,29 @@ fn layout(metadata: &Metadata, named: usize) -> Result<Option<Layout>, OpenError
 
 /// Number of brokers for a new topic, once there are enough. Brokers that are starting at the same
 /// time as this node are awaited.
-fn enough(
+fn wait_for_brokers(
     address: &Address,
-    options: &Options,
-    ask: impl Fn(Duration) -> KafkaResult<Metadata>,
+    options: &TopicOptions,
+    fetch: impl Fn(Duration) -> KafkaResult<Metadata>,
 ) -> Result<usize, OpenError> {
     let deadline = Instant::now() + options.patience;
     let named = address.named();
     loop {
         let metadata =
-            ask(options.patience).map_err(|error| OpenError::Brokers(error.to_string()))?;
+            fetch(options.patience).map_err(|error| OpenError::Brokers(error.to_string()))?;
         let alive = metadata.brokers().len();
-        if Layout::may_be_made(alive, named) {
+        if TopicLayout::may_be_created(alive, named) {
             return Ok(alive);
         }
         if deadline <= Instant::now() {
             return Err(OpenError::TooFew { topic: address.topic.clone(), alive, named });
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(CHECK_INTERVAL);
     }
 }
 
-fn create(address: &Address, options: &Options, brokers: usize) -> Result<(), OpenError> {
-    let replicas = Layout::replicas_wanted(brokers);
+fn create(address: &Address, options: &TopicOptions, brokers: usize) -> Result<(), OpenError> {
+    let replicas = TopicLayout::replicas_wanted(brokers);
     let settings = settings::wanted(replicas);
     let fixed = TopicReplication::Fixed(i32::try_from(replicas).expect("at most three"));
     let topic = NewTopic::new(&address.topic, 1, fixed);
@@ -165,13 +168,13 @@ fn create(address: &Address, options: &Options, brokers: usize) -> Result<(), Op
 
 /// Waits until every broker knows a new topic.
 fn wait_for(
-    (options, named): (&Options, usize),
-    ask: impl Fn(Duration) -> KafkaResult<Metadata>,
-) -> Result<Layout, OpenError> {
+    (options, named): (&TopicOptions, usize),
+    fetch: impl Fn(Duration) -> KafkaResult<Metadata>,
+) -> Result<TopicLayout, OpenError> {
     let deadline = Instant::now() + options.patience;
     while Instant::now() < deadline {
         let metadata =
-            ask(options.patience).map_err(|error| OpenError::Brokers(error.to_string()))?;
+            fetch(options.patience).map_err(|error| OpenError::Brokers(error.to_string()))?;
         let led = |metadata: &Metadata| {
             let partition = metadata.topics().first().and_then(|topic| topic.partitions().first());
             partition.is_some_and(|partition| 0 <= partition.leader())
@@ -179,25 +182,28 @@ fn wait_for(
         if let Some(layout) = layout(&metadata, named)?.filter(|_| led(&metadata)) {
             return Ok(layout);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(CHECK_INTERVAL);
     }
     Err(OpenError::Brokers("the new topic has no leader; check the brokers".into()))
 }
 
 /// The topic's settings. A broker that does not know a new topic yet returns none.
-fn describe(address: &Address, options: &Options) -> Result<Vec<(String, String)>, OpenError> {
+fn describe(address: &Address, options: &TopicOptions) -> Result<Vec<(String, String)>, OpenError> {
     let deadline = Instant::now() + options.patience;
     loop {
-        let settings = described(address, options);
+        let settings = fetch_settings(address, options);
         let is_there = settings.as_ref().is_ok_and(|settings| !settings.is_empty());
         if is_there || deadline < Instant::now() {
             return settings;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(CHECK_INTERVAL);
     }
 }
 
-fn described(address: &Address, options: &Options) -> Result<Vec<(String, String)>, OpenError> {
+fn fetch_settings(
+    address: &Address,
+    options: &TopicOptions,
+) -> Result<Vec<(String, String)>, OpenError> {
     let results = administer(address, options, async |admin, asked| {
         admin.describe_configs([&ResourceSpecifier::Topic(&address.topic)], asked).await
     })?;
@@ -218,8 +224,8 @@ fn described(address: &Address, options: &Options) -> Result<Vec<(String, String
 /// One request of the admin API of Kafka.
 pub(crate) fn administer<R>(
     address: &Address,
-    options: &Options,
-    question: impl AsyncFnOnce(&AdminClient<DefaultClientContext>, &AdminOptions) -> KafkaResult<R>,
+    options: &TopicOptions,
+    request: impl AsyncFnOnce(&AdminClient<DefaultClientContext>, &AdminOptions) -> KafkaResult<R>,
 ) -> Result<R, OpenError> {
     let failed = |error: KafkaError| match error {
         KafkaError::AdminOp(RDKafkaErrorCode::OperationTimedOut) => undecided(options),
@@ -233,10 +239,10 @@ pub(crate) fn administer<R>(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .map_err(|error| OpenError::Brokers(error.to_string()))?;
-    runtime.block_on(question(&admin, &asked)).map_err(failed)
+    runtime.block_on(request(&admin, &asked)).map_err(failed)
 }
 
 /// Brokers respond, but their controllers do not: too few controllers are running.
-fn undecided(options: &Options) -> OpenError {
+fn undecided(options: &TopicOptions) -> OpenError {
     OpenError::Undecided { seconds: options.patience.as_secs() }
 }

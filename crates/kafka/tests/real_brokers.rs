@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use journal::{FileLog, RealDisk};
 use kafka::{
-    Address, ConnectedLog, MigrateError, MigrationObserver, MigrationStep, Missing, OpenError,
-    Options, Reader, Security, Stream, compare, export, open,
+    Address, ConnectedLog, MigrateError, MigrationObserver, MigrationStep, MissingLog, OpenError,
+    Security, TopicOptions, TopicReader, TopicStream, compare, export, open,
 };
 use kafka_testkit::Cluster;
 use ledger::{Command, FspName, Genesis, LogIndex, Stamp};
@@ -42,12 +42,12 @@ fn address(cluster: &Cluster, topic: &str) -> Address {
     Address { brokers: cluster.bootstrap().to_owned(), topic: topic.to_owned() }
 }
 
-fn options(node: &str, patience: Duration) -> Options {
-    let copy = journal::Options::default();
-    Options { node: node.to_owned(), patience, copy, security: Security::default() }
+fn options(node: &str, patience: Duration) -> TopicOptions {
+    let copy = journal::LogOptions::default();
+    TopicOptions { node: node.to_owned(), patience, copy, security: Security::default() }
 }
 
-fn founding(node: u32) -> GenesisMessage {
+fn genesis(node: u32) -> GenesisMessage {
     let hub = FspName::new("Hub").unwrap();
     let genesis = Genesis { seed: [1; 16], hub };
     GenesisMessage { identity: LogIdentity([node as u8; 16]), genesis, node, wall: Stamp(1) }
@@ -63,14 +63,14 @@ fn try_open(
         address,
         disk,
         &options(&format!("node-{node}"), patience),
-        Missing::Begin(&founding(node)),
+        MissingLog::Create(&genesis(node)),
     )
 }
 
 /// A node without a switch.
 struct Node {
     replica: Replica<FileLog<RealDisk>>,
-    stream: Stream,
+    stream: TopicStream,
     arrivals: Receiver<Arrival>,
     /// The offset of the next message.
     next: i64,
@@ -89,7 +89,7 @@ impl Node {
         let (sink, arrivals) = sync_channel(ARRIVALS_MAX);
         let options = options("any", PATIENCE);
         let sink = move |arrival| sink.send(arrival).is_ok();
-        let stream = Stream::start(address, &options, next, sink).unwrap();
+        let stream = TopicStream::start(address, &options, next, sink).unwrap();
         Self { replica, stream, arrivals, next, behind: report.behind, empty: 0 }
     }
 
@@ -159,12 +159,12 @@ fn one_broker() {
     let home = TempDir::new().unwrap();
     let cluster = start(1, &home);
     nodes_make_one_log(&cluster);
-    others_write_in_ways_of_their_own(&cluster);
+    other_clients_write_other_messages(&cluster);
     a_copy_of_another_log_is_refused(&cluster);
     an_unsafe_topic_is_refused(&cluster);
-    a_packed_message_ends_the_reading(&cluster);
-    a_log_is_moved(&cluster);
-    a_deleted_topic_ends_who_uses_it(&cluster);
+    compressed_message_ends_the_read(&cluster);
+    log_is_migrated(&cluster);
+    deleted_topic_ends_its_streams(&cluster);
     no_brokers(cluster);
 }
 
@@ -214,7 +214,7 @@ fn drain(nodes: &mut [&mut Node], messages: i64) {
 
 /// Transactions, one of which stays open, and empty messages: nodes read past all of them, and a
 /// node that starts after the end of a transaction knows that there are no more messages.
-fn others_write_in_ways_of_their_own(cluster: &Cluster) {
+fn other_clients_write_other_messages(cluster: &Cluster) {
     let address = address(cluster, "busy");
     let copies = [(); 3].map(|()| TempDir::new().unwrap());
     let mut node = Node::open(&address, &copies[0], 1);
@@ -283,12 +283,12 @@ fn a_copy_of_another_log_is_refused(cluster: &Cluster) {
     let away = TempDir::new().unwrap();
     drop(Node::open(&other, &away, 2));
     let refused = try_open(&other, &copy, (1, PATIENCE)).unwrap_err();
-    assert!(matches!(refused, OpenError::Another { .. }), "{refused}");
+    assert!(matches!(refused, OpenError::OtherLog { .. }), "{refused}");
 }
 
 /// The log of one switch is migrated in three attempts, two of which are interrupted. Two nodes
 /// continue from it, one with its files and one without.
-fn a_log_is_moved(cluster: &Cluster) {
+fn log_is_migrated(cluster: &Cluster) {
     let address = address(cluster, "moved");
     let home = TempDir::new().unwrap();
     let end = write_alone(&home, 300);
@@ -346,12 +346,12 @@ fn a_log_is_moved(cluster: &Cluster) {
     let one = Node::open(&address, &home, 1);
     assert_eq!(one.end().0, same);
     drop(one);
-    let reader = Reader::open(&address, &options).unwrap();
+    let reader = TopicReader::open(&address, &options).unwrap();
     let disk = RealDisk::open(home.path()).unwrap();
     let compared = compare(&reader, &address, &disk, &mut |_| ()).unwrap();
     assert_eq!(compared.tail.end, same);
     let error = export(&address, &disk, &options, &mut watch).unwrap_err();
-    assert!(matches!(error, MigrateError::Older { .. }), "{error}");
+    assert!(matches!(error, MigrateError::FilesChanged { .. }), "{error}");
 }
 
 /// Ends a migration after this many steps.
@@ -361,7 +361,7 @@ struct Moving {
 }
 
 impl MigrationObserver for Moving {
-    fn tell(&mut self, _step: MigrationStep) -> Result<(), String> {
+    fn report_progress(&mut self, _step: MigrationStep) -> Result<(), String> {
         match self.steps.checked_sub(1) {
             Some(left) => {
                 self.steps = left;
@@ -371,7 +371,7 @@ impl MigrationObserver for Moving {
         }
     }
 
-    fn note_left(&mut self) -> Result<(), String> {
+    fn record_log_moved(&mut self) -> Result<(), String> {
         self.has_left = true;
         Ok(())
     }
@@ -380,10 +380,10 @@ impl MigrationObserver for Moving {
 /// A log in files with this many batches, and its end.
 fn write_alone(home: &TempDir, batches: usize) -> LogEnd {
     let disk = RealDisk::open(home.path()).unwrap();
-    let options = journal::Options { segment_bytes: 16 << 10, ..journal::Options::default() };
+    let options = journal::LogOptions { segment_bytes: 16 << 10, ..journal::LogOptions::default() };
     let log = FileLog::create(disk, LogIdentity([77; 16]), options).unwrap();
     let mut alone = Sequencer::open(log, 0, ClockReading::default(), &mut |_| ()).unwrap();
-    let genesis = Command::Genesis(founding(1).genesis);
+    let genesis = Command::Genesis(genesis(1).genesis);
     for batch in 0..batches {
         let command = if batch == 0 { genesis.clone() } else { Command::Tick };
         let one = Submission::without_payload(command, Durability::Synced, ()).unwrap();
@@ -421,7 +421,7 @@ fn an_unsafe_topic_is_refused(cluster: &Cluster) {
 }
 
 /// Messages that brokers compressed before the setting changed cannot be read; the error says so.
-fn a_packed_message_ends_the_reading(cluster: &Cluster) {
+fn compressed_message_ends_the_read(cluster: &Cluster) {
     let address = address(cluster, "packed");
     make(&address, &[("compression.type", "gzip")]);
     produce(&address, b"hello");
@@ -429,12 +429,12 @@ fn a_packed_message_ends_the_reading(cluster: &Cluster) {
         let is_named = reason.contains("compression.type was not uncompressed");
         assert!(is_named && reason.contains("`upesi export-log`"), "{reason}");
     };
-    let reader = Reader::open(&address, &options("any", PATIENCE)).unwrap();
+    let reader = TopicReader::open(&address, &options("any", PATIENCE)).unwrap();
     let refused = reader.read(0..1, &mut |_, _| panic!("it was read")).unwrap_err();
     said(&refused.to_string());
     let (sink, arrivals) = sync_channel(ARRIVALS_MAX);
     let sink = move |arrival| sink.send(arrival).is_ok();
-    let _stream = Stream::start(&address, &options("any", PATIENCE), 0, sink).unwrap();
+    let _stream = TopicStream::start(&address, &options("any", PATIENCE), 0, sink).unwrap();
     match arrivals.recv_timeout(PATIENCE).unwrap() {
         Arrival::Broken { reason } => said(&reason),
         other => panic!("{other:?}"),
@@ -460,12 +460,12 @@ fn administration(address: &Address) -> AdminClient<DefaultClientContext> {
 }
 
 /// A deleted topic accepts no messages, and its user gets an error.
-fn a_deleted_topic_ends_who_uses_it(cluster: &Cluster) {
+fn deleted_topic_ends_its_streams(cluster: &Cluster) {
     let address = address(cluster, "deleted");
     drop(Node::open(&address, &TempDir::new().unwrap(), 1));
     let (sink, arrivals) = sync_channel(ARRIVALS_MAX);
     let sink = move |arrival| sink.send(arrival).is_ok();
-    let mut stream = Stream::start(&address, &options("a", PATIENCE), 0, sink).unwrap();
+    let mut stream = TopicStream::start(&address, &options("a", PATIENCE), 0, sink).unwrap();
     assert!(matches!(arrivals.recv_timeout(PATIENCE), Ok(Arrival::Message { offset: 0, .. })));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let admin = administration(&address);
@@ -495,7 +495,7 @@ fn no_brokers(mut cluster: Cluster) {
     drop(Node::open(&address, &copy, 1));
     let (sink, arrivals) = sync_channel(ARRIVALS_MAX);
     let sink = move |arrival| sink.send(arrival).is_ok();
-    let mut stream = Stream::start(&address, &options("a", short), 0, sink).unwrap();
+    let mut stream = TopicStream::start(&address, &options("a", short), 0, sink).unwrap();
     assert!(matches!(arrivals.recv_timeout(PATIENCE), Ok(Arrival::Message { offset: 0, .. })));
     cluster.kill(1);
     stream.send(b"a message", 7).unwrap();
@@ -552,7 +552,7 @@ fn three_brokers() {
 struct Members<'a> {
     cluster: &'a mut Cluster,
     address: Address,
-    members: Vec<(Stream, Receiver<Arrival>)>,
+    members: Vec<(TopicStream, Receiver<Arrival>)>,
 }
 
 impl ports::contract::Subject for Members<'_> {
@@ -560,7 +560,7 @@ impl ports::contract::Subject for Members<'_> {
         let (sink, arrivals) = sync_channel(ARRIVALS_MAX);
         let sink = move |arrival| sink.send(arrival).is_ok();
         let options = options("member", PATIENCE);
-        let stream = Stream::start(&self.address, &options, next, sink).unwrap();
+        let stream = TopicStream::start(&self.address, &options, next, sink).unwrap();
         self.members.push((stream, arrivals));
         self.members.len() - 1
     }
@@ -615,7 +615,7 @@ fn a_topic_waits_for_all_brokers(cluster: &mut Cluster) {
     let refused = try_open(&address, &copy, (1, short)).unwrap_err();
     assert!(matches!(refused, OpenError::TooFew { alive: 2, named: 3, .. }), "{refused}");
     let disk = RealDisk::open(copy.path()).unwrap();
-    let found = open(&address, disk, &options("node-1", short), Missing::Refuse).unwrap_err();
+    let found = open(&address, disk, &options("node-1", short), MissingLog::Refuse).unwrap_err();
     assert!(matches!(found, OpenError::NoLog(_)), "nothing was made: {found}");
     // The broker returns while a node waits for it.
     cluster.launch(3).unwrap();

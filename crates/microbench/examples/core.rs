@@ -1,16 +1,16 @@
-//! What `upesi-bench core` measures, without the switch around it: quick to build while the core
-//! is being worked on. `cargo run --profile dist -p microbench --example core -- --only durable`
+//! The measurements of `upesi-bench core` without the switch, for a quick build while the core is
+//! being changed. `cargo run --profile dist -p microbench --example core -- --only durable`
 
 use clap::Parser;
 
-/// As in the switch itself.
+/// The allocator of the switch.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Parser)]
 struct Arguments {
     #[command(flatten)]
-    options: microbench::Options,
+    options: microbench::CoreOptions,
 }
 
 fn main() -> Result<(), microbench::Error> {

@@ -1,13 +1,13 @@
-//! Every operation once in one go, for callgrind to count: `cargo xtask counts` runs this.
+//! Runs every operation once, for callgrind: used by `cargo xtask counts`.
 //!
-//! Prints one line per operation, in the order of the dumps that callgrind makes at the end of
-//! each call of [`collected`]: group, number of repetitions and name, with tabs between them.
+//! Prints one tab-separated line per operation: group, number of repetitions and name. The order is
+//! that of the dumps that callgrind makes at the end of each call of [`collected`].
 
 use microbench::Operation;
 
 fn main() {
     for mut operation in microbench::operations() {
-        // Once before, so that buffers have grown and tables of the standard library are made.
+        // A first call lets buffers grow and initializes tables of the standard library.
         operation.prepare();
         operation.perform();
         operation.prepare();
@@ -16,7 +16,7 @@ fn main() {
     }
 }
 
-/// The only part whose instructions are counted: callgrind knows it by its name.
+/// The only function whose instructions are counted. Callgrind finds it by its name.
 #[inline(never)]
 fn collected(operation: &mut Operation) {
     operation.perform();

@@ -1,5 +1,5 @@
-//! Kernel and log together: the sequencer over files, synced, in large batches and in batches
-//! that form themselves.
+//! Kernel and log together: the sequencer with synced files, in large batches and in batches of
+//! waiting commands.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -19,29 +19,29 @@ use crate::report::{Row, Section};
 use crate::stream::check_room;
 use crate::timed::{Timed, Times};
 use crate::workload::{Spread, Workload, delivered};
-use crate::{BATCH_LARGE, Done, Error, Options, Show};
+use crate::{BATCH_LARGE, CoreOptions, Error, PartProgress, ProgressSink};
 
-/// Large batches of one round; half of them prepare, half fulfil.
+/// Large batches per round; half of them prepares, half fulfils.
 const BATCHES: usize = 20;
-/// Rounds that go into one log and one state, which keeps what ended: 400,000 transfers.
-const LAP_ROUNDS: usize = 5;
-/// Bytes of log for them, about.
-const LAP_BYTES: u64 = 400_000 * 2 * COMMAND_BYTES;
-/// Fulfils arrive this many transfers after their prepares.
-pub(crate) const BEHIND: usize = 200;
-/// Finished deliveries are noted when there are this many at least, as the switch does.
+/// Rounds per log and state, which keeps final transfers: 400,000 transfers.
+const ROUNDS_PER_LOG: usize = 5;
+/// Approximate bytes of log for them.
+const LOG_BYTES: u64 = 400_000 * 2 * COMMAND_BYTES;
+/// Number of transfers between a prepare and its fulfil.
+pub(crate) const FULFIL_DELAY: usize = 200;
+/// Number of finished deliveries that are recorded together, as in the switch.
 pub(crate) const DELIVERIES: usize = 512;
 
-/// Each command's latency is kept in memory.
+/// Maximum length of `arrivals`: the latency of each command is kept in memory.
 const ARRIVALS_SECONDS_MAX: u32 = 3_600;
-/// Bytes of log for each, about.
+/// Approximate bytes of log per command.
 const COMMAND_BYTES: u64 = 256;
-/// Arrivals are made beforehand, in memory, for so long; then the clock stands until the next are
-/// made.
+/// Length of a portion of arrivals, which are created in memory beforehand. The clock is paused in
+/// between.
 const PORTION_SECONDS: u32 = 60;
 
 /// A hub without sockets.
-pub(crate) struct Hub {
+pub(crate) struct CoreHub {
     pub(crate) sequencer: Sequencer<Timed<FileLog<RealDisk>>>,
     clock: SystemClock,
     pub(crate) waiting: VecDeque<Submission<()>>,
@@ -50,13 +50,13 @@ pub(crate) struct Hub {
     times: Rc<RefCell<Times>>,
 }
 
-impl Hub {
+impl CoreHub {
     fn open(directory: &Path, workload: &Workload) -> Result<Self, Error> {
         Self::open_with(directory, workload, |_| Ok(None))
     }
 
-    /// With a store beside the kernel, of the log with this identity.
-    pub(crate) fn open_beside(
+    /// Opens a hub with a cold store for the log with this identity.
+    pub(crate) fn open_with_store(
         directory: &Path,
         workload: &Workload,
         cold: impl FnOnce(LogIdentity) -> Result<ColdTier, StoreError>,
@@ -72,7 +72,7 @@ impl Hub {
         let disk = RealDisk::open(directory)?;
         let mut identity = [0; 16];
         getrandom::fill(&mut identity)?;
-        let log = FileLog::create(disk, LogIdentity(identity), journal::Options::default())?;
+        let log = FileLog::create(disk, LogIdentity(identity), journal::LogOptions::default())?;
         let clock = SystemClock::new();
         let times = Rc::default();
         let cold = cold(LogIdentity(identity))?;
@@ -94,7 +94,7 @@ impl Hub {
         failed.map_or(Ok(hub), Err)
     }
 
-    /// Commits whoever waits; where there is a store, gives it what ended.
+    /// Commits all waiting commands. With a store, also evicts final rows.
     pub(crate) fn commit_all(&mut self) -> Result<(), Error> {
         while !self.waiting.is_empty() {
             self.sequencer.commit(&mut self.waiting, &mut self.batch, self.clock.now())?;
@@ -105,7 +105,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Commits a batch and the record of the deliveries owed before; adds its times.
+    /// Commits a batch, with the record of the deliveries owed before, and adds its times.
     pub(crate) fn commit_batch(
         &mut self,
         batch: Vec<Command>,
@@ -121,17 +121,17 @@ impl Hub {
         Ok(())
     }
 
-    /// Gives the store what ended, and lets go of what it shows.
-    pub(crate) fn tend(&mut self) -> Result<(), Error> {
+    /// Gives final rows to the store, and evicts those that it has stored.
+    pub(crate) fn evict_stored(&mut self) -> Result<(), Error> {
         Ok(self.sequencer.run_maintenance(self.clock.now())?)
     }
 
-    /// Notices whose delivery is not on its way to the log.
+    /// Number of notices whose delivery is not yet submitted.
     pub(crate) fn owed(&self) -> usize {
         self.owed.len()
     }
 
-    /// Puts the record that everything owed was delivered behind what waits.
+    /// Submits the record of all owed deliveries after the waiting commands.
     pub(crate) fn deliver(&mut self) {
         for part in self.owed.chunks(ledger::ENTRIES_MAX) {
             self.waiting.push_back(lazy(Command::FinishDeliveries(delivered(part))));
@@ -140,8 +140,12 @@ impl Hub {
     }
 }
 
-/// Batches of 8,189 commands, as TigerBeetle's own benchmark sends them.
-pub(crate) fn large(options: &Options, directory: &Path, show: Show<'_>) -> Result<Section, Error> {
+/// Batches of 8,189 commands, as sent by TigerBeetle's own benchmark.
+pub(crate) fn large(
+    options: &CoreOptions,
+    directory: &Path,
+    show: ProgressSink<'_>,
+) -> Result<Section, Error> {
     let mut rows = Vec::new();
     for spread in [Spread::Hot, Spread::Uniform] {
         let directory = directory.join(format!("large-{spread:?}"));
@@ -150,7 +154,7 @@ pub(crate) fn large(options: &Options, directory: &Path, show: Show<'_>) -> Resu
     let about = format!(
         "Kernel and log, durable before it is applied, one thread: batches of {BATCH_LARGE} \
          commands without bodies, one of prepares, one of fulfils; the deliveries of a batch are \
-         noted by the next one. {LAP_ROUNDS} rounds at most into one log and one state."
+         recorded with the next one. At most {ROUNDS_PER_LOG} rounds share a log and a state."
     );
     let columns = vec![
         "commands/s",
@@ -166,7 +170,7 @@ pub(crate) fn large(options: &Options, directory: &Path, show: Show<'_>) -> Resu
     Ok(Section { name: "durable", about, columns, rows })
 }
 
-/// What the rounds of one row came to.
+/// The sums over the rounds of one row.
 #[derive(Default)]
 struct Large {
     rates: Vec<f64>,
@@ -179,24 +183,28 @@ struct Large {
     sync_count: u64,
 }
 
-/// As many rounds as wanted, and more until the time of them all is long enough.
+/// Makes the requested number of rounds, and more until the total time is long enough.
 fn large_row(
-    options: &Options,
+    options: &CoreOptions,
     spread: Spread,
     directory: &Path,
-    show: Show<'_>,
+    show: ProgressSink<'_>,
 ) -> Result<Row, Error> {
     let mut sums = Large::default();
     let wanted = Duration::from_secs(options.seconds.unwrap_or(0).into());
     let least = options.rounds as usize;
     while sums.rates.len() < least || sums.total < wanted {
-        check_room(directory.parent().unwrap_or(directory), LAP_BYTES)?;
-        sums.lap(spread, directory, &mut |sums| {
+        check_room(directory.parent().unwrap_or(directory), LOG_BYTES)?;
+        sums.run_rounds(spread, directory, &mut |sums| {
             let rounds = sums.rates.len();
             let time = sums.total.as_secs_f64() / wanted.as_secs_f64();
             let share = time.min(rounds as f64 / least as f64);
             let done = sums.commands as u64;
-            show(Done { what: "commands", done, all: (done as f64 / share.min(1.0)) as u64 });
+            show(PartProgress {
+                items: "commands",
+                done,
+                all: (done as f64 / share.min(1.0)) as u64,
+            });
             rounds < least || sums.total < wanted
         })?;
         std::fs::remove_dir_all(directory)
@@ -206,19 +214,19 @@ fn large_row(
 }
 
 impl Large {
-    /// Some rounds into one log, while `goes_on` says so.
-    fn lap(
+    /// Makes rounds in one log while `needs_more` returns true.
+    fn run_rounds(
         &mut self,
         spread: Spread,
         directory: &Path,
-        goes_on: &mut dyn FnMut(&Self) -> bool,
+        needs_more: &mut dyn FnMut(&Self) -> bool,
     ) -> Result<(), Error> {
         let mut workload = Workload::new(spread, wall_ms());
-        let mut hub = Hub::open(directory, &workload)?;
+        let mut hub = CoreHub::open(directory, &workload)?;
         let before = hub.sequencer.counts();
-        for _ in 0..LAP_ROUNDS {
+        for _ in 0..ROUNDS_PER_LOG {
             self.round(&mut hub, &mut workload)?;
-            if !goes_on(self) {
+            if !needs_more(self) {
                 break;
             }
         }
@@ -231,7 +239,7 @@ impl Large {
         Ok(())
     }
 
-    fn round(&mut self, hub: &mut Hub, workload: &mut Workload) -> Result<(), Error> {
+    fn round(&mut self, hub: &mut CoreHub, workload: &mut Workload) -> Result<(), Error> {
         let made = workload.batches(BATCHES / 2 * BATCH_LARGE, BATCH_LARGE);
         let mut spent = Measurement::default();
         for batch in made {
@@ -261,27 +269,27 @@ impl Large {
     }
 }
 
-/// Commands that arrive one at a time at a constant rate; whoever waits forms the batch.
+/// Commands that arrive one at a time at a constant rate. All waiting commands form the next batch.
 pub(crate) fn arrivals(
-    options: &Options,
+    options: &CoreOptions,
     directory: &Path,
-    show: Show<'_>,
+    show: ProgressSink<'_>,
 ) -> Result<Section, Error> {
     let spread = Spread::Uniform;
     let mut workload = Workload::new(spread, wall_ms());
     let seconds = options.seconds_fed().min(ARRIVALS_SECONDS_MAX);
     let wanted = u64::from(options.rate) * u64::from(seconds) * COMMAND_BYTES;
     check_room(directory, wanted)?;
-    let mut hub = Hub::open(&directory.join("arrivals"), &workload)?;
+    let mut hub = CoreHub::open(&directory.join("arrivals"), &workload)?;
     let before = hub.sequencer.counts();
     let gap = Duration::from_secs(1).div_f64(f64::from(options.rate));
     let mut latencies = Durations::default();
     let (mut commands, mut took) = (0, Duration::ZERO);
     let all = u64::from(options.rate) * u64::from(seconds);
-    let mut show = |done| show(Done { what: "commands", done, all });
+    let mut show = |done| show(PartProgress { items: "commands", done, all });
     for portion in portions(seconds) {
         let pairs = options.rate as usize * portion as usize / 2;
-        let row = workload.row(pairs.max(1), BEHIND);
+        let row = workload.interleaved(pairs.max(1), FULFIL_DELAY);
         let row: Vec<_> = row.into_iter().map(synced).collect();
         commands += row.len();
         took += try_time(|| arrive(&mut hub, row, gap, &mut latencies, &mut show))?.wall;
@@ -298,9 +306,9 @@ pub(crate) fn arrivals(
         (counts.syncs - before.syncs) as f64,
     ];
     let about = format!(
-        "Kernel and log, durable: one command every {} us for {} s, each alone; whoever waits \
-         when the thread is free forms the batch. Latency from the moment it should have \
-         arrived until it is durable and applied. The thread spins while nobody waits.",
+        "Kernel and log, durable: one command every {} us for {} s, one at a time; all commands \
+         that wait when the thread is free form a batch. Latency counts from the intended time of \
+         arrival until the command is durable and applied. The thread spins while it is idle.",
         gap.as_micros(),
         seconds
     );
@@ -317,7 +325,7 @@ fn portions(seconds: u32) -> impl Iterator<Item = u32> {
 }
 
 fn arrive(
-    hub: &mut Hub,
+    hub: &mut CoreHub,
     row: Vec<Submission<()>>,
     gap: Duration,
     latencies: &mut Durations,

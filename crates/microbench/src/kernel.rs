@@ -5,12 +5,12 @@ use ledger::{Batch, Command, Effects, LogIndex, Outcome, Stamp, State};
 use crate::measure::{Case, take_turns, time};
 use crate::report::Section;
 use crate::workload::{Spread, Workload, delivered};
-use crate::{BATCH_LARGE, Error, Options};
+use crate::{BATCH_LARGE, CoreOptions, Error};
 
-/// Transfers of one round and case.
+/// Transfers per round and case.
 const PAIRS: usize = 4 * BATCH_LARGE;
 
-/// A state with the numbers that go on with it.
+/// A state with its stamp and sequence number.
 pub(crate) struct Kernel {
     pub(crate) state: State,
     effects: Effects,
@@ -19,7 +19,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// A scheme that is ready for the workload's transfers.
+    /// A scheme that is onboarded for the workload.
     pub(crate) fn new(workload: &Workload) -> Self {
         let mut kernel =
             Self { state: State::new(), effects: Effects::default(), stamp: 1, sequence: 1 };
@@ -43,7 +43,7 @@ impl Kernel {
         self.state.apply(&batch, commands, &mut self.effects);
     }
 
-    /// Decides a batch, and later that its notices were delivered.
+    /// Decides a batch, and later the record of its deliveries.
     fn apply_and_deliver(&mut self, commands: &[Command], owed: &mut Vec<ledger::Notice>) {
         self.apply(commands);
         owed.extend_from_slice(&self.effects.notices);
@@ -56,10 +56,10 @@ impl Kernel {
     }
 }
 
-/// Finished deliveries are noted when there are this many at least.
+/// Number of finished deliveries that are recorded together.
 const DELIVERIES: usize = 64;
 
-pub(crate) fn measure(options: &Options) -> Result<Section, Error> {
+pub(crate) fn measure(options: &CoreOptions) -> Result<Section, Error> {
     let mut cases = Vec::new();
     for spread in [Spread::Hot, Spread::Uniform] {
         for size in [1, 64, BATCH_LARGE] {

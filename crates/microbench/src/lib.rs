@@ -1,17 +1,16 @@
-//! What the core costs, part by part: `upesi-bench core`.
+//! Costs of the core, part by part: `upesi-bench core`.
 //!
-//! Phases of [`run`]: the kernel alone; kernel and log, durable, in large batches and in batches
-//! that form themselves; kernel, log and cold store; the log alone; then single operations: stored
-//! forms, the steps of each kind of FSPIOP message, signatures; and, only when it is asked for, one
-//! stream at a constant rate, as long as wanted. The cases of one table take turns,
-//! round by round, so that a busy machine slows all of them alike; the figure is the median over
-//! the rounds.
+//! Phases of [`run`]: the kernel alone; kernel and log, durable, in large batches and in batches of
+//! waiting commands; kernel, log and cold store; the log alone; then single operations: stored
+//! forms, the steps of each kind of FSPIOP message, signatures; and, only if requested, one stream
+//! at a constant rate. The cases of one table take turns, round by round, so that other load on the
+//! machine affects all of them alike. A figure is the median over the rounds.
 //!
-//! Costs: about half a minute, a gigabyte of memory, and some hundred megabytes below the
-//! directory of [`Options::data`], which are removed at the end. Nothing listens or connects.
+//! A run takes about half a minute, a gigabyte of memory, and some hundred megabytes in the
+//! directory of [`CoreOptions::data`], which are removed at the end. There are no sockets.
 //!
-//! [`operations`] gives the same operations one by one to `cargo xtask counts`, which counts
-//! their instructions: a figure that no other load on the machine moves.
+//! [`operations`] returns the same operations for `cargo xtask counts`, which counts their
+//! instructions. That figure does not depend on other load.
 #![warn(missing_docs)]
 
 mod durable;
@@ -37,76 +36,77 @@ pub use steps::operations;
 use measure::{median, time};
 use serde::Serialize;
 
-/// Seconds for which commands come, unless it is said.
+/// Default duration of `arrivals` and of the stream, in seconds.
 const SECONDS_FED: u32 = 5;
-/// Commands of a large batch: what one message of TigerBeetle's own benchmark holds.
+/// Commands of a large batch: the size of a message of TigerBeetle's own benchmark.
 const BATCH_LARGE: usize = 8_189;
 
 /// Arguments of `upesi-bench core`.
 #[derive(Clone, Debug, Serialize, clap::Args)]
-pub struct Options {
-    /// Directory for logs, on the disk to be measured; a fresh one inside it is used and removed.
+pub struct CoreOptions {
+    /// Directory on the disk to measure; temporary files are created in it.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub data: PathBuf,
-    /// Rounds of which the median counts.
+    /// Number of rounds; the median counts.
     #[arg(long, value_name = "COUNT", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub rounds: u32,
-    /// Commands a second that arrive one by one.
+    /// Rate of commands in the part `arrivals`.
     #[arg(long, value_name = "PER_SECOND", default_value_t = 20_000,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub rate: u32,
-    /// Seconds of work for each row of `durable`, which without it has --rounds alone; for which
-    /// commands of `arrivals` come (5 without it, 3600 at most), and the stream is fed (5).
+    /// Length of the parts `durable` (per row), `arrivals` and `stream`, in seconds.
+    ///
+    /// Default: --rounds alone for `durable`, 5 for the others. `arrivals` is limited to 3600.
     #[arg(long, value_name = "SECONDS",
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub seconds: Option<u32>,
-    /// Prepares a second that the stream is fed, and as many fulfils.
+    /// Rate of prepares in the stream, and of fulfils.
     #[arg(long, value_name = "PER_SECOND", default_value_t = 50_000,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub pairs_per_second: u32,
-    /// Length of the bodies in the stream.
+    /// Length of the bodies in the stream, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 1_024,
           value_parser = clap::value_parser!(u32).range(1..=131_072))]
     pub body_bytes: u32,
-    /// Delete segments of the stream's log when they are closed, for a long stream on a small disk.
+    /// Delete closed segments of the stream's log, for a long run on a small disk.
     #[arg(long)]
     pub discard_log: bool,
-    /// Transfers that end beside a store; with ten million, 6 GB of disk.
+    /// Transfers of the part `store`; ten million use 6 GB of disk.
     #[arg(long, value_name = "COUNT", default_value_t = 250_000,
           value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub transfers: u32,
     /// Measure only these parts.
     #[arg(long, value_enum, value_name = "PART", value_delimiter = ',')]
     pub only: Vec<Part>,
-    /// Write the results as JSON to this file, or without a name to the output.
+    /// Write the results as JSON to FILE, or to standard output.
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     #[serde(skip)]
     pub json: Option<Option<PathBuf>>,
 }
 
-impl Options {
-    /// For how long commands come one by one, or the stream is fed.
+impl CoreOptions {
+    /// Duration of `arrivals` and of the stream, in seconds.
     fn seconds_fed(&self) -> u32 {
         self.seconds.unwrap_or(SECONDS_FED)
     }
 }
 
-/// How far a part is.
+/// Progress of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Done {
-    /// What is counted, in the plural.
-    pub what: &'static str,
-    /// So many were done.
+pub struct PartProgress {
+    /// Name of the items, in the plural.
+    pub items: &'static str,
+    /// Finished items.
     pub done: u64,
-    /// Of so many, as far as can be told.
+    /// All items, possibly an estimate.
     pub all: u64,
 }
 
-/// Is told now and then how far a part is.
-pub type Show<'a> = &'a mut dyn FnMut(Done);
+/// Receives the progress of a part at intervals.
+pub type ProgressSink<'a> = &'a mut dyn FnMut(PartProgress);
 
-/// The parts that can be measured alone.
+/// The parts of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
@@ -124,63 +124,64 @@ pub enum Part {
     Steps,
     /// Signatures.
     Signatures,
-    /// One stream at a constant rate with bodies and a store; only when it is named.
+    /// One stream at a constant rate with bodies and a store; only if named.
     Stream,
 }
 
-/// Why nothing was measured.
+/// The reason why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The directory for the logs cannot be made or removed.
+    /// The directory for the logs cannot be created or removed.
     #[error("cannot use {} for the logs: {error}; choose another with --data", .path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What the system answered.
+        /// The error of the system.
         error: std::io::Error,
     },
-    /// A part would fill the disk.
+    /// The disk has too little space for a part.
     #[error(
-        "this would need {} MiB of disk, and {} MiB are free: fewer --seconds, or another \
+        "not enough disk space: {} MiB needed, {} MiB free; use fewer --seconds, or another \
          disk with --data", .wanted >> 20, .free >> 20
     )]
     Room {
-        /// Bytes that it takes, about, with what shall stay free.
+        /// Approximate bytes needed, including the space to leave free.
         wanted: u64,
-        /// Bytes that are free.
+        /// Free bytes.
         free: u64,
     },
-    /// The disk did not do as asked.
+    /// A disk operation failed.
     #[error(transparent)]
     Disk(#[from] ports::DiskError),
-    /// The log did not do as asked.
+    /// A log operation failed.
     #[error(transparent)]
     Log(#[from] ports::LogError),
-    /// A log could not be made.
+    /// A log could not be created.
     #[error(transparent)]
     Open(#[from] journal::OpenError),
     /// A new log could not be read.
     #[error(transparent)]
     Replay(#[from] sequencer::ReplayError),
-    /// The store did not do as asked.
+    /// A store operation failed.
     #[error(transparent)]
     Store(#[from] ports::StoreError),
     /// A batch was not committed.
     #[error(transparent)]
     Commit(#[from] sequencer::CommitError),
-    /// The system gave no random bytes.
-    #[error("the system gives no random bytes: {0}")]
+    /// The system did not provide random bytes.
+    #[error("the system provided no random bytes: {0}")]
     Random(#[from] getrandom::Error),
-    /// The cryptographic library made no usable key.
-    #[error("the cryptographic library made no usable RSA key")]
+    /// The cryptographic library did not generate a usable key.
+    #[error("the cryptographic library generated no usable RSA key")]
     Key,
 }
 
-/// Measures. On standard error stands what is being measured, and `show` is told how far it is.
+/// Measures. Prints the current part to standard error, and reports its progress to `show`.
 ///
 /// # Errors
-/// [`Error`] when the disk or the cryptographic library fails; nothing is printed then.
-pub fn run(options: &Options, show: Show<'_>) -> Result<Report, Error> {
+///
+/// [`Error`] if the disk or the cryptographic library fails. Nothing is printed then.
+pub fn run(options: &CoreOptions, show: ProgressSink<'_>) -> Result<Report, Error> {
     let directory = Directory::make(&options.data)?;
     let mut sections = Vec::new();
     for (part, what) in PARTS {
@@ -217,14 +218,14 @@ const PARTS: [(Part, &str); 8] = [
 
 const NOT_MEASURED: [&str; 5] = [
     "Sockets, TLS, and reading and writing HTTP.",
-    "The way between threads: inbox, mailboxes, wake-ups.",
-    "Choosing an endpoint, callbacks and retries; deliveries end here the moment they are owed.",
-    "Replication; and reading the log back.",
-    "Memory and caches after days: states hold under a million transfers.",
+    "Communication between threads: inbox, mailboxes, wake-ups.",
+    "Choosing an endpoint, callbacks and retries; deliveries are recorded immediately.",
+    "Replication, and reading the log.",
+    "Memory and caches after days; the states hold fewer than a million transfers.",
 ];
 
-/// Stored forms and messages, all taking turns.
-fn steps(options: &Options) -> Vec<Section> {
+/// Measures stored forms and messages, which take turns.
+fn steps(options: &CoreOptions) -> Vec<Section> {
     let mut operations = operations();
     operations.retain(|operation| operation.group != Group::Kernel);
     let about = |group| match group {
@@ -250,7 +251,7 @@ fn steps(options: &Options) -> Vec<Section> {
         .collect()
 }
 
-fn signatures(options: &Options) -> Result<Section, Error> {
+fn signatures(options: &CoreOptions) -> Result<Section, Error> {
     let mut operations = signatures::operations()?;
     let measured = nanos(&mut operations, options);
     let rows = operations.iter().enumerate().map(|(at, one)| {
@@ -259,8 +260,8 @@ fn signatures(options: &Options) -> Result<Section, Error> {
     });
     Ok(Section {
         name: Group::Jws.name(),
-        about: "Signatures over a POST /transfers, beside the bare operation on the same bytes, \
-                taking turns."
+        about: "Signatures over a POST /transfers, compared with the bare operation on the same \
+                bytes, taking turns."
             .into(),
         columns: vec!["CPU us", "times bare"],
         rows: rows.collect(),
@@ -268,9 +269,9 @@ fn signatures(options: &Options) -> Result<Section, Error> {
 }
 
 /// CPU time of each operation in nanoseconds: the median over rounds in which all take turns.
-fn nanos(operations: &mut [Operation], options: &Options) -> Vec<f64> {
+fn nanos(operations: &mut [Operation], options: &CoreOptions) -> Vec<f64> {
     let mut all = vec![Vec::new(); operations.len()];
-    // The first round warms caches and buffers up and does not count.
+    // The first round warms up caches and buffers and does not count.
     for round in 0..=3 * options.rounds {
         for (operation, times) in operations.iter_mut().zip(&mut all) {
             operation.prepare();
@@ -283,10 +284,10 @@ fn nanos(operations: &mut [Operation], options: &Options) -> Vec<f64> {
     all.into_iter().map(median).collect()
 }
 
-/// Removes what this process has written in `parent` for a measurement that goes on: it must end
-/// then.
+/// Removes the files of this process in `parent` while a measurement is running, which must then
+/// end.
 pub fn remove_files(parent: &Path) {
-    // Whoever writes meanwhile makes another file now and then.
+    // The running measurement may create another file meanwhile.
     for _ in 0..REMOVED_WITHIN {
         if std::fs::remove_dir_all(directory_in(parent)).is_ok() {
             return;
@@ -322,7 +323,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // After a failure; what is left can only be told by the failure that ended the run.
+        // Only after a failure, which is reported instead of an error of the removal.
         let _gone = std::fs::remove_dir_all(&self.path);
     }
 }

@@ -13,15 +13,15 @@ use crate::measure::{Case, take_turns, try_time};
 use crate::report::Section;
 use crate::timed::{Timed, Times};
 use crate::workload::{Spread, Workload};
-use crate::{BATCH_LARGE, Error, Options};
+use crate::{BATCH_LARGE, CoreOptions, Error};
 
-pub(crate) fn measure(options: &Options, directory: &Path) -> Result<Section, Error> {
+pub(crate) fn measure(options: &CoreOptions, directory: &Path) -> Result<Section, Error> {
     let record = sample_records();
     let mut cases = Vec::new();
     // As many frames in a round as can be measured, few enough to be quick.
     for (size, frames) in [(1, 200), (64, 200), (BATCH_LARGE, 20)] {
         let disk = RealDisk::open(&directory.join(format!("log-{size}")))?;
-        let log = FileLog::create(disk, LogIdentity([9; 16]), journal::Options::default())?;
+        let log = FileLog::create(disk, LogIdentity([9; 16]), journal::LogOptions::default())?;
         let times = Rc::<RefCell<Times>>::default();
         let mut log = Timed::new(log, Rc::clone(&times));
         let record = &record;

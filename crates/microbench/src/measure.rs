@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::Error;
 use crate::report::Row;
 
-/// What a piece of work took.
+/// The duration of a piece of work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Measurement {
     pub(crate) wall: Duration,
@@ -15,14 +15,14 @@ pub(crate) struct Measurement {
     pub(crate) cpu: Duration,
 }
 
-/// Runs `work` and says what it took.
+/// Runs `work` and measures it.
 pub(crate) fn time(work: impl FnOnce()) -> Measurement {
     let (wall, cpu) = (Instant::now(), thread_cpu());
     work();
     Measurement { cpu: thread_cpu().saturating_sub(cpu), wall: wall.elapsed() }
 }
 
-/// The same of work that may fail.
+/// Runs and measures `work` that may fail.
 pub(crate) fn try_time(work: impl FnOnce() -> Result<(), Error>) -> Result<Measurement, Error> {
     let mut done = Ok(());
     let took = time(|| done = work());
@@ -36,7 +36,7 @@ pub(crate) struct Case<'a> {
     pub(crate) round: Box<dyn FnMut() -> Result<Vec<f64>, Error> + 'a>,
 }
 
-/// Lets all cases take turns, round by round; the figures of a row are the medians of its rounds.
+/// Runs all cases in turn, round by round. The figures of a row are the medians of its rounds.
 pub(crate) fn take_turns(mut cases: Vec<Case<'_>>, rounds: u32) -> Result<Vec<Row>, Error> {
     let mut measured = vec![Vec::new(); cases.len()];
     for _ in 0..rounds {
@@ -52,7 +52,7 @@ pub(crate) fn take_turns(mut cases: Vec<Case<'_>>, rounds: u32) -> Result<Vec<Ro
     Ok(cases.into_iter().zip(measured).map(row).collect())
 }
 
-/// The middle value; the lower one of two.
+/// The median; the lower one of two.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
@@ -79,7 +79,7 @@ impl Durations {
         Duration::from_nanos(self.0.iter().sum())
     }
 
-    /// The least value that this many of a thousand do not exceed, in microseconds.
+    /// The smallest value that at least this many per mille do not exceed, in microseconds.
     pub(crate) fn per_mille_us(&self, per_mille: usize) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_a_measured_value() {
+    fn median_is_a_measured_value() {
         for (values, expected) in
             [(vec![], 0.0), (vec![3.0], 3.0), (vec![9.0, 1.0, 5.0], 5.0), (vec![2.0, 1.0], 1.0)]
         {

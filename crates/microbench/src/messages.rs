@@ -1,4 +1,4 @@
-//! One message of each kind, as a DFSP of the scheme sends it.
+//! One message of each kind, as sent by a DFSP.
 
 use fspiop::body::{
     BatchRegistration, ErrorInformation, Fulfil, ParticipantRegistration, ParticipantUpdate,
@@ -6,7 +6,7 @@ use fspiop::body::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
-/// An inbound message before anything of it was looked at.
+/// An unparsed inbound message.
 #[derive(Clone, Copy)]
 pub(crate) struct Sample {
     pub(crate) name: &'static str,
@@ -34,7 +34,7 @@ impl Sample {
         Self { recorded: true, ..self }
     }
 
-    /// The headers as they came from the socket.
+    /// The headers as received.
     pub(crate) fn headers(&self) -> HeaderMap {
         let resource = self.path.split('/').nth(1).unwrap_or_default();
         let media = format!("application/vnd.interoperability.{resource}+json;version=1.1");
@@ -65,7 +65,7 @@ fn line((name, value): (&'static str, &str)) -> (HeaderName, HeaderValue) {
     (HeaderName::from_static(name), value)
 }
 
-/// Where `POST /transfers` stands among the samples.
+/// The index of `POST /transfers` among the samples.
 pub(crate) const PREPARE_AT: usize = 4;
 
 const PARTICIPANT: &str = "/participants/MSISDN/27713803912";
@@ -73,7 +73,8 @@ const QUOTE_PATH: &str = "/quotes/7c23e80c-d078-4077-8263-2c047876fcf6";
 const REGISTRATION: &str = r#"{"fspId":"payerfsp","currency":"USD"}"#;
 const TRANSFER: &str = "/transfers/b51ec534-ee48-4575-b6a9-ead2955b8069";
 
-/// Every kind of message that the hub serves. New ones come last: [`PREPARE_AT`] counts.
+/// Every kind of message that the hub serves. New ones must be appended, since [`PREPARE_AT`] is an
+/// index.
 pub(crate) const SAMPLES: [Sample; 17] = [
     sample("GET /parties", &Method::GET, PARTIES, "", |_| true),
     sample("PUT /parties", &Method::PUT, PARTIES, PARTY, |body| check_party(body).is_ok()),

@@ -1,12 +1,12 @@
-//! One operation, as the clock and as callgrind measure it.
+//! One operation, measured by the clock and by callgrind.
 
-/// Something that can be done many times.
+/// A repeatable operation.
 pub struct Operation {
-    /// Which table it belongs to.
+    /// Its table.
     pub group: Group,
-    /// What is done.
+    /// Its name.
     pub name: String,
-    /// How often it is done in one go.
+    /// Repetitions per call.
     pub count: usize,
     work: Box<dyn Work>,
 }
@@ -29,7 +29,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// The word by which reports name the group.
+    /// The name of the group in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl Operation {
         Self::prepared((group, name, count), || (), move |()| perform())
     }
 
-    /// An operation that uses up something made beforehand, which does not count.
+    /// An operation that consumes an input, whose preparation does not count.
     pub(crate) fn prepared<I: 'static, O: 'static>(
         (group, name, count): (Group, &str, usize),
         make: impl FnMut() -> I + 'static,
@@ -72,7 +72,7 @@ impl Operation {
         Self { group, name: name.into(), count, work }
     }
 
-    /// Makes ready whatever [`Operation::perform`] uses up; to be called before each.
+    /// Prepares the inputs that [`Operation::perform`] consumes; must be called before each.
     pub fn prepare(&mut self) {
         self.work.prepare(self.count);
     }

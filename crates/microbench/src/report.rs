@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-/// Everything one run measured.
+/// The results of one run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The tables, in the order of measuring.
     pub sections: Vec<Section>,
-    /// What the figures leave out, one sentence each.
+    /// Aspects that the figures do not cover, one sentence each.
     pub not_measured: Vec<&'static str>,
 }
 
@@ -17,7 +17,7 @@ pub struct Section {
     /// A short name: `kernel`, `durable`, `arrivals`, `store`, `log`, `codec`, `fspiop`,
     /// `messages`, `jws`, `stream`.
     pub name: &'static str,
-    /// What was measured, and how.
+    /// The measured quantities and the method.
     pub about: String,
     /// Names of the figures, with their units.
     pub columns: Vec<&'static str>,

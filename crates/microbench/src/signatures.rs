@@ -1,4 +1,4 @@
-//! Signatures: what verifying and signing a message costs beside the bare cryptography in it.
+//! Signatures: the cost of verifying and signing a message, compared with the bare cryptography.
 
 use aws_lc_rs::encoding::AsDer;
 use aws_lc_rs::rand::SystemRandom;
@@ -16,10 +16,10 @@ use crate::messages::SAMPLES;
 use crate::operation::{Group, Operation};
 use crate::workload::name;
 
-/// Verifications in one go; a tenth as many signatures.
+/// Verifications per call; a tenth as many signatures.
 const COUNT: usize = 200;
 
-/// Verify and sign, each beside the bare operation on the same bytes.
+/// Verify and sign, each compared with the bare operation on the same bytes.
 pub(crate) fn operations() -> Result<Vec<Operation>, Error> {
     let pair = RsaKeyPair::generate(KeySize::Rsa2048).map_err(|_| Error::Key)?;
     let der =
@@ -44,20 +44,20 @@ pub(crate) fn operations() -> Result<Vec<Operation>, Error> {
     let mut room = vec![0; pair.public_modulus_len()];
     Ok(vec![
         Operation::plain((Group::Jws, "verify, bare RSA-2048 and SHA-256", COUNT), move || {
-            bare_key.verify_sig(text.as_bytes(), &value).expect("it was just signed");
+            bare_key.verify_sig(text.as_bytes(), &value).expect("just signed");
         }),
         Operation::plain((Group::Jws, "verify a POST /transfers", COUNT), move || {
             let (method, path) = (&Method::POST, sample.path);
             let message = Signed { method, path, headers: &signed, body };
-            verify(&message, &ring).expect("it was just signed");
+            verify(&message, &ring).expect("just signed");
         }),
         Operation::plain((Group::Jws, "sign, bare RSA-2048 and SHA-256", COUNT / 10), move || {
             let random = SystemRandom::new();
             pair.sign(&RSA_PKCS1_SHA256, &random, unsigned.as_bytes(), &mut room)
-                .expect("the key is good");
+                .expect("valid key");
         }),
         Operation::plain((Group::Jws, "sign a POST /transfers", COUNT / 10), move || {
-            sign(&headers, body, &private).expect("the key is good")
+            sign(&headers, body, &private).expect("valid key")
         }),
     ])
 }
@@ -65,8 +65,8 @@ pub(crate) fn operations() -> Result<Vec<Operation>, Error> {
 /// The text that is signed, and the signature over it.
 fn bare_parts(signed: &HeaderMap, body: &[u8]) -> (String, Vec<u8>) {
     let value: serde_json::Value =
-        serde_json::from_slice(signed["fspiop-signature"].as_bytes()).expect("it was just made");
+        serde_json::from_slice(signed["fspiop-signature"].as_bytes()).expect("just encoded");
     let member = |name: &str| value[name].as_str().expect("it was just made");
     let text = format!("{}.{}", member("protectedHeader"), URL_SAFE_NO_PAD.encode(body));
-    (text, URL_SAFE_NO_PAD.decode(member("signature")).expect("it was just made"))
+    (text, URL_SAFE_NO_PAD.decode(member("signature")).expect("just encoded"))
 }

@@ -14,10 +14,10 @@ use crate::messages::{PREPARE_AT, SAMPLES, Sample};
 use crate::operation::{Group, Operation};
 use crate::workload::{Spread, Workload};
 
-/// How often most operations are done in one go.
+/// Repetitions of most operations per call.
 const COUNT: usize = 1_000;
 
-/// Every operation but the signatures.
+/// Every operation except the signatures.
 #[must_use]
 pub fn operations() -> Vec<Operation> {
     let mut all = Vec::new();
@@ -34,11 +34,11 @@ pub fn operations() -> Vec<Operation> {
     all
 }
 
-/// A moment of a message that nobody watches: what the waterfall costs when it is off.
+/// A trace point of a message that is not traced: the cost of the waterfall when it is off.
 fn waterfall(all: &mut Vec<Operation>) {
     let stages = LatencyTrace::new(0);
     let transfer = TransferId::from_bytes([0; 17]).expect("the form of a UUID");
-    all.push(Operation::plain((Group::Waterfall, "a moment, not watched", COUNT), move || {
+    all.push(Operation::plain((Group::Waterfall, "trace point, not traced", COUNT), move || {
         let now = stages.now_ns().map(|now| (TracePoint::Taken, now));
         stages.mark(0, transfer, TraceSubject::Taking(Inbound::Prepare), now);
     }));
@@ -75,24 +75,24 @@ fn codec(all: &mut Vec<Operation>) {
         let (kind, mut fields) = (command.number(), Vec::new());
         write_fields(&command, &mut fields);
         all.push(Operation::plain((Group::Codec, encode, COUNT), move || {
-            sequencer::encode(&command, None).expect("it is small")
+            sequencer::encode(&command, None).expect("small")
         }));
         all.push(Operation::plain((Group::Codec, decode, COUNT), move || {
-            read_fields(kind, FIELDS_VERSION, &fields).expect("it was just written")
+            read_fields(kind, FIELDS_VERSION, &fields).expect("just encoded")
         }));
     }
     let body = SAMPLES[PREPARE_AT].body.as_bytes();
     let with_body = prepare.clone();
     all.push(Operation::plain(
         (Group::Codec, "encode a prepare with its body", COUNT),
-        move || sequencer::encode(&with_body, Some(body)).expect("it is small"),
+        move || sequencer::encode(&with_body, Some(body)).expect("small"),
     ));
     let record = sequencer::encode(&prepare, None).expect("it is small");
     frames(all, &record);
 }
 
-/// Sealing and reading, per record of a frame of a thousand. The builder is warm, as a sequencer's
-/// is: what the growth of its buffer takes depends on where the allocator finds room.
+/// Sealing and parsing, per record of a frame of a thousand. The builder is reused, as in the
+/// sequencer: the cost of growing its buffer would depend on the allocator.
 fn frames(all: &mut Vec<Operation>, record: &record::frame::EncodedRecord) {
     let tail = Tail::genesis(LogIdentity([9; 16]));
     let header = BatchHeader { stamp: Stamp(1), ..BatchHeader::default() };
@@ -121,14 +121,14 @@ fn frames(all: &mut Vec<Operation>, record: &record::frame::EncodedRecord) {
         parse,
         || (),
         move |()| {
-            std::hint::black_box(Frame::parse(&bytes).expect("it was just sealed"));
+            std::hint::black_box(Frame::parse(&bytes).expect("just sealed"));
         },
     ));
     let chain = (Group::Codec, "chain hash, per record", COUNT);
     let bytes = move || sealed.clone();
     all.push(Operation::batch(chain, bytes, move |bytes| {
         let frame = Frame::parse(bytes).expect("it was just sealed");
-        assert!(frame.verify_chain(&tail.chain), "it was just sealed");
+        assert!(frame.verify_chain(&tail.chain), "just sealed");
     }));
 }
 
@@ -143,7 +143,7 @@ fn message(all: &mut Vec<Operation>, sample: Sample) {
     let inbound = headers.clone();
     step("path and headers", Box::new(move || accept(&sample, &inbound)));
     if !body.is_empty() {
-        step("body", Box::new(move || assert!((sample.parse)(body), "the samples are good")));
+        step("body", Box::new(move || assert!((sample.parse)(body), "valid sample")));
     }
     if sample.recorded {
         step("hash of the body", Box::new(move || drop_box(body_hash(body))));
@@ -152,13 +152,12 @@ fn message(all: &mut Vec<Operation>, sample: Sample) {
             out.clear();
             stored_message::encode(&source, body, &mut out);
         };
-        step("stored form, made", Box::new(encode));
+        step("stored form, encoded", Box::new(encode));
         let mut out = Vec::new();
         stored_message::encode(&headers, body, &mut out);
         let stored = Bytes::from(out);
-        let decode =
-            move || drop_box(stored_message::decode(&stored).expect("it was just written"));
-        step("stored form, read", Box::new(decode));
+        let decode = move || drop_box(stored_message::decode(&stored).expect("just encoded"));
+        step("stored form, decoded", Box::new(decode));
     }
     let source = headers.clone();
     all.push(Operation::prepared(
@@ -171,7 +170,7 @@ fn message(all: &mut Vec<Operation>, sample: Sample) {
         move || headers.clone(),
         move |headers| {
             accept(&sample, headers);
-            assert!((sample.parse)(body), "the samples are good");
+            assert!((sample.parse)(body), "valid sample");
             if sample.recorded {
                 drop_box(body_hash(body));
             }
@@ -181,7 +180,7 @@ fn message(all: &mut Vec<Operation>, sample: Sample) {
 }
 
 fn accept(sample: &Sample, headers: &HeaderMap) {
-    drop_box(fspiop::accept(sample.method, sample.path, headers).expect("the samples are good"));
+    drop_box(fspiop::accept(sample.method, sample.path, headers).expect("valid sample"));
 }
 
 fn forward(sample: &Sample, headers: &mut HeaderMap) {

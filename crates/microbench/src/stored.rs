@@ -1,9 +1,9 @@
-//! Kernel, log and cold store together: what ends leaves memory while the next batches are decided.
+//! Kernel, log and cold store together: final rows are evicted while the next batches are decided.
 //!
-//! The writer of the store and its compactions are threads of their own, as in the switch. The
-//! clock runs while a batch is committed and while the store is given its rows, and at the end
-//! until the store shows every row. It stands while the next batches are made; what the store's
-//! threads do meanwhile is in the second rate, which counts all the time there was.
+//! The writer of the store and its compactions run on separate threads, as in the switch. The clock
+//! runs while a batch is committed and while rows are given to the store, and at the end until the
+//! store has every row. It is paused while the next batches are created. The second rate includes
+//! this time, in which the store's threads also work.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,33 +14,37 @@ use record::frame::LogIdentity;
 use sequencer::ColdTier;
 use store::{Disk, WriteBehind};
 
-use crate::durable::{Hub, wall_ms};
+use crate::durable::{CoreHub, wall_ms};
 use crate::measure::{Durations, Measurement, try_time};
 use crate::report::{Row, Section};
 use crate::workload::{Spread, Workload};
-use crate::{BATCH_LARGE, Done, Error, Options, Show};
+use crate::{BATCH_LARGE, CoreOptions, Error, PartProgress, ProgressSink};
 
-/// For how long a transfer that ended stays in memory at least.
+/// Minimum time for which a final transfer stays in memory.
 const KEEP: Duration = Duration::from_secs(1);
-/// Between two looks at a store that is still written, at the end.
-const GLANCE: Duration = Duration::from_millis(1);
-const BEHIND_CLOCK: &str = "with making them";
+/// Polling interval of the store's progress at the end.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
+const TOTAL_TIME_COLUMN: &str = "with creation";
 
-/// Batches of 8,189 commands beside a store.
-pub(crate) fn large(options: &Options, directory: &Path, show: Show<'_>) -> Result<Section, Error> {
+/// Batches of 8,189 commands with a store.
+pub(crate) fn large(
+    options: &CoreOptions,
+    directory: &Path,
+    show: ProgressSink<'_>,
+) -> Result<Section, Error> {
     let directory = directory.join("stored");
     let pairs = (options.transfers as usize).div_ceil(BATCH_LARGE);
     let about = format!(
         "Kernel, log and cold store, durable before it is applied: {} transfers in batches of \
-         {BATCH_LARGE} commands without bodies, one of prepares, one of fulfils. What ended leaves \
-         memory after {} s. Until all of it is in the store, compaction included; \
-         \"{BEHIND_CLOCK}\" counts the time in which the next batches were made, too.",
+         {BATCH_LARGE} commands without bodies, one of prepares, one of fulfils. Final rows are \
+         evicted after {} s. Measured until all rows are in the store, compaction included; \
+         \"{TOTAL_TIME_COLUMN}\" includes the time in which the next batches were created.",
         pairs * BATCH_LARGE,
         KEEP.as_secs()
     );
     let columns = vec![
         "commands/s",
-        BEHIND_CLOCK,
+        TOTAL_TIME_COLUMN,
         "CPU ns/command",
         "batch p50 us",
         "batch p99 us",
@@ -53,19 +57,20 @@ pub(crate) fn large(options: &Options, directory: &Path, show: Show<'_>) -> Resu
     Ok(Section { name: "store", about, columns, rows })
 }
 
-/// A hub with a log in `directory` and a new cold store beside it.
-pub(crate) fn open_stored(directory: &Path, workload: &Workload) -> Result<Hub, Error> {
+/// A hub with a log in `directory` and a new cold store next to it.
+pub(crate) fn open_stored(directory: &Path, workload: &Workload) -> Result<CoreHub, Error> {
     let store_directory = directory.join("store");
     let open = |identity: LogIdentity| {
-        let store = Disk::begin(&store_directory, identity, store::Options::default())?;
-        let behind = WriteBehind::start(Arc::new(store) as _);
-        let behind = behind.map_err(|error| ports::StoreError::Failed(error.to_string()))?;
-        Ok(ColdTier::new(Box::new(behind), KEEP))
+        let store = Disk::begin(&store_directory, identity, store::StoreOptions::default())?;
+        let write_behind = WriteBehind::start(Arc::new(store) as _);
+        let write_behind =
+            write_behind.map_err(|error| ports::StoreError::Failed(error.to_string()))?;
+        Ok(ColdTier::new(Box::new(write_behind), KEEP))
     };
-    Hub::open_beside(directory, workload, open)
+    CoreHub::open_with_store(directory, workload, open)
 }
 
-fn large_row(pairs: usize, directory: &Path, show: Show<'_>) -> Result<Row, Error> {
+fn large_row(pairs: usize, directory: &Path, show: ProgressSink<'_>) -> Result<Row, Error> {
     let spread = Spread::Uniform;
     let mut workload = Workload::new(spread, wall_ms());
     let mut hub = open_stored(directory, &workload)?;
@@ -74,7 +79,7 @@ fn large_row(pairs: usize, directory: &Path, show: Show<'_>) -> Result<Row, Erro
         (Instant::now(), Measurement::default(), Durations::default());
     for pair in 0..pairs {
         let [done, all] = [pair, pairs].map(|pairs| (pairs * BATCH_LARGE) as u64);
-        show(Done { what: "transfers", done, all });
+        show(PartProgress { items: "transfers", done, all });
         for batch in workload.batches(BATCH_LARGE, BATCH_LARGE) {
             hub.commit_batch(batch, &mut spent, &mut batches)?;
         }
@@ -102,21 +107,21 @@ fn large_row(pairs: usize, directory: &Path, show: Show<'_>) -> Result<Row, Erro
     Ok(Row { case: spread.name().into(), figures })
 }
 
-impl Hub {
-    /// Has the rest recorded and given to the store, until that shows it.
+impl CoreHub {
+    /// Records the remaining deliveries and waits until the store has all rows.
     fn finish_store(&mut self) -> Result<(), Error> {
         self.deliver();
         self.commit_all()?;
         let end = self.sequencer.sync()?;
         while self.sequencer.stored() < end {
-            self.tend()?;
-            thread::sleep(GLANCE);
+            self.evict_stored()?;
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
 }
 
-/// Bytes of the files of a directory and of those in it. What cannot be looked at counts nothing.
+/// Total size of the files of a directory and its subdirectories. Unreadable files do not count.
 pub(crate) fn length_of(directory: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
     let bytes = entries.filter_map(Result::ok).map(|entry| match entry.metadata() {

@@ -1,14 +1,14 @@
-//! One ordered stream at a constant rate, with bodies and a store, as a national system feeds it:
-//! `upesi-bench core --only stream`.
+//! One ordered stream at a constant rate, with bodies and a store, at the scale of a national
+//! system: `upesi-bench core --only stream`.
 //!
-//! Two threads, as in the switch: one writes commands with their stored forms and hands over what
-//! is due, the other takes whoever waits as one batch and makes it durable, decides it, and gives
-//! the store what ended. Each fulfil comes some transfers after its prepare. The deliveries of what
-//! is owed are noted as they are in the switch; nothing is sent.
+//! Two threads, as in the switch. One creates commands with their stored forms and submits those
+//! that are due. The other takes all waiting commands as one batch, makes it durable, decides it,
+//! and gives final rows to the store. Each fulfil follows its prepare after a number of transfers.
+//! Finished deliveries are recorded as in the switch, but nothing is sent.
 //!
-//! Latency is counted from the moment a pair should have come until it is durable and applied, so
-//! a stream that does not keep up shows in both: the rate falls and the latency grows. Bounds: some
-//! 65,000 commands wait between the threads, and the run ends with its time, whatever waits.
+//! Latency counts from the intended time of a pair until it is durable and applied. If the stream
+//! does not keep up, the rate falls and the latency grows. At most about 65,000 commands wait
+//! between the threads. The run ends on time, whatever is still waiting.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -20,74 +20,74 @@ use hdrhistogram::Histogram;
 use ledger::Command;
 use sequencer::{Durability, Submission};
 
-use crate::durable::{BEHIND, DELIVERIES, Hub, wall_ms};
+use crate::durable::{CoreHub, DELIVERIES, FULFIL_DELAY, wall_ms};
 use crate::measure::process_cpu;
 use crate::messages::{PREPARE_AT, SAMPLES};
 use crate::report::{Row, Section};
 use crate::stored::{length_of, open_stored};
 use crate::workload::{Spread, Workload};
-use crate::{Done, Error, Options, Show};
+use crate::{CoreOptions, Error, PartProgress, ProgressSink};
 
-/// Where `PUT /transfers` stands among the samples.
+/// The index of `PUT /transfers` among the samples.
 const FULFIL_AT: usize = PREPARE_AT + 1;
-/// Pairs that are handed over at once at most.
+/// Maximum number of pairs that are submitted together.
 const PORTION: u64 = 256;
-/// Portions between the two threads.
+/// Maximum number of portions between the two threads.
 const PORTIONS: usize = 128;
-/// Commands that one batch is gathered of, about.
+/// Approximate maximum of commands in a batch.
 const GATHERED: usize = 8_192;
-/// Between two looks of a thread that has nothing to do.
-const GLANCE: Duration = Duration::from_micros(50);
-/// Latencies beyond an hour count as one.
+/// Polling interval of an idle thread.
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
+/// Longer latencies are recorded as one hour.
 const LATE_MAX_US: u64 = 3_600_000_000;
-/// What must stay free on the disk, and what a pair takes there beside two bodies, about; of that
-/// in the store, merges included.
+/// Disk space to leave free, approximate space of a pair without its two bodies, and the part of it
+/// in the store, compaction included.
 const FREE_BYTES: u64 = 1 << 30;
-const BESIDE_BODIES_BYTES: u64 = 2_000;
+const PAIR_OVERHEAD_BYTES: u64 = 2_000;
 const STORED_BYTES: u64 = 800;
-/// Segments that stay where closed ones are deleted, and how often that is done, in pairs.
+/// Number of segments to keep if closed ones are deleted, and the interval of deletions, in pairs.
 const SEGMENTS_KEPT: usize = 3;
 const DISCARD_EVERY: u64 = 65_536;
 
-/// Pairs that are due together.
+/// Pairs that are due at the same time.
 struct DuePairs {
-    /// The number of the first.
+    /// The number of the first pair.
     from: u64,
     submissions: Vec<Submission<()>>,
 }
 
-/// How often pairs come.
+/// Rate of the pairs.
 #[derive(Clone, Copy)]
-struct Pace {
+struct Schedule {
     start: Instant,
     per_second: u32,
 }
 
-impl Pace {
+impl Schedule {
     fn due(self) -> u64 {
         (self.start.elapsed().as_secs_f64() * f64::from(self.per_second)) as u64
     }
 
-    /// How late a pair is by now.
+    /// The current delay of a pair.
     fn late(self, pair: u64) -> Duration {
         let intended = Duration::from_secs_f64(pair as f64 / f64::from(self.per_second));
         self.start.elapsed().saturating_sub(intended)
     }
 }
 
-/// Feeds the stream for so many seconds.
+/// Runs the stream for the requested duration.
 pub(crate) fn measure(
-    options: &Options,
+    options: &CoreOptions,
     directory: &Path,
-    show: Show<'_>,
+    show: ProgressSink<'_>,
 ) -> Result<Section, Error> {
     let pairs = u64::from(options.pairs_per_second) * u64::from(options.seconds_fed());
     let of_pair = match options.discard_log {
         true => STORED_BYTES,
-        false => 2 * u64::from(options.body_bytes) + BESIDE_BODIES_BYTES,
+        false => 2 * u64::from(options.body_bytes) + PAIR_OVERHEAD_BYTES,
     };
     check_room(directory, pairs * of_pair)?;
-    let mut show = |done| show(Done { what: "pairs", done, all: pairs });
+    let mut show = |done| show(PartProgress { items: "pairs", done, all: pairs });
     let row = fed(options, &directory.join("stream"), &mut show)?;
     let about = format!(
         "One stream for {} s, kernel, log and cold store, durable before it is applied: {} \
@@ -126,27 +126,31 @@ pub(crate) fn check_room(directory: &Path, wanted: u64) -> Result<(), Error> {
     }
 }
 
-fn fed(options: &Options, directory: &Path, show: &mut dyn FnMut(u64)) -> Result<Vec<f64>, Error> {
+fn fed(
+    options: &CoreOptions,
+    directory: &Path,
+    show: &mut dyn FnMut(u64),
+) -> Result<Vec<f64>, Error> {
     let workload = Workload::new(Spread::Uniform, wall_ms());
     let mut hub = open_stored(directory, &workload)?;
     let (sender, receiver) = sync_channel(PORTIONS);
     let (before, cpu) = (hub.sequencer.counts(), process_cpu());
-    let pace = Pace { start: Instant::now(), per_second: options.pairs_per_second };
-    let letters = StoredMessages::new(options.body_bytes as usize);
+    let schedule = Schedule { start: Instant::now(), per_second: options.pairs_per_second };
+    let messages = StoredMessages::new(options.body_bytes as usize);
     let mut eaten = StreamResult::new();
     let seconds = Duration::from_secs(options.seconds_fed().into());
     thread::scope(|scope| {
-        scope.spawn(move || feed(workload, &letters, pace, &sender));
+        scope.spawn(move || feed(workload, &messages, schedule, &sender));
         let mut discarded = 0;
         let mut show = |pairs| {
             show(pairs);
             if options.discard_log && discarded + DISCARD_EVERY <= pairs {
                 discarded = pairs;
-                // Beside the threads that are measured: to delete takes a file system its time.
+                // On a separate thread, since a deletion can take the file system some time.
                 scope.spawn(|| discard(directory));
             }
         };
-        eaten.eat(&mut hub, pace, (seconds, receiver), &mut show)
+        eaten.commit_stream(&mut hub, schedule, (seconds, receiver), &mut show)
     })?;
     let cpu = process_cpu().saturating_sub(cpu);
     let after = hub.sequencer.counts();
@@ -172,7 +176,8 @@ fn fed(options: &Options, directory: &Path, show: &mut dyn FnMut(u64)) -> Result
     ])
 }
 
-/// Deletes segments but the last ones. What cannot be deleted stays: it is a matter of room alone.
+/// Deletes all segments but the last ones. Failed deletions are ignored, since they only cost
+/// space.
 fn discard(directory: &Path) {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let is_segment = |path: &PathBuf| path.extension().is_some_and(|it| it == "segment");
@@ -183,7 +188,7 @@ fn discard(directory: &Path) {
     }
 }
 
-/// The messages, as they are stored beside commands: one of each kind, again and again.
+/// The stored forms of the messages: one of each kind, reused for all commands.
 struct StoredMessages {
     prepare: Vec<u8>,
     fulfil: Vec<u8>,
@@ -193,7 +198,7 @@ impl StoredMessages {
     fn new(body_bytes: usize) -> Self {
         let stored = |at: usize| {
             let sample: &crate::messages::Sample = &SAMPLES[at];
-            // To the log a body is bytes: it is cut off, or filled up with spaces.
+            // The log stores a body as bytes, so it is truncated or padded with spaces.
             let mut body = sample.body.as_bytes().to_vec();
             body.resize(body_bytes, b' ');
             let mut out = Vec::new();
@@ -211,27 +216,27 @@ impl StoredMessages {
     }
 }
 
-/// Hands over what is due until nobody takes it.
+/// Submits due pairs until the receiver is dropped.
 fn feed(
     mut workload: Workload,
-    letters: &StoredMessages,
-    pace: Pace,
+    messages: &StoredMessages,
+    schedule: Schedule,
     sender: &SyncSender<DuePairs>,
 ) {
     let (mut made, mut open) = (0, VecDeque::new());
     loop {
-        let until = pace.due().min(made + PORTION);
+        let until = schedule.due().min(made + PORTION);
         if until == made {
-            thread::sleep(GLANCE);
+            thread::sleep(POLL_INTERVAL);
             continue;
         }
         let mut submissions = Vec::with_capacity(2 * PORTION as usize);
         for _ in made..until {
             let (prepare, fulfil) = workload.next();
-            submissions.push(letters.submit(prepare));
+            submissions.push(messages.submit(prepare));
             open.push_back(fulfil);
-            if BEHIND < open.len() {
-                submissions.extend(open.pop_front().map(|fulfil| letters.submit(fulfil)));
+            if FULFIL_DELAY < open.len() {
+                submissions.extend(open.pop_front().map(|fulfil| messages.submit(fulfil)));
             }
         }
         if sender.send(DuePairs { from: made, submissions }).is_err() {
@@ -241,7 +246,7 @@ fn feed(
     }
 }
 
-/// What came of it.
+/// The result of a stream.
 struct StreamResult {
     pairs: u64,
     elapsed: Duration,
@@ -255,17 +260,17 @@ impl StreamResult {
         Self { pairs: 0, elapsed: Duration::ZERO, late }
     }
 
-    /// Commits what comes until the time is over; what still waits then is not counted.
-    fn eat(
+    /// Commits pairs until the time is over. Pairs that still wait are not counted.
+    fn commit_stream(
         &mut self,
-        hub: &mut Hub,
-        pace: Pace,
+        hub: &mut CoreHub,
+        schedule: Schedule,
         (seconds, receiver): (Duration, Receiver<DuePairs>),
         show: &mut dyn FnMut(u64),
     ) -> Result<(), Error> {
         let mut taken = Vec::new();
-        while pace.start.elapsed() < seconds {
-            match receiver.recv_timeout(GLANCE) {
+        while schedule.start.elapsed() < seconds {
+            match receiver.recv_timeout(POLL_INTERVAL) {
                 Ok(portion) => taken.push(take(hub, portion)),
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -282,18 +287,18 @@ impl StreamResult {
             for (from, pairs) in taken.drain(..) {
                 self.pairs += pairs;
                 for pair in from..from + pairs {
-                    self.late.saturating_record(pace.late(pair).as_micros() as u64);
+                    self.late.saturating_record(schedule.late(pair).as_micros() as u64);
                 }
             }
             show(self.pairs);
         }
-        self.elapsed = pace.start.elapsed();
+        self.elapsed = schedule.start.elapsed();
         Ok(())
     }
 }
 
-/// Has a portion wait for the next batch; answers with the first of its pairs, and how many.
-fn take(hub: &mut Hub, portion: DuePairs) -> (u64, u64) {
+/// Queues a portion for the next batch. Returns the number of its first pair, and their count.
+fn take(hub: &mut CoreHub, portion: DuePairs) -> (u64, u64) {
     let prepares = |submission: &&Submission<()>| matches!(submission.command, Command::Prepare(_));
     let pairs = portion.submissions.iter().filter(prepares).count() as u64;
     hub.waiting.extend(portion.submissions);

@@ -1,4 +1,4 @@
-//! A log that notes how long its syncs and appends take, and is otherwise the log inside it.
+//! A wrapper around a log that measures syncs and appends.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,14 +8,14 @@ use ports::{LogError, LogObserver, ObservedLog};
 
 use crate::measure::Durations;
 
-/// What was noted.
+/// The measured durations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Times {
     pub(crate) syncs: Durations,
     pub(crate) appends: Durations,
 }
 
-/// A log that notes how long its syncs and appends take.
+/// A log whose syncs and appends are measured.
 pub(crate) type Timed<L> = ObservedLog<L, Timer>;
 
 /// Measures the writes of a [`Timed`] log.

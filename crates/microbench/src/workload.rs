@@ -1,4 +1,5 @@
-//! A scheme of participants and an endless row of transfers between them, the same on every run.
+//! A scheme of participants and an endless sequence of transfers between them, the same in every
+//! run.
 
 use std::collections::VecDeque;
 
@@ -10,13 +11,14 @@ use ledger::{
 };
 use sha2::{Digest as _, Sha256};
 
-/// Far beyond what any run moves, in ten-thousandths.
-const PLENTY: i64 = 1_000_000_000_000_000_000;
-/// Transfers end by themselves this long after the wall clock at the start: never, here. Their
-/// deadlines are those of ten a millisecond whose payers' clocks differ by some milliseconds.
+/// An amount that no run can exceed, in ten-thousandths.
+const UNLIMITED: i64 = 1_000_000_000_000_000_000;
+/// Lifetime of a transfer from the wall-clock time at the start. No transfer expires during a run.
+/// The deadlines are those of ten transfers per millisecond whose payers' clocks differ by some
+/// milliseconds.
 const EXPIRES_AFTER_MS: u64 = 86_400_000;
 
-/// Whose accounts move.
+/// The distribution of transfers over participants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spread {
     /// All transfers go from one participant to one other.
@@ -41,7 +43,7 @@ impl Spread {
     }
 }
 
-/// Makes commands.
+/// Creates commands.
 pub(crate) struct Workload {
     names: Vec<FspName>,
     spread: Spread,
@@ -64,9 +66,9 @@ impl Workload {
         }
     }
 
-    /// Brings the scheme into being: `apply` commits a batch and shows the state after it.
+    /// Onboards the scheme: `apply` commits a batch and shows the resulting state.
     pub(crate) fn onboard(&self, mut apply: impl FnMut(Vec<Command>, &mut dyn FnMut(&State))) {
-        let genesis = Genesis { seed: [7; 16], hub: name("Hub") };
+        let genesis = Genesis { seed: [7; 16], hub: name("CoreHub") };
         apply(vec![Command::Genesis(genesis)], &mut |_| {});
         let currency = currency();
         for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
@@ -76,7 +78,7 @@ impl Workload {
             );
         }
         for name in self.names.iter().copied() {
-            let (net_debit_cap, position) = (Amount::from_units(PLENTY.into()), Amount::ZERO);
+            let (net_debit_cap, position) = (Amount::from_units(UNLIMITED.into()), Amount::ZERO);
             let create = Change::CreateParticipant(CreateParticipant { name, currency });
             let limits = Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
                 name,
@@ -131,7 +133,7 @@ impl Workload {
         (Command::Prepare(Box::new(prepare)), Command::Fulfil(Box::new(fulfil)))
     }
 
-    /// Batches of one size: one of prepares, then one of the fulfils to them, and so on.
+    /// Batches of one size: one of prepares, then one of their fulfils, and so on.
     pub(crate) fn batches(&mut self, pairs: usize, size: usize) -> Vec<Vec<Command>> {
         let mut batches = Vec::new();
         for _ in 0..pairs / size {
@@ -141,15 +143,15 @@ impl Workload {
         batches
     }
 
-    /// A row in which each fulfil follows `behind` transfers after its prepare.
-    pub(crate) fn row(&mut self, pairs: usize, behind: usize) -> Vec<Command> {
+    /// A sequence in which each fulfil follows its prepare after `delay` transfers.
+    pub(crate) fn interleaved(&mut self, pairs: usize, delay: usize) -> Vec<Command> {
         let mut open = VecDeque::new();
         let mut row = Vec::with_capacity(2 * pairs);
         for _ in 0..pairs {
             let (prepare, fulfil) = self.next();
             row.push(prepare);
             open.push_back(fulfil);
-            if behind < open.len() {
+            if delay < open.len() {
                 row.extend(open.pop_front());
             }
         }
@@ -167,7 +169,7 @@ impl Workload {
         (self.names[payer], self.names[payee])
     }
 
-    /// A row of numbers without visible order (splitmix64).
+    /// The next pseudo-random number (splitmix64).
     fn draw(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -176,7 +178,7 @@ impl Workload {
     }
 }
 
-/// What a hub notes once the notices of a batch have been delivered.
+/// The records of a hub after the notices of a batch were delivered.
 pub(crate) fn delivered(notices: &[Notice]) -> Vec<FinishedDelivery> {
     let end = |notice: &Notice| FinishedDelivery {
         notice: notice.id,
@@ -193,7 +195,7 @@ pub(crate) fn name(text: &str) -> FspName {
 }
 
 fn currency() -> Currency {
-    Currency::parse("USD").expect("three letters are a currency")
+    Currency::parse("USD").expect("three messages are a currency")
 }
 
 const PREIMAGE: [u8; 32] = [42; 32];

@@ -61,7 +61,7 @@ impl<M> EffectDispatcher<M> {
         let effects = sequencer.effects();
         if effects.registry_changed {
             self.shared.view.publish(ParticipantsView::of(sequencer.state()));
-            self.post_to_all(|| MailboxEvent::RegisterChanged);
+            self.post_to_all(|| MailboxEvent::RegistryChanged);
         }
         for (at, (command, outcome)) in commands.zip(&effects.outcomes).enumerate() {
             if let (Command::ChangeParties(change), Outcome::Accepted) = (command, outcome) {
@@ -231,7 +231,7 @@ impl<M> EffectDispatcher<M> {
         for (transfer, what) in
             batch.iter().filter_map(|one| latency_trace::inbound_of(&one.command))
         {
-            self.shared.stages.mark(SEQUENCER, transfer, what, moments);
+            self.shared.latency_trace.mark(SEQUENCER, transfer, what, moments);
         }
     }
 

@@ -51,7 +51,7 @@ pub struct NodeStatus {
 /// The faults found by the last sample of [`crate::stall::StallDetector`].
 #[derive(Clone, Default)]
 pub(crate) struct NodeFaults {
-    pub(crate) stuck: Arc<[Stall]>,
+    pub(crate) stalls: Arc<[Stall]>,
     pub(crate) is_full: bool,
 }
 
@@ -61,7 +61,7 @@ pub struct NodeHealth {
     /// The reason why the log stopped, if it did.
     pub stopped: Option<String>,
     /// Stages that had work and made no progress at the last sample.
-    pub stuck: Arc<[Stall]>,
+    pub stalls: Arc<[Stall]>,
     /// Whether the log's disk is full: commands are refused.
     pub is_full: bool,
     /// The first record that could not be read, until a later read of it succeeds.
@@ -72,23 +72,23 @@ impl NodeHealth {
     /// Whether the log accepts nothing: it has stopped, its disk is full, or it is stalled.
     #[must_use]
     pub fn is_log_down(&self) -> bool {
-        self.stopped.is_some() || self.is_full || self.stuck.iter().any(Stall::is_log)
+        self.stopped.is_some() || self.is_full || self.stalls.iter().any(Stall::is_log)
     }
 
     /// Whether every part works.
     #[must_use]
     pub fn is_well(&self) -> bool {
-        !self.is_log_down() && self.stuck.is_empty()
+        !self.is_log_down() && self.stalls.is_empty()
     }
 
     /// The fault of the log or the store, if any.
     #[must_use]
     pub fn storage_fault(&self) -> Option<String> {
         let stored = |one: &&Stall| one.is_log() || one.stage == "store";
-        let stuck = || self.stuck.iter().find(stored).map(|one| one.detail.clone());
+        let stalled = || self.stalls.iter().find(stored).map(|one| one.detail.clone());
         let unread = || self.unread.as_ref().map(|unread| unread.why.clone());
         let full = || self.is_full.then(|| "the disk is full: commands are refused".to_owned());
-        self.stopped.clone().or_else(stuck).or_else(full).or_else(unread)
+        self.stopped.clone().or_else(stalled).or_else(full).or_else(unread)
     }
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct Shared<M> {
     pub(crate) view: SharedValue<ParticipantsView>,
     pub(crate) directory: Directory,
     pub(crate) reader: Arc<TrackedReader>,
-    pub(crate) stages: Arc<LatencyTrace>,
+    pub(crate) latency_trace: Arc<LatencyTrace>,
     pub(crate) gauges: NodeGauges,
     /// Faults at the last sample.
     pub(crate) faults: RwLock<NodeFaults>,
@@ -178,9 +178,9 @@ impl<M: Send + Sync + 'static> Handle<M> {
     /// [`SubmissionRefused`]: too many queries are waiting, or the node has stopped.
     pub fn ask(
         &self,
-        question: impl FnOnce(&State) + Send + 'static,
+        query: impl FnOnce(&State) + Send + 'static,
     ) -> Result<(), SubmissionRefused> {
-        let ask = Box::new(|_: &Tail, state: &State| question(state));
+        let ask = Box::new(|_: &Tail, state: &State| query(state));
         self.shared.inbox.ask(ReadRequest { about: Prefetch::Anything, is_fresh: true, ask })
     }
 
@@ -191,9 +191,9 @@ impl<M: Send + Sync + 'static> Handle<M> {
     /// As [`Handle::ask`].
     pub fn ask_local(
         &self,
-        question: impl FnOnce(&State) + Send + 'static,
+        query: impl FnOnce(&State) + Send + 'static,
     ) -> Result<(), SubmissionRefused> {
-        let ask = Box::new(|_: &Tail, state: &State| question(state));
+        let ask = Box::new(|_: &Tail, state: &State| query(state));
         self.shared.inbox.ask(ReadRequest { about: Prefetch::Anything, is_fresh: false, ask })
     }
 
@@ -204,9 +204,9 @@ impl<M: Send + Sync + 'static> Handle<M> {
     /// As [`Handle::ask`].
     pub fn ask_durable(
         &self,
-        question: impl FnOnce(&Tail, &State) + Send + 'static,
+        query: impl FnOnce(&Tail, &State) + Send + 'static,
     ) -> Result<(), SubmissionRefused> {
-        let ask = Box::new(question);
+        let ask = Box::new(query);
         self.shared.inbox.ask(ReadRequest { about: Prefetch::Everything, is_fresh: false, ask })
     }
 
@@ -218,9 +218,9 @@ impl<M: Send + Sync + 'static> Handle<M> {
     pub fn ask_about(
         &self,
         transfer: TransferId,
-        question: impl FnOnce(&State) + Send + 'static,
+        query: impl FnOnce(&State) + Send + 'static,
     ) -> Result<(), SubmissionRefused> {
-        let ask = Box::new(|_: &Tail, state: &State| question(state));
+        let ask = Box::new(|_: &Tail, state: &State| query(state));
         self.shared.inbox.ask(ReadRequest {
             about: Prefetch::Transfer(transfer),
             is_fresh: true,
@@ -303,8 +303,8 @@ impl<M: Send + Sync + 'static> Handle<M> {
     }
 
     /// Publishes the stalls and whether the log's disk is full, for [`Handle::health`].
-    pub fn publish_faults(&self, stuck: Vec<Stall>, is_full: bool) {
-        let faults = NodeFaults { stuck: stuck.into(), is_full };
+    pub fn publish_faults(&self, stalls: Vec<Stall>, is_full: bool) {
+        let faults = NodeFaults { stalls: stalls.into(), is_full };
         *self.shared.faults.write().unwrap_or_else(PoisonError::into_inner) = faults;
     }
 
@@ -313,7 +313,12 @@ impl<M: Send + Sync + 'static> Handle<M> {
     pub fn health(&self) -> NodeHealth {
         let faults = self.shared.faults.read().unwrap_or_else(PoisonError::into_inner).clone();
         let stopped = self.status().stopped;
-        NodeHealth { stopped, stuck: faults.stuck, is_full: faults.is_full, unread: self.unread() }
+        NodeHealth {
+            stopped,
+            stalls: faults.stalls,
+            is_full: faults.is_full,
+            unread: self.unread(),
+        }
     }
 
     /// Injects a fault for tests of the stall detection: from now on deadlines are met only by
@@ -355,8 +360,8 @@ impl<M: Send + Sync + 'static> Handle<M> {
 
     /// The latency trace.
     #[must_use]
-    pub fn stages(&self) -> &Arc<LatencyTrace> {
-        &self.shared.stages
+    pub fn latency_trace(&self) -> &Arc<LatencyTrace> {
+        &self.shared.latency_trace
     }
 
     /// Submissions refused because the inbox was full.

@@ -59,19 +59,19 @@ pub struct InboxLimits {
     /// Maximum bytes of waiting records.
     pub bytes_max: usize,
     /// Maximum number of waiting queries.
-    pub questions_max: usize,
+    pub queries_max: usize,
 }
 
 impl Default for InboxLimits {
     fn default() -> Self {
-        Self { submissions_max: 65_536, bytes_max: 64 << 20, questions_max: 16_384 }
+        Self { submissions_max: 65_536, bytes_max: 64 << 20, queries_max: 16_384 }
     }
 }
 
 /// Work for the sequencer's thread.
 pub(crate) struct Work<M> {
     pub(crate) submissions: VecDeque<Submission<M>>,
-    pub(crate) questions: Vec<ReadRequest>,
+    pub(crate) queries: Vec<ReadRequest>,
     bytes: usize,
     /// Messages and events of a shared log.
     pub(crate) arrivals: VecDeque<Arrival>,
@@ -88,13 +88,13 @@ pub(crate) const ARRIVED_BYTES_MAX: usize = 32 << 20;
 /// Work that was taken from the inbox.
 pub(crate) struct TakenWork<M> {
     pub(crate) submissions: VecDeque<Submission<M>>,
-    pub(crate) questions: Vec<ReadRequest>,
+    pub(crate) queries: Vec<ReadRequest>,
     pub(crate) arrivals: VecDeque<Arrival>,
 }
 
 impl<M> Default for TakenWork<M> {
     fn default() -> Self {
-        Self { submissions: VecDeque::new(), questions: Vec::new(), arrivals: VecDeque::new() }
+        Self { submissions: VecDeque::new(), queries: Vec::new(), arrivals: VecDeque::new() }
     }
 }
 
@@ -113,7 +113,7 @@ impl<M> Inbox<M> {
             limits,
             work: Mutex::new(Work {
                 submissions: VecDeque::new(),
-                questions: Vec::new(),
+                queries: Vec::new(),
                 bytes: 0,
                 arrivals: VecDeque::new(),
                 arrived_bytes: 0,
@@ -156,16 +156,16 @@ impl<M> Inbox<M> {
         Err(SubmissionRefused::Full)
     }
 
-    pub(crate) fn ask(&self, question: ReadRequest) -> Result<(), SubmissionRefused> {
+    pub(crate) fn ask(&self, query: ReadRequest) -> Result<(), SubmissionRefused> {
         let mut work = self.lock();
         if !work.open {
             return Err(SubmissionRefused::Stopped);
         }
-        if work.questions.len() == self.limits.questions_max {
+        if work.queries.len() == self.limits.queries_max {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return Err(SubmissionRefused::Full);
         }
-        work.questions.push(question);
+        work.queries.push(query);
         self.wake(work);
         Ok(())
     }
@@ -196,7 +196,7 @@ impl<M> Inbox<M> {
             work.bytes = 0;
             taken.submissions.append(&mut work.submissions);
         }
-        taken.questions.append(&mut work.questions);
+        taken.queries.append(&mut work.queries);
         if !work.arrivals.is_empty() {
             taken.arrivals.append(&mut work.arrivals);
             work.arrived_bytes = 0;
@@ -239,7 +239,7 @@ impl<M> Inbox<M> {
     /// Whether the consumer is working or has work.
     pub(crate) fn is_busy(&self) -> bool {
         let work = self.lock();
-        let is_empty = work.submissions.is_empty() && work.questions.is_empty();
+        let is_empty = work.submissions.is_empty() && work.queries.is_empty();
         work.open && (!work.asleep || !is_empty)
     }
 
@@ -264,6 +264,6 @@ impl<M> Inbox<M> {
 impl<M> Work<M> {
     fn is_idle(&self, room: bool) -> bool {
         let nothing_to_send = self.submissions.is_empty() || !room;
-        nothing_to_send && self.questions.is_empty() && self.arrivals.is_empty()
+        nothing_to_send && self.queries.is_empty() && self.arrivals.is_empty()
     }
 }

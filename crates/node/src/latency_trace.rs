@@ -115,7 +115,7 @@ pub struct TransferTrace {
     /// Age of the oldest complete marks, if older marks have been dropped.
     pub reach: Option<Duration>,
     /// Whether the transfer has not ended, so that more marks will follow.
-    pub under_way: bool,
+    pub in_progress: bool,
 }
 
 /// The last marks of one thread.
@@ -140,7 +140,7 @@ impl Ring {
 /// The marks of all threads: number 0 is the sequencer's, then one per mailbox.
 #[derive(Debug)]
 pub struct LatencyTrace {
-    watching: AtomicBool,
+    enabled: AtomicBool,
     threads: Box<[Mutex<Ring>]>,
     /// Whether messages about a transfer may arrive at other nodes too.
     has_peers: bool,
@@ -151,7 +151,7 @@ impl LatencyTrace {
     #[must_use]
     pub fn new(mailboxes: usize) -> Self {
         let threads = (0..=mailboxes).map(|_| Mutex::default()).collect();
-        Self { watching: AtomicBool::new(false), threads, has_peers: false }
+        Self { enabled: AtomicBool::new(false), threads, has_peers: false }
     }
 
     /// The trace of a node of a shared log, which may see only a later message about a transfer.
@@ -163,13 +163,13 @@ impl LatencyTrace {
     /// Whether marks are kept.
     #[inline]
     #[must_use]
-    pub fn is_watching(&self) -> bool {
-        self.watching.load(Ordering::Relaxed)
+    pub fn is_enabled(&self) -> bool {
+        self.enabled.load(Ordering::Relaxed)
     }
 
     /// Turns tracing on or off. Either way all marks are dropped.
-    pub fn watch(&self, watching: bool) {
-        self.watching.store(watching, Ordering::Relaxed);
+    pub fn enable(&self, enabled: bool) {
+        self.enabled.store(enabled, Ordering::Relaxed);
         for thread in &self.threads {
             *locked(thread) = Ring::default();
         }
@@ -179,7 +179,7 @@ impl LatencyTrace {
     #[inline]
     #[must_use]
     pub fn now_ns(&self) -> Option<u64> {
-        self.is_watching().then(monotonic_ns)
+        self.is_enabled().then(monotonic_ns)
     }
 
     /// Records marks of one thread, while tracing is on.
@@ -191,7 +191,7 @@ impl LatencyTrace {
         what: TraceSubject,
         moments: impl IntoIterator<Item = (TracePoint, u64)>,
     ) {
-        if self.is_watching() {
+        if self.is_enabled() {
             self.keep(thread, transfer, what, moments);
         }
     }
@@ -208,7 +208,7 @@ impl LatencyTrace {
     ) {
         let mut ring = locked(&self.threads[thread]);
         // Tracing may have been turned off just before the lock.
-        if !self.is_watching() {
+        if !self.is_enabled() {
             return;
         }
         let most = self.marks_max(thread);
@@ -246,15 +246,15 @@ impl LatencyTrace {
             return TransferTrace { reach, ..TransferTrace::default() };
         }
         let messages = messages(&marks);
-        let under_way = !marks.is_empty() && self.is_under_way(&messages);
-        let now_ns = under_way.then(monotonic_ns);
+        let in_progress = !marks.is_empty() && self.is_in_progress(&messages);
+        let now_ns = in_progress.then(monotonic_ns);
         let stages = stages_of(&marks, &messages, now_ns);
-        TransferTrace { stages, waits: waits_of(&marks, &messages, now_ns), reach, under_way }
+        TransferTrace { stages, waits: waits_of(&marks, &messages, now_ns), reach, in_progress }
     }
 
     /// Whether a message is unanswered or no participant was notified of the end. With several
     /// nodes, another one may have sent that notice.
-    fn is_under_way(&self, messages: &[Vec<TraceMark>]) -> bool {
+    fn is_in_progress(&self, messages: &[Vec<TraceMark>]) -> bool {
         let is_over = |message: &Vec<TraceMark>| {
             matches!(newest(message).moment, TracePoint::Answered | TracePoint::Delivered)
         };
@@ -456,21 +456,21 @@ pub type TracedLog<L> = ObservedLog<L, WriteTimes>;
 /// The times of the last writes of the log inside a [`TracedLog`].
 #[derive(Debug)]
 pub struct WriteTimes {
-    stages: Arc<LatencyTrace>,
+    trace: Arc<LatencyTrace>,
     appended_ns: u64,
     synced_ns: u64,
 }
 
 impl From<Arc<LatencyTrace>> for WriteTimes {
-    fn from(stages: Arc<LatencyTrace>) -> Self {
-        Self { stages, appended_ns: 0, synced_ns: 0 }
+    fn from(trace: Arc<LatencyTrace>) -> Self {
+        Self { trace, appended_ns: 0, synced_ns: 0 }
     }
 }
 
 impl WriteTimes {
     /// The trace that the times belong to.
-    pub(crate) fn stages(&self) -> Arc<LatencyTrace> {
-        Arc::clone(&self.stages)
+    pub(crate) fn trace(&self) -> Arc<LatencyTrace> {
+        Arc::clone(&self.trace)
     }
 
     /// End times of the last append and the last sync after it; 0 if none happened while tracing
@@ -483,7 +483,7 @@ impl WriteTimes {
 impl LogObserver for WriteTimes {
     fn append(&mut self, append: impl FnOnce() -> Result<(), LogError>) -> Result<(), LogError> {
         let result = append();
-        if let Some(now) = self.stages.now_ns() {
+        if let Some(now) = self.trace.now_ns() {
             (self.appended_ns, self.synced_ns) = (now, now);
         }
         result
@@ -491,7 +491,7 @@ impl LogObserver for WriteTimes {
 
     fn sync(&mut self, sync: impl FnOnce() -> Result<(), LogError>) -> Result<(), LogError> {
         let result = sync();
-        if let Some(now) = self.stages.now_ns() {
+        if let Some(now) = self.trace.now_ns() {
             self.synced_ns = now;
         }
         result
@@ -512,18 +512,18 @@ mod tests {
 
     #[test]
     fn stages_are_the_times_of_work() {
-        let stages = LatencyTrace::new(1);
-        stages.mark(1, id(1), PREPARE, [(TracePoint::Parsed, 5)]);
-        assert_eq!(stages.of(&id(1)), TransferTrace::default(), "tracing is off");
-        stages.watch(true);
-        stages.mark(1, id(1), PREPARE, [(TracePoint::Parsed, 10), (TracePoint::Submitted, 30)]);
-        stages.mark(0, id(1), PREPARE, [(TracePoint::Taken, 35), (TracePoint::Synced, 90)]);
-        stages.mark(1, id(2), PREPARE, [(TracePoint::Parsed, 11), (TracePoint::Read, 12)]);
-        stages.mark(0, id(1), PREPARE, [(TracePoint::Applied, 92)]);
-        stages.mark(1, id(1), PREPARE, [(TracePoint::Resumed, 96), (TracePoint::Answered, 99)]);
-        stages.mark(1, id(1), TO_PAYEE, [(TracePoint::Owed, 95), (TracePoint::Attempted, 97)]);
-        stages.mark(1, id(1), TO_PAYEE, [(TracePoint::Connected, 98)]);
-        let trace = stages.of(&id(1));
+        let tracer = LatencyTrace::new(1);
+        tracer.mark(1, id(1), PREPARE, [(TracePoint::Parsed, 5)]);
+        assert_eq!(tracer.of(&id(1)), TransferTrace::default(), "tracing is off");
+        tracer.enable(true);
+        tracer.mark(1, id(1), PREPARE, [(TracePoint::Parsed, 10), (TracePoint::Submitted, 30)]);
+        tracer.mark(0, id(1), PREPARE, [(TracePoint::Taken, 35), (TracePoint::Synced, 90)]);
+        tracer.mark(1, id(2), PREPARE, [(TracePoint::Parsed, 11), (TracePoint::Read, 12)]);
+        tracer.mark(0, id(1), PREPARE, [(TracePoint::Applied, 92)]);
+        tracer.mark(1, id(1), PREPARE, [(TracePoint::Resumed, 96), (TracePoint::Answered, 99)]);
+        tracer.mark(1, id(1), TO_PAYEE, [(TracePoint::Owed, 95), (TracePoint::Attempted, 97)]);
+        tracer.mark(1, id(1), TO_PAYEE, [(TracePoint::Connected, 98)]);
+        let trace = tracer.of(&id(1));
         let shown = spans(&trace.stages);
         let expected = [
             (10, 30, "prepare: parse and check"),
@@ -545,48 +545,48 @@ mod tests {
         const FULFIL: TraceSubject = TraceSubject::Taking(Inbound::Fulfil);
         const TO_PAYER: TraceSubject =
             TraceSubject::Sending(NoticeKind::Fulfil, ParticipantIndex(2));
-        let stages = LatencyTrace::new(1);
-        stages.watch(true);
+        let tracer = LatencyTrace::new(1);
+        tracer.enable(true);
         let open = || {
-            let trace = stages.of(&id(1));
-            assert!(trace.under_way, "{trace:?}");
+            let trace = tracer.of(&id(1));
+            assert!(trace.in_progress, "{trace:?}");
             let mut all = trace.stages.into_iter().chain(trace.waits);
             let newest = all.find(|stage| stage.end_ns > 1_000).expect("something is open");
             (newest.start_ns, newest.label)
         };
         let sent = |what, from: u64| {
             let moments = [TracePoint::Connected, TracePoint::Written, TracePoint::Delivered];
-            stages.mark(1, id(1), what, moments.map(|moment| (moment, from)));
+            tracer.mark(1, id(1), what, moments.map(|moment| (moment, from)));
         };
         let prepared =
             [(TracePoint::Parsed, 10), (TracePoint::Submitted, 30), (TracePoint::Answered, 40)];
-        stages.mark(1, id(1), PREPARE, prepared);
-        stages.mark(1, id(1), TO_PAYEE, [(TracePoint::Owed, 50)]);
+        tracer.mark(1, id(1), PREPARE, prepared);
+        tracer.mark(1, id(1), TO_PAYEE, [(TracePoint::Owed, 50)]);
         assert_eq!(open(), (50, "prepare to payee: dispatch".to_owned()));
-        stages.mark(1, id(1), TO_PAYEE, [(TracePoint::Attempted, 60)]);
+        tracer.mark(1, id(1), TO_PAYEE, [(TracePoint::Attempted, 60)]);
         let sending = "prepare to payee: sent or being sent, not answered".to_owned();
         assert_eq!(open(), (60, sending));
         sent(TO_PAYEE, 70);
         assert_eq!(open(), (70, "payee: own time, no answer yet".to_owned()));
-        stages.mark(1, id(1), FULFIL, [(TracePoint::Arrived, 80), (TracePoint::Answered, 90)]);
-        stages.mark(1, id(1), TO_PAYER, [(TracePoint::Owed, 91), (TracePoint::Attempted, 92)]);
+        tracer.mark(1, id(1), FULFIL, [(TracePoint::Arrived, 80), (TracePoint::Answered, 90)]);
+        tracer.mark(1, id(1), TO_PAYER, [(TracePoint::Owed, 91), (TracePoint::Attempted, 92)]);
         assert_eq!(open().0, 92);
         sent(TO_PAYER, 95);
-        let trace = stages.of(&id(1));
-        assert!(!trace.under_way && trace.stages.iter().all(|it| it.end_ns < 1_000), "{trace:?}");
+        let trace = tracer.of(&id(1));
+        assert!(!trace.in_progress && trace.stages.iter().all(|it| it.end_ns < 1_000), "{trace:?}");
     }
 
     #[test]
     fn a_repeated_message_repeats_its_stages() {
-        let stages = LatencyTrace::new(1);
-        stages.watch(true);
+        let tracer = LatencyTrace::new(1);
+        tracer.enable(true);
         for start in [10, 100] {
             let moments = [(TracePoint::Parsed, start), (TracePoint::Submitted, start + 5)];
-            stages.mark(1, id(1), PREPARE, moments);
+            tracer.mark(1, id(1), PREPARE, moments);
         }
         let doing = "prepare: parse and check";
         let expected = [(10, 15, doing), (100, 105, doing)];
-        assert_eq!(spans(&stages.of(&id(1)).stages), expected);
+        assert_eq!(spans(&tracer.of(&id(1)).stages), expected);
     }
 
     fn spans(stages: &[StageSpan]) -> Vec<(u64, u64, &str)> {
@@ -597,31 +597,31 @@ mod tests {
     /// transfer is not shown, nor is one of which only the last marks are kept.
     #[test]
     fn a_transfer_is_shown_completely_or_not_at_all() {
-        let stages = LatencyTrace::new(1);
-        stages.watch(true);
+        let tracer = LatencyTrace::new(1);
+        tracer.enable(true);
         for (number, at) in [(1, 10), (2, 100), (3, 1_000)] {
             let submitted = [(TracePoint::Parsed, at), (TracePoint::Submitted, at + 1)];
-            stages.mark(1, id(number), PREPARE, submitted);
+            tracer.mark(1, id(number), PREPARE, submitted);
             let decided = [(TracePoint::Taken, at + 2), (TracePoint::Applied, at + 3)];
-            stages.mark(0, id(number), PREPARE, decided);
+            tracer.mark(0, id(number), PREPARE, decided);
         }
-        let room = stages.marks_max(1) - 6;
+        let room = tracer.marks_max(1) - 6;
         let fill = |count| {
             let many = std::iter::repeat_n((TracePoint::Owed, 2_000), count);
-            stages.mark(1, id(9), TO_PAYEE, many);
+            tracer.mark(1, id(9), TO_PAYEE, many);
         };
         fill(room);
         for number in [1, 2, 3] {
-            let trace = stages.of(&id(number));
+            let trace = tracer.of(&id(number));
             assert_eq!((trace.stages.len(), trace.reach), (2, None), "{number}");
         }
         fill(3);
         for number in [1, 2] {
-            let trace = stages.of(&id(number));
+            let trace = tracer.of(&id(number));
             assert!(trace.stages.is_empty() && trace.waits.is_empty(), "{number}: {trace:?}");
             assert!(trace.reach.is_some_and(|reach| !reach.is_zero()), "{number}: {trace:?}");
         }
-        let trace = stages.of(&id(3));
+        let trace = tracer.of(&id(3));
         assert_eq!(trace.stages.len(), 2, "{trace:?}");
         assert!(trace.reach.is_some(), "{trace:?}");
     }
@@ -630,23 +630,23 @@ mod tests {
     /// if another node may have received the prepare.
     #[test]
     fn a_transfer_without_its_prepare_is_complete_only_with_several_nodes() {
-        for (stages, expected) in
+        for (tracer, expected) in
             [(LatencyTrace::new(1), 0), (LatencyTrace::new(1).with_peers(), 1)]
         {
-            stages.watch(true);
+            tracer.enable(true);
             let prepared = [(TracePoint::Parsed, 10), (TracePoint::Submitted, 11)];
-            stages.mark(1, id(1), PREPARE, prepared);
-            stages.mark(1, id(9), TO_PAYEE, std::iter::repeat_n((TracePoint::Owed, 500), 9));
+            tracer.mark(1, id(1), PREPARE, prepared);
+            tracer.mark(1, id(9), TO_PAYEE, std::iter::repeat_n((TracePoint::Owed, 500), 9));
             let fulfil = TraceSubject::Taking(Inbound::Fulfil);
-            stages.mark(
+            tracer.mark(
                 1,
                 id(1),
                 fulfil,
                 [(TracePoint::Parsed, 900), (TracePoint::Submitted, 901)],
             );
-            let many = std::iter::repeat_n((TracePoint::Owed, 2_000), stages.marks_max(1) - 11);
-            stages.mark(1, id(9), TO_PAYEE, many);
-            assert_eq!(stages.of(&id(1)).stages.len(), expected);
+            let many = std::iter::repeat_n((TracePoint::Owed, 2_000), tracer.marks_max(1) - 11);
+            tracer.mark(1, id(9), TO_PAYEE, many);
+            assert_eq!(tracer.of(&id(1)).stages.len(), expected);
         }
     }
 
@@ -656,23 +656,23 @@ mod tests {
         const OF_SEQUENCER: usize = 8;
         const OF_OTHERS: usize = 27;
         for others in [1, 2, 4, 8, 64] {
-            let stages = LatencyTrace::new(others);
-            let transfers = stages.marks_max(0) / OF_SEQUENCER;
-            let reached = others * stages.marks_max(1) / OF_OTHERS;
+            let tracer = LatencyTrace::new(others);
+            let transfers = tracer.marks_max(0) / OF_SEQUENCER;
+            let reached = others * tracer.marks_max(1) / OF_OTHERS;
             assert!(transfers <= reached, "{others}: {transfers} and {reached}");
         }
     }
 
     #[test]
     fn the_oldest_marks_are_dropped() {
-        let stages = LatencyTrace::new(1);
-        stages.watch(true);
-        stages.mark(1, id(1), PREPARE, [(TracePoint::Parsed, 1), (TracePoint::Read, 2)]);
+        let tracer = LatencyTrace::new(1);
+        tracer.enable(true);
+        tracer.mark(1, id(1), PREPARE, [(TracePoint::Parsed, 1), (TracePoint::Read, 2)]);
         let many = (0..OTHER_MARKS_MAX as u64).map(|at| (TracePoint::Parsed, 3 + at));
-        stages.mark(1, id(2), PREPARE, many);
-        let trace = stages.of(&id(1));
+        tracer.mark(1, id(2), PREPARE, many);
+        let trace = tracer.of(&id(1));
         assert!(trace.stages.is_empty() && trace.reach.is_some(), "{trace:?}");
-        stages.watch(false);
-        assert_eq!(stages.of(&id(2)), TransferTrace::default());
+        tracer.enable(false);
+        assert_eq!(tracer.of(&id(2)), TransferTrace::default());
     }
 }

@@ -28,7 +28,7 @@ pub enum MailboxEvent<M> {
     /// The record of these finished deliveries is durable.
     Recorded(Vec<NoticeId>),
     /// The participants changed: there is a newer view.
-    RegisterChanged,
+    RegistryChanged,
     /// The record of these finished deliveries was refused because the disk or the inbox is full.
     /// The owner submits it again.
     DeliveryRecordRefused(Vec<FinishedDelivery>),

@@ -182,7 +182,7 @@ impl<M, P: Clone> Outbox<M, P> {
                 self.is_record_forced = false;
                 self.delivery.recorded(&notices);
             }
-            MailboxEvent::RegisterChanged => host.registry_changed(),
+            MailboxEvent::RegistryChanged => host.registry_changed(),
             MailboxEvent::DeliveryRecordRefused(ends) => self.requeue_finished(ends, host),
             MailboxEvent::DeliveredByOtherNode(notices) => {
                 self.delivery.delivered_elsewhere(&notices)

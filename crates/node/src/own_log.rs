@@ -160,7 +160,7 @@ impl<L: Log, C: Clock, M> LogKind<C, M> for OwnLog<L, M> {
         if node.taken.submissions.is_empty() {
             return Ok(Turn::Idle);
         }
-        let taken_ns = node.shared.stages.now_ns();
+        let taken_ns = node.shared.latency_trace.now_ns();
         let now = node.clock.now();
         let OwnLog { sequencer, batch, no_tick_before, last_batch_us } = &mut node.kind;
         *last_batch_us = now.monotonic_us;
@@ -183,8 +183,8 @@ impl<L: Log, C: Clock, M> LogKind<C, M> for OwnLog<L, M> {
     /// Also syncs records that have waited too long for a batch.
     fn rest(node: &mut Runner<Self, C, M>) -> Result<(), NodeError> {
         let now = node.clock.now();
-        for question in node.taken.questions.drain(..) {
-            question.answer(&mut node.kind.sequencer, now)?;
+        for query in node.taken.queries.drain(..) {
+            query.answer(&mut node.kind.sequencer, now)?;
         }
         node.run_maintenance()?;
         node.sync_when_idle()?;

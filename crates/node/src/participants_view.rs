@@ -68,9 +68,9 @@ impl ParticipantsView {
                 currencies: participant
                     .by_currency
                     .iter()
-                    .map(|holding| {
-                        let account = state.accounts().get(holding.position);
-                        (holding.currency, account.is_some_and(|account| account.active))
+                    .map(|accounts| {
+                        let account = state.accounts().get(accounts.position);
+                        (accounts.currency, account.is_some_and(|account| account.active))
                     })
                     .collect(),
                 endpoints: participant.endpoints.clone(),

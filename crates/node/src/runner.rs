@@ -199,7 +199,7 @@ impl<K: LogKind<C, M>, C: Clock, M> Runner<K, C, M> {
         self.shared.inbox.close();
         self.dispatcher.refuse(self.kind.undecided().into_iter(), SubmissionRefused::Stopped);
         self.refuse_waiting(SubmissionRefused::Stopped);
-        self.taken.questions.clear();
+        self.taken.queries.clear();
         self.dispatcher.publish_status(self.kind.sequencer());
     }
 
@@ -246,7 +246,7 @@ pub(crate) fn share<L: Log, M>(
         view: SharedValue::new(ParticipantsView::of(sequencer.state())),
         directory,
         reader: Arc::new(TrackedReader::of(sequencer.log().reader())),
-        stages: sequencer.log().observer().stages(),
+        latency_trace: sequencer.log().observer().trace(),
         gauges: NodeGauges::starting_after(sequencer.state().log_index()),
         faults: RwLock::default(),
         first_lease_us,

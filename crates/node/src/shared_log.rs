@@ -393,7 +393,7 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
                 let own = is_ours.then(|| self.take_returned(header.sequence)).flatten();
                 let records = bundle.records_from(committed.first);
                 self.release(records, &committed, own);
-                self.move_lanes(members_changed);
+                self.update_lanes(members_changed);
                 self.dispatcher.post();
                 self.freeze_state();
                 Ok(())
@@ -514,7 +514,7 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         (self.kind.options.log)(&format!("{name} {why}: other nodes take over its lanes"));
     }
 
-    fn move_lanes(&mut self, members_changed: bool) {
+    fn update_lanes(&mut self, members_changed: bool) {
         let state = self.kind.replica.sequencer().state();
         let count = state.registry().iter().count();
         let is_there = self.is_live();
@@ -523,14 +523,14 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         if !is_there || !is_due {
             return;
         }
-        let moves = self.kind.lanes.update(&self.kind.replica, count);
-        if !moves.left.is_empty() {
-            self.dispatcher.post_to_all(|| MailboxEvent::LanesLost(moves.left.clone()));
+        let transfers = self.kind.lanes.update(&self.kind.replica, count);
+        if !transfers.lost.is_empty() {
+            self.dispatcher.post_to_all(|| MailboxEvent::LanesLost(transfers.lost.clone()));
         }
-        if !moves.taken.is_empty() {
-            self.dispatcher.post_to_all(|| MailboxEvent::LanesGained(moves.taken.clone()));
-            let taken: BTreeSet<_> = moves.taken.iter().copied().collect();
-            self.dispatcher.dispatch_owed(state, &|recipient| taken.contains(&recipient));
+        if !transfers.gained.is_empty() {
+            self.dispatcher.post_to_all(|| MailboxEvent::LanesGained(transfers.gained.clone()));
+            let gained: BTreeSet<_> = transfers.gained.iter().copied().collect();
+            self.dispatcher.dispatch_owed(state, &|recipient| gained.contains(&recipient));
         }
     }
 
@@ -643,7 +643,7 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         waiting: &mut VecDeque<Submission<M>>,
         now: ClockReading,
     ) -> Result<(), NodeError> {
-        let taken_ns = self.shared.stages.now_ns();
+        let taken_ns = self.shared.latency_trace.now_ns();
         let mut batch = Vec::new();
         let sequence =
             self.kind.replica.propose(waiting, &mut batch, now.wall, &mut self.kind.bundle);
@@ -746,11 +746,11 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
             self.kind.ends.asked.clear();
             self.kind.ends.fresh.clear();
         }
-        for question in self.taken.questions.drain(..) {
-            if question.is_fresh {
-                self.kind.ends.fresh.push(question);
+        for query in self.taken.queries.drain(..) {
+            if query.is_fresh {
+                self.kind.ends.fresh.push(query);
             } else {
-                question.answer(self.kind.replica.sequencer_mut(), now)?;
+                query.answer(self.kind.replica.sequencer_mut(), now)?;
             }
         }
         let now_us = now.monotonic_us;
@@ -771,9 +771,9 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
     fn answer_queries(&mut self) -> Result<(), NodeError> {
         let now = self.clock.now();
         while self.kind.ends.due.front().is_some_and(|(offset, _)| *offset <= self.kind.next) {
-            let (_, questions) = self.kind.ends.due.pop_front().expect("there is a front");
-            for question in questions {
-                question.answer(self.sequencer_mut(), now)?;
+            let (_, queries) = self.kind.ends.due.pop_front().expect("there is a front");
+            for query in queries {
+                query.answer(self.sequencer_mut(), now)?;
             }
         }
         Ok(())

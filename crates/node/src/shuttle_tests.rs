@@ -65,7 +65,7 @@ fn accepted_submissions_are_consumed_once_and_in_order() {
 /// Each kind of work, and closing, wakes the sleeping consumer without a further event.
 #[test]
 fn any_work_wakes_the_consumer() {
-    const ACTS: [fn(&Inbox<()>); 3] = [submit_one, ask_nothing, Inbox::close];
+    const ACTS: [fn(&Inbox<()>); 3] = [submit_one, query_nothing, Inbox::close];
     for act in ACTS {
         explore(move || {
             let inbox = Arc::new(Inbox::new(InboxLimits::default()));
@@ -73,7 +73,7 @@ fn any_work_wakes_the_consumer() {
             let mut taken = TakenWork::default();
             while inbox.take(&mut taken, true, None)
                 && taken.submissions.is_empty()
-                && taken.questions.is_empty()
+                && taken.queries.is_empty()
             {}
             acting.join().expect("it acts");
         });
@@ -88,14 +88,14 @@ fn a_query_follows_earlier_submissions() {
         let asker = spawn(&inbox, |inbox| {
             for _ in 0..2 {
                 submit_one(inbox);
-                ask_nothing(inbox);
+                query_nothing(inbox);
             }
         });
         let (mut taken, mut submitted, mut asked) = (TakenWork::default(), 0, 0);
         while (submitted, asked) != (2, 2) {
             assert!(inbox.take(&mut taken, true, None), "it is open");
             submitted += taken.submissions.drain(..).count();
-            asked += taken.questions.drain(..).count();
+            asked += taken.queries.drain(..).count();
             assert!(asked <= submitted, "a query overtook a submission");
         }
         asker.join().expect("it asks");
@@ -241,21 +241,21 @@ fn a_party_is_found_while_it_moves_into_the_store() {
 fn no_mark_remains_after_tracing() {
     explore(|| {
         let transfer = TransferId::parse("01ARZ3NDEKTSV4RRFFQ69G5FAV").expect("an id");
-        let stages = Arc::new(LatencyTrace::new(1));
-        stages.watch(true);
+        let trace = Arc::new(LatencyTrace::new(1));
+        trace.enable(true);
         let marking = [0, 1].map(|place| {
-            spawn(&stages, move |stages| {
+            spawn(&trace, move |trace| {
                 let moments = [(TracePoint::Parsed, 1), (TracePoint::Submitted, 2)];
-                stages.mark(place, transfer, TraceSubject::Taking(Inbound::Prepare), moments);
+                trace.mark(place, transfer, TraceSubject::Taking(Inbound::Prepare), moments);
             })
         });
-        let watched = stages.of(&transfer).stages.len();
+        let watched = trace.of(&transfer).stages.len();
         assert!(watched <= 3, "{watched} stages of four marks");
-        stages.watch(false);
+        trace.enable(false);
         for thread in marking {
             thread.join().expect("it marks");
         }
-        assert!(stages.of(&transfer).stages.is_empty());
+        assert!(trace.of(&transfer).stages.is_empty());
     });
 }
 
@@ -280,7 +280,7 @@ fn submit_one(inbox: &Inbox<()>) {
     assert_eq!(inbox.submit(&mut vec![tick(0)]), Ok(()));
 }
 
-fn ask_nothing(inbox: &Inbox<()>) {
+fn query_nothing(inbox: &Inbox<()>) {
     let ask = Box::new(|_: &_, _: &_| ());
     assert_eq!(inbox.ask(ReadRequest { about: Prefetch::Anything, is_fresh: true, ask }), Ok(()));
 }

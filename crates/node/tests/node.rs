@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use journal::{FileLog, MemoryDisk, Options};
+use journal::{FileLog, LogOptions, MemoryDisk};
 use ledger::{
     AccountKind, Administer, Change, ChangeParties, Command, CreateHubAccount, CreateParticipant,
     Currency, Decided, FspName, Genesis, Outcome, PartyBinding, PartyChangeForm,
@@ -53,7 +53,7 @@ impl TestMailbox {
 
 fn begin(disk: &MemoryDisk, limits: InboxLimits) -> (Node<()>, TestMailbox) {
     let clock = SystemClock::new();
-    let options = Options { room_bytes: 0, ..Options::default() };
+    let options = LogOptions { room_bytes: 0, ..LogOptions::default() };
     let (log, recovery) = FileLog::open_or_create(disk.clone(), LogIdentity([9; 16]), options)
         .expect("a log opens on a good disk");
     let log = TracedLog::new(log, Arc::new(LatencyTrace::new(1)));
@@ -237,7 +237,7 @@ fn a_record_that_breaks_an_invariant_stops_the_node_before_it_is_acknowledged() 
     let reason = node.stop().expect_err("the node stopped by itself");
     assert!(reason.contains("record 2 broke an invariant"), "{reason}");
     // It is in the log: the next start stops at the same place instead of skipping it.
-    let options = Options::default();
+    let options = LogOptions::default();
     let (log, _) = FileLog::open(disk.kill(), options).expect("the log itself is sound");
     let clock = SystemClock::new();
     let error = Sequencer::open(log, 0, clock.now(), &mut |_| ()).expect_err("it does not start");

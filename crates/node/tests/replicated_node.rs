@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use journal::{FileLog, MemoryDisk, Options};
+use journal::{FileLog, LogOptions, MemoryDisk};
 use ledger::{Command, FspName, Genesis, Stamp};
 use node::latency_trace::{LatencyTrace, TracedLog};
 use node::stall::StallDetector;
@@ -62,7 +62,7 @@ impl TestNode {
         let (clock, sent) =
             (ManualClock(Arc::new(AtomicU64::new(100 * SECOND))), SentMessages::default());
         let disk = MemoryDisk::new(1);
-        let (log, _) = FileLog::open_or_create(disk, IDENTITY, Options::default())
+        let (log, _) = FileLog::open_or_create(disk, IDENTITY, LogOptions::default())
             .expect("a log opens on a good disk");
         let log = TracedLog::new(log.into_copy(), Arc::new(LatencyTrace::new(1)));
         let sequencer = Sequencer::open(log, 1, clock.now(), &mut |_| ()).expect("it is empty");
@@ -130,8 +130,8 @@ impl TestNode {
     /// Submits a query. The receiver gets its answer, or is disconnected without one.
     fn query(&self) -> Receiver<()> {
         let (answer, answers) = std::sync::mpsc::sync_channel(1);
-        let question = move |_: &_| answer.send(()).expect("it is awaited");
-        self.node.handle().ask(question).expect("there is room");
+        let query = move |_: &_| answer.send(()).expect("it is awaited");
+        self.node.handle().ask(query).expect("there is room");
         answers
     }
 

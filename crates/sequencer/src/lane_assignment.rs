@@ -23,9 +23,9 @@ pub struct LaneAssignment {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaneTransfers {
     /// Lanes that this node serves from now on.
-    pub taken: Vec<ParticipantIndex>,
+    pub gained: Vec<ParticipantIndex>,
     /// Lanes that this node no longer serves.
-    pub left: Vec<ParticipantIndex>,
+    pub lost: Vec<ParticipantIndex>,
 }
 
 impl LaneAssignment {
@@ -77,19 +77,19 @@ impl LaneAssignment {
                 self.unacknowledged = None;
             }
         }
-        let mut moves = LaneTransfers::default();
+        let mut transfers = LaneTransfers::default();
         for (at, served) in self.served.iter_mut().enumerate() {
             let lane = ParticipantIndex(at as u32);
             let is_mine = members.owner(lane.0) == Some(me);
             if *served && !is_mine {
                 *served = false;
-                moves.left.push(lane);
+                transfers.lost.push(lane);
             } else if is_mine && !*served && self.unacknowledged.is_none() {
                 *served = true;
-                moves.taken.push(lane);
+                transfers.gained.push(lane);
             }
         }
-        moves
+        transfers
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
         let mut first = LaneAssignment::default();
         first.note_change(LogIndex(1));
         assert_eq!(
-            first.update_among(1, &one, (20, None), |_| None).taken.len(),
+            first.update_among(1, &one, (20, None), |_| None).gained.len(),
             20,
             "it is the only node"
         );
@@ -126,9 +126,9 @@ mod tests {
             second.update_among(2, &both, (20, None), |_| Some(LogIndex(4))),
             LaneTransfers::default()
         );
-        let left = first.update_among(1, &both, (20, None), |_| None).left;
-        assert!(!left.is_empty() && left.len() < 20, "{left:?}");
-        assert_eq!(second.update_among(2, &both, (20, None), |_| Some(LogIndex(5))).taken, left);
+        let lost = first.update_among(1, &both, (20, None), |_| None).lost;
+        assert!(!lost.is_empty() && lost.len() < 20, "{lost:?}");
+        assert_eq!(second.update_among(2, &both, (20, None), |_| Some(LogIndex(5))).gained, lost);
     }
 
     #[test]
@@ -145,6 +145,6 @@ mod tests {
         for tenth in 6..=37 {
             members.see(later, 1, Stamp(tenth * 100_000));
         }
-        assert_eq!(lanes.update_among(1, &members, (3, Some(1)), |_| None).taken.len(), 3);
+        assert_eq!(lanes.update_among(1, &members, (3, Some(1)), |_| None).gained.len(), 3);
     }
 }

@@ -6,7 +6,7 @@
 //! whose answer was lost. The kernel drops such records (`Repeated`), and here it has to, on every
 //! replay from then on.
 
-use journal::{FileLog, Options as LogOptions};
+use journal::{FileLog, LogOptions};
 use ledger::LogIndex;
 use ports::{Log, LogError};
 use record::frame::{BatchHeader, FrameBuilder, NewRecord, Payload};

@@ -12,13 +12,13 @@
 
 use std::sync::Arc;
 
-use journal::{FileLog, MemoryDisk, OpenError, Options as LogOptions, Verify};
+use journal::{FileLog, LogOptions, MemoryDisk, OpenError, Verify};
 use ledger::{Command, Digest, FspName, Genesis, LogIndex, State, TransferId};
 use node::latency_trace::{LatencyTrace, TracedLog};
 use ports::{ColdStore, Log};
 use record::frame::LogIdentity;
 use sequencer::{ColdTier, Quarantine, ReplayError, ReplayStart, Sequencer, is_of_log};
-use snapshots::{FrozenState, NewestSnapshot, WriteError, keep, newest, unpaced};
+use snapshots::{FrozenState, NewestSnapshot, WriteError, find_newest, store_frozen, unpaced};
 
 use crate::RunOptions;
 use crate::archive::{Archiver, HubDisk};
@@ -293,7 +293,7 @@ impl SimulationRun {
         self.maybe_fail_snapshot();
         let Some(hub) = &mut self.hub else { return };
         let store_and_previous = (Some(&*store as &dyn ColdStore), hub.stored.as_ref());
-        match keep(&disk, frozen, store_and_previous, &mut unpaced) {
+        match store_frozen(&disk, frozen, store_and_previous, &mut unpaced) {
             Ok(None) => {}
             Ok(Some(taken)) => {
                 self.env.counts.snapshots += 1;
@@ -407,12 +407,12 @@ impl SimulationRun {
         log: &FileLog<HubDisk>,
     ) -> Result<Option<State>, String> {
         let stored = Some(self.store.mark().log_index);
-        let found = newest(disk, &log.frames(), stored, &mut unpaced);
-        let NewestSnapshot { start, passed_over, .. } = found.map_err(|error| error.to_string())?;
-        if !passed_over.iter().all(is_ahead) {
+        let found = find_newest(disk, &log.frames(), stored, &mut unpaced);
+        let NewestSnapshot { start, skipped, .. } = found.map_err(|error| error.to_string())?;
+        if !skipped.iter().all(is_ahead) {
             // A crash never leaves a snapshot that has to be passed over for its own sake.
-            assert!(self.disk.is_down(), "{passed_over:?}");
-            return Err(passed_over.concat());
+            assert!(self.disk.is_down(), "{skipped:?}");
+            return Err(skipped.concat());
         }
         Ok(start.map(|start| start.state))
     }

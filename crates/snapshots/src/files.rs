@@ -35,7 +35,7 @@ pub struct SnapshotFile {
 
 /// A file that is not a valid snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name} {place}: {reason}", place = Place(*.offset))]
+#[error("{name} {place}: {reason}", place = ErrorOffset(*.offset))]
 pub struct InvalidFile {
     /// The file's name.
     pub name: String,
@@ -62,9 +62,9 @@ pub enum InvalidFileReason {
     Stopped,
 }
 
-struct Place(Option<u64>);
+struct ErrorOffset(Option<u64>);
 
-impl fmt::Display for Place {
+impl fmt::Display for ErrorOffset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(offset) => write!(f, "at byte {offset}"),
@@ -91,7 +91,7 @@ pub fn list(disk: &impl Disk) -> Result<Vec<SnapshotFile>, DiskError> {
 /// # Errors
 /// [`InvalidFile`].
 pub fn origin(disk: &impl Disk, file: &SnapshotFile) -> Result<Tail, InvalidFile> {
-    let mut reading = Reading::open(disk, file)?;
+    let mut reading = SnapshotFileReader::open(disk, file)?;
     reading.block()?;
     let tail = reading.reader.tail().copied();
     let tail = tail.ok_or_else(|| reading.fault(SnapshotError::Order.into()))?;
@@ -108,13 +108,13 @@ pub fn load(
     file: &SnapshotFile,
     pace: &mut Pace<'_>,
 ) -> Result<Snapshot, InvalidFile> {
-    let mut reading = Reading::open(disk, file)?;
+    let mut reading = SnapshotFileReader::open(disk, file)?;
     while reading.offset < reading.length {
         reading.block()?;
         pace().map_err(|StopReading| reading.fault(InvalidFileReason::Stopped))?;
     }
     let whole = |reason| InvalidFile { name: file.name.clone(), offset: None, reason };
-    let Reading { reader, .. } = reading;
+    let SnapshotFileReader { reader, .. } = reading;
     let snapshot = reader.finish().map_err(|error| whole(error.into()))?;
     match snapshot.tail.end == file.log_index {
         true => Ok(snapshot),
@@ -129,7 +129,7 @@ pub(crate) fn store(
     (tail, state): (&Tail, StateTables<'_>),
     pace: &mut Pace<'_>,
 ) -> Result<(SnapshotFile, SnapshotSummary), WriteError> {
-    remove_if_there(disk, NEW_FILE)?;
+    remove_if_exists(disk, NEW_FILE)?;
     let written = write(disk, (tail, state), pace).and_then(|summary| {
         let file = SnapshotFile { log_index: tail.end, name: name_of(tail.end) };
         disk.rename(NEW_FILE, &file.name)?;
@@ -179,7 +179,7 @@ fn write(
 }
 
 /// A file being read.
-struct Reading<F> {
+struct SnapshotFileReader<F> {
     name: String,
     log_index: LogIndex,
     file: F,
@@ -189,7 +189,7 @@ struct Reading<F> {
     reader: SnapshotReader,
 }
 
-impl<F: DiskFile> Reading<F> {
+impl<F: DiskFile> SnapshotFileReader<F> {
     fn open<D: Disk<File = F>>(disk: &D, found: &SnapshotFile) -> Result<Self, InvalidFile> {
         let fault = |error: DiskError| {
             let (name, reason) = (found.name.clone(), error.into());
@@ -237,7 +237,7 @@ impl<F: DiskFile> Reading<F> {
     }
 }
 
-fn remove_if_there(disk: &impl Disk, name: &str) -> Result<(), DiskError> {
+fn remove_if_exists(disk: &impl Disk, name: &str) -> Result<(), DiskError> {
     match disk.remove(name) {
         Ok(()) | Err(DiskError::NotFound(_)) => Ok(()),
         Err(error) => Err(error),

@@ -1,13 +1,14 @@
 //! States stored next to the log, so that a start does not replay the whole log.
 //!
 //! # Phases
-//! - [`keep`] stores a state that the sequencer's thread has frozen between two batches
-//!   ([`ledger::State::freeze`]). The snapshot thread ([`follow`]) requests that from time to time.
-//! - [`take`] is for a closed log: it continues from the newest valid snapshot, or from nothing,
-//!   replays the log to its end and stores the state.
-//! - [`newest`] finds the snapshot that a start, or the next `take`, continues from. A snapshot
-//!   that is damaged, or belongs to another log or another history of this one, is skipped with a
-//!   line that names the reason.
+//! - [`store_frozen`] stores a state that the sequencer's thread has frozen between two batches
+//!   ([`ledger::State::freeze`]). The snapshot thread ([`start_snapshotter`]) requests that from
+//!   time to time.
+//! - [`take_offline`] is for a closed log: it continues from the newest valid snapshot, or from
+//!   nothing, replays the log to its end and stores the state.
+//! - [`find_newest`] finds the snapshot that a start, or the next `take_offline`, continues from.
+//!   A snapshot that is damaged, or belongs to another log or another history of this one, is
+//!   skipped with a line that names the reason.
 //!
 //! # Files
 //! `INDEX.snapshot`, a log index of twenty digits, in the log's directory: [`record::snapshot`]. It
@@ -40,12 +41,15 @@ mod writer;
 pub use files::{
     InvalidFile, InvalidFileReason, KEPT, SYNC_BYTES, SnapshotFile, list, load, origin,
 };
-pub use recovery::{NewestSnapshot, SnapshotStart, newest};
+pub use recovery::{NewestSnapshot, SnapshotStart, find_newest};
 pub use snapshotter::{
     SnapshotEvent, SnapshotSchedule, SnapshotSource, SnapshotStatus, Snapshotter,
-    SnapshotterHandle, follow,
+    SnapshotterHandle, start_snapshotter,
 };
-pub use writer::{FrozenState, ReplayStore, Source, WriteError, WrittenSnapshot, keep, put, take};
+pub use writer::{
+    FrozenState, OfflineSource, ReplayStore, WriteError, WrittenSnapshot, store_frozen,
+    store_state, take_offline,
+};
 
 /// Called between two small pieces of work, many times a second. Waits if the work is ahead of its
 /// time; `Err(Stop)` ends the work.

@@ -19,13 +19,13 @@ pub struct SnapshotStart {
     pub state: State,
 }
 
-/// The result of [`newest`].
+/// The result of [`find_newest`].
 #[derive(Debug)]
 pub struct NewestSnapshot {
     /// The snapshot to continue from; `None` to replay from the first record.
     pub start: Option<SnapshotStart>,
     /// Newer files that cannot be used, each with the reason as a line of text.
-    pub passed_over: Vec<String>,
+    pub skipped: Vec<String>,
     /// Whether the search was cancelled.
     pub stopped: bool,
 }
@@ -36,13 +36,13 @@ pub struct NewestSnapshot {
 ///
 /// # Errors
 /// [`DiskError`] when the directory cannot be listed. An invalid file is skipped.
-pub fn newest<D: Disk>(
+pub fn find_newest<D: Disk>(
     disk: &D,
     frames: &DurableFrames<D>,
     stored: Option<LogIndex>,
     pace: &mut Pace<'_>,
 ) -> Result<NewestSnapshot, DiskError> {
-    let mut found = NewestSnapshot { start: None, passed_over: Vec::new(), stopped: false };
+    let mut found = NewestSnapshot { start: None, skipped: Vec::new(), stopped: false };
     for file in list(disk)? {
         match open(disk, (frames, stored), &file, pace) {
             Ok(start) => {
@@ -53,7 +53,7 @@ pub fn newest<D: Disk>(
                 found.stopped = true;
                 break;
             }
-            Err(Unusable::Because(reason)) => found.passed_over.push(reason),
+            Err(Unusable::Because(reason)) => found.skipped.push(reason),
         }
     }
     Ok(found)
@@ -72,7 +72,7 @@ fn open<D: Disk>(
 ) -> Result<SnapshotStart, Unusable> {
     let tail = origin(disk, file).map_err(|fault| Unusable::Because(fault.to_string()))?;
     let unusable = |why: String| Unusable::Because(format!("{}: {why}", file.name));
-    check_place(frames, &tail).map_err(unusable)?;
+    check_tail(frames, &tail).map_err(unusable)?;
     if let Some(stored) = stored.filter(|stored| *stored < tail.end) {
         let (log_index, stored) = (tail.end.0, stored.0);
         return Err(unusable(format!(
@@ -91,7 +91,7 @@ fn open<D: Disk>(
 }
 
 /// Whether this log contains that end.
-fn check_place<D: Disk>(frames: &DurableFrames<D>, tail: &Tail) -> Result<(), String> {
+fn check_tail<D: Disk>(frames: &DurableFrames<D>, tail: &Tail) -> Result<(), String> {
     let (log_index, end) = (tail.end.0, frames.end());
     let identity = frames.identity();
     if tail.identity != identity {

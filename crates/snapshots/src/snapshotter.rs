@@ -17,17 +17,17 @@ use ledger::LogIndex;
 use ports::{ColdStore, Disk, StopReading};
 
 use crate::files::{SnapshotFile, list};
-use crate::writer::{FrozenState, WriteError, WrittenSnapshot, keep};
+use crate::writer::{FrozenState, WriteError, WrittenSnapshot, store_frozen};
 
 /// Interval between two checks of the log.
-const LOOK: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// Pause after a failure before the next automatic attempt.
-const PAUSE: Duration = Duration::from_secs(60);
+const RETRY_PAUSE: Duration = Duration::from_secs(60);
 /// How long a frozen state waits for the store, and the interval between two checks of it.
-const STORE_PATIENCE: Duration = Duration::from_secs(60);
-const STORE_LOOK: Duration = Duration::from_millis(5);
+const STORE_TIMEOUT: Duration = Duration::from_secs(60);
+const STORE_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 /// Working time between two pauses.
-const PIECE: Duration = Duration::from_millis(4);
+const WORK_INTERVAL: Duration = Duration::from_millis(4);
 /// Niceness above that of every other thread: on a busy machine this thread waits.
 const NICENESS: i32 = 10;
 
@@ -80,7 +80,7 @@ pub struct SnapshotSource<D: Disk> {
     pub before: Option<SnapshotFile>,
     /// Freezes the state. Everything up to its record is durable and queued for the store. `None`
     /// when this was not possible in time.
-    pub set_aside: Box<dyn Fn() -> Option<FrozenState> + Send>,
+    pub freeze: Box<dyn Fn() -> Option<FrozenState> + Send>,
 }
 
 /// The thread.
@@ -96,31 +96,31 @@ pub struct SnapshotterHandle(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    orders: Mutex<Orders>,
+    requests: Mutex<Requests>,
     woken: Condvar,
     status: Mutex<SnapshotStatus>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Orders {
+struct Requests {
     stop: bool,
-    asked: bool,
+    requested: bool,
 }
 
-/// Starts the thread. It calls `tell` with each event.
+/// Starts the thread. It calls `report` with each event.
 ///
 /// # Errors
 /// When it cannot be started.
-pub fn follow<D: Disk>(
+pub fn start_snapshotter<D: Disk>(
     disk: D,
-    followed: SnapshotSource<D>,
+    source: SnapshotSource<D>,
     due: SnapshotSchedule,
-    tell: impl Fn(&SnapshotEvent) + Send + 'static,
+    report: impl Fn(&SnapshotEvent) + Send + 'static,
 ) -> std::io::Result<Snapshotter> {
     let handle = SnapshotterHandle(Arc::new(Shared::default()));
-    let mut runner = Runner { disk, followed, due, shared: Arc::clone(&handle.0) };
+    let mut runner = Runner { disk, source, due, shared: Arc::clone(&handle.0) };
     runner.list();
-    let run = move || runner.run(&tell);
+    let run = move || runner.run(&report);
     let thread = std::thread::Builder::new().name("snapshots".into()).spawn(run)?;
     Ok(Snapshotter { handle, thread })
 }
@@ -134,7 +134,7 @@ impl Snapshotter {
 
     /// Ends the thread within some milliseconds; a snapshot in progress is abandoned.
     pub fn stop(self) {
-        self.handle.0.orders().stop = true;
+        self.handle.0.requests().stop = true;
         self.handle.0.woken.notify_all();
         // It has printed why it ended if it did by itself.
         let _ended = self.thread.join();
@@ -144,7 +144,7 @@ impl Snapshotter {
 impl SnapshotterHandle {
     /// Requests a snapshot that includes everything durable at the time of the call.
     pub fn request(&self) {
-        self.0.orders().asked = true;
+        self.0.requests().requested = true;
         self.0.status().busy = true;
         self.0.woken.notify_all();
     }
@@ -157,8 +157,8 @@ impl SnapshotterHandle {
 }
 
 impl Shared {
-    fn orders(&self) -> MutexGuard<'_, Orders> {
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn status(&self) -> MutexGuard<'_, SnapshotStatus> {
@@ -167,78 +167,78 @@ impl Shared {
 
     /// Waits until `until` or a request.
     fn wait(&self, time: Duration) {
-        let idle = |orders: &mut Orders| !orders.stop && !orders.asked;
-        let waited = self.woken.wait_timeout_while(self.orders(), time, idle);
+        let idle = |requests: &mut Requests| !requests.stop && !requests.requested;
+        let waited = self.woken.wait_timeout_while(self.requests(), time, idle);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Rests, unless the thread is to end.
     fn rest(&self, time: Duration) -> Result<(), StopReading> {
-        let going = |orders: &mut Orders| !orders.stop;
-        let waited = self.woken.wait_timeout_while(self.orders(), time, going);
-        let (orders, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if orders.stop { Err(StopReading) } else { Ok(()) }
+        let going = |requests: &mut Requests| !requests.stop;
+        let waited = self.woken.wait_timeout_while(self.requests(), time, going);
+        let (requests, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if requests.stop { Err(StopReading) } else { Ok(()) }
     }
 }
 
 struct Runner<D: Disk> {
     disk: D,
-    followed: SnapshotSource<D>,
+    source: SnapshotSource<D>,
     due: SnapshotSchedule,
     shared: Arc<Shared>,
 }
 
 impl<D: Disk> Runner<D> {
-    fn run(&mut self, tell: &impl Fn(&SnapshotEvent)) {
+    fn run(&mut self, report: &impl Fn(&SnapshotEvent)) {
         // Without it the thread competes with the others; that is acceptable.
         let _set = rustix::process::setpriority_process(None, NICENESS);
         let mut bytes_before = 0;
         let mut not_before = Instant::now();
         loop {
-            let orders = std::mem::take(&mut *self.shared.orders());
-            if orders.stop {
+            let requests = std::mem::take(&mut *self.shared.requests());
+            if requests.stop {
                 return;
             }
-            let ripe = not_before <= Instant::now() && self.is_due(bytes_before);
-            if !orders.asked && !ripe {
-                self.shared.wait(LOOK);
+            let is_due = not_before <= Instant::now() && self.is_due(bytes_before);
+            if !requests.requested && !is_due {
+                self.shared.wait(CHECK_INTERVAL);
                 continue;
             }
-            let bytes_now = self.followed.frames.bytes();
-            match self.take(tell) {
+            let bytes_now = self.source.frames.bytes();
+            match self.take(report) {
                 Ok(()) => bytes_before = bytes_now,
-                Err(StopReading) => not_before = Instant::now() + PAUSE,
+                Err(StopReading) => not_before = Instant::now() + RETRY_PAUSE,
             }
         }
     }
 
     fn is_due(&self, bytes_before: u64) -> bool {
-        let end = self.followed.frames.end();
+        let end = self.source.frames.end();
         let status = self.shared.status();
         // A file of a record that the log does not have belongs to another log.
         let last = status.files.iter().find(|file| file.log_index <= end);
         let records = end.0 - last.map_or(0, |file| file.log_index.0);
-        let bytes = self.followed.frames.bytes().saturating_sub(bytes_before);
+        let bytes = self.source.frames.bytes().saturating_sub(bytes_before);
         let reached = |limit, now| 0 < limit && limit <= now;
         reached(self.due.every_records, records) || reached(self.due.every_bytes, bytes)
     }
 
-    fn take(&mut self, tell: &impl Fn(&SnapshotEvent)) -> Result<(), StopReading> {
+    fn take(&mut self, report: &impl Fn(&SnapshotEvent)) -> Result<(), StopReading> {
         self.shared.status().busy = true;
         let started = Instant::now();
         let result = self.attempt();
         let took = started.elapsed();
         self.list();
         let mut status = self.shared.status();
-        status.busy = self.shared.orders().asked;
+        status.busy = self.shared.requests().requested;
         status.error = None;
-        let news = match result {
+        let event = match result {
             Ok(None) | Err(WriteError::Stopped) => return Ok(()),
             Ok(Some(taken)) => {
                 status.taken += 1;
                 status.last_bytes = taken.bytes;
                 status.last_millis = took.as_millis() as u64;
-                self.followed.before = Some(taken.file.clone());
+                self.source.before = Some(taken.file.clone());
                 SnapshotEvent::Taken(taken, took)
             }
             Err(error) => {
@@ -248,30 +248,30 @@ impl<D: Disk> Runner<D> {
             }
         };
         drop(status);
-        tell(&news);
-        if matches!(news, SnapshotEvent::Failed(_)) { Err(StopReading) } else { Ok(()) }
+        report(&event);
+        if matches!(event, SnapshotEvent::Failed(_)) { Err(StopReading) } else { Ok(()) }
     }
 
     fn attempt(&self) -> Result<Option<WrittenSnapshot>, WriteError> {
-        let SnapshotSource { store, before, set_aside, .. } = &self.followed;
-        let aside = set_aside().ok_or(WriteError::Busy)?;
+        let SnapshotSource { store, before, freeze, .. } = &self.source;
+        let frozen = freeze().ok_or(WriteError::Busy)?;
         let store = store.as_deref();
         if let Some(store) = store {
-            self.await_store(store, aside.tail.end)?;
+            self.await_store(store, frozen.tail.end)?;
         }
-        let mut share = Share::new(&self.shared, self.due.cpu_percent);
-        let mut pace = || share.rest();
-        keep(&self.disk, aside, (store, before.as_ref()), &mut pace)
+        let mut throttle = CpuThrottle::new(&self.shared, self.due.cpu_percent);
+        let mut pace = || throttle.rest();
+        store_frozen(&self.disk, frozen, (store, before.as_ref()), &mut pace)
     }
 
     /// Waits until the store has caught up: a snapshot must not be ahead of the store.
     fn await_store(&self, store: &dyn ColdStore, end: LogIndex) -> Result<(), WriteError> {
-        let deadline = Instant::now() + STORE_PATIENCE;
+        let deadline = Instant::now() + STORE_TIMEOUT;
         while store.mark().log_index < end {
             if deadline < Instant::now() {
-                return Err(WriteError::Behind);
+                return Err(WriteError::StoreBehind);
             }
-            self.shared.rest(STORE_LOOK).map_err(|StopReading| WriteError::Stopped)?;
+            self.shared.rest(STORE_CHECK_INTERVAL).map_err(|StopReading| WriteError::Stopped)?;
         }
         Ok(())
     }
@@ -284,13 +284,13 @@ impl<D: Disk> Runner<D> {
 }
 
 /// Works a share of the time.
-struct Share<'a> {
+struct CpuThrottle<'a> {
     shared: &'a Shared,
     percent: u32,
     since: Instant,
 }
 
-impl<'a> Share<'a> {
+impl<'a> CpuThrottle<'a> {
     fn new(shared: &'a Shared, percent: u8) -> Self {
         let percent = u32::from(percent.clamp(1, 100));
         Self { shared, percent, since: Instant::now() }
@@ -299,7 +299,7 @@ impl<'a> Share<'a> {
     /// Rests for its share of the time since the last rest.
     fn rest(&mut self) -> Result<(), StopReading> {
         let worked = self.since.elapsed();
-        if worked < PIECE {
+        if worked < WORK_INTERVAL {
             return Ok(());
         }
         let rest = worked * (100 - self.percent) / self.percent;

@@ -11,7 +11,7 @@ use record::frame::{Frame, Tail};
 use sequencer::{ColdTier, Quarantine, Replay, ReplayError};
 
 use crate::files::{self, SnapshotFile, keep_only, list};
-use crate::recovery::newest;
+use crate::recovery::find_newest;
 use crate::{Pace, SnapshotStart};
 
 /// A snapshot that was taken.
@@ -24,7 +24,7 @@ pub struct WrittenSnapshot {
     /// Number of records replayed for it.
     pub records: u64,
     /// Older files that could not be used and were removed, each with the reason.
-    pub passed_over: Vec<String>,
+    pub skipped: Vec<String>,
 }
 
 /// The reason why no snapshot was written. Existing snapshots are unchanged.
@@ -47,7 +47,7 @@ pub enum WriteError {
     Busy,
     /// The cold store did not catch up in time.
     #[error("snapshot: the cold store has not caught up in time")]
-    Behind,
+    StoreBehind,
     /// It was cancelled.
     #[error("snapshot: cancelled")]
     Stopped,
@@ -55,7 +55,7 @@ pub enum WriteError {
 
 /// A closed log, for a snapshot while no switch is running.
 #[derive(Debug)]
-pub struct Source<'a, D: Disk> {
+pub struct OfflineSource<'a, D: Disk> {
     /// Its frames.
     pub frames: &'a DurableFrames<D>,
     /// The quarantined records.
@@ -77,7 +77,7 @@ pub struct ReplayStore {
     /// The store.
     pub store: Arc<dyn ColdStore>,
     /// The tier.
-    pub side: ColdTier,
+    pub cold_tier: ColdTier,
 }
 
 /// Rows between two calls of the throttle.
@@ -89,26 +89,26 @@ const ROWS: usize = 4_096;
 ///
 /// # Errors
 /// [`WriteError`].
-pub fn keep(
+pub fn store_frozen(
     disk: &impl Disk,
-    mut aside: FrozenState,
+    mut frozen: FrozenState,
     (store, before): (Option<&dyn ColdStore>, Option<&SnapshotFile>),
     pace: &mut Pace<'_>,
 ) -> Result<Option<WrittenSnapshot>, WriteError> {
-    if before.is_some_and(|before| before.log_index == aside.tail.end) {
+    if before.is_some_and(|before| before.log_index == frozen.tail.end) {
         return Ok(None);
     }
     if let Some(store) = store {
-        assert!(aside.tail.end <= store.mark().log_index, "the store has what leaves the state");
+        assert!(frozen.tail.end <= store.mark().log_index, "the store has what leaves the state");
         store.sync()?;
-        while 0 < aside.state.evict(ROWS) {
+        while 0 < frozen.state.evict(ROWS) {
             pace().map_err(|StopReading| WriteError::Stopped)?;
         }
     }
-    let (file, summary) = files::store(disk, (&aside.tail, aside.state.tables()), pace)?;
+    let (file, summary) = files::store(disk, (&frozen.tail, frozen.state.tables()), pace)?;
     let kept = before.into_iter().chain([&file]).map(|file| file.name.as_str());
     keep_only(disk, &kept.collect::<Vec<_>>())?;
-    Ok(Some(WrittenSnapshot { file, bytes: summary.bytes, records: 0, passed_over: Vec::new() }))
+    Ok(Some(WrittenSnapshot { file, bytes: summary.bytes, records: 0, skipped: Vec::new() }))
 }
 
 /// Takes a snapshot of a closed log. With a cold store, which is then complete up to the same
@@ -117,20 +117,21 @@ pub fn keep(
 ///
 /// # Errors
 /// [`WriteError`].
-pub fn take<D: Disk>(
+pub fn take_offline<D: Disk>(
     disk: &D,
-    (source, beside): (Source<'_, D>, Option<ReplayStore>),
+    (source, replay_store): (OfflineSource<'_, D>, Option<ReplayStore>),
     pace: &mut Pace<'_>,
 ) -> Result<Option<WrittenSnapshot>, WriteError> {
-    let (store, side) = beside.map(|beside| (beside.store, beside.side)).unzip();
+    let (store, cold_tier) =
+        replay_store.map(|replay_store| (replay_store.store, replay_store.cold_tier)).unzip();
     let stored = store.as_ref().map(|store| store.mark().log_index);
-    let found = newest(disk, source.frames, stored, pace)?;
+    let found = find_newest(disk, source.frames, stored, pace)?;
     if found.stopped {
         return Err(WriteError::Stopped);
     }
     let base = found.start.as_ref().map(|start| start.file.clone());
-    let reached = replay(&source, (found.start, side), pace)?;
-    let Reached { tail: Some(tail), mut replay } = reached else { return Ok(None) };
+    let replayed = replay(&source, (found.start, cold_tier), pace)?;
+    let Replayed { tail: Some(tail), mut replay } = replayed else { return Ok(None) };
     if let Some(store) = store {
         replay.close()?;
         store.sync()?;
@@ -141,16 +142,16 @@ pub fn take<D: Disk>(
     drop(replay);
     let kept = base.iter().chain([&file]).map(|file| file.name.as_str());
     keep_only(disk, &kept.collect::<Vec<_>>())?;
-    let passed_over = found.passed_over;
-    Ok(Some(WrittenSnapshot { file, bytes: summary.bytes, records, passed_over }))
+    let skipped = found.skipped;
+    Ok(Some(WrittenSnapshot { file, bytes: summary.bytes, records, skipped }))
 }
 
 /// Stores a state that was computed elsewhere, if there is no snapshot of its record yet. Other
-/// snapshots are kept until the next [`take`].
+/// snapshots are kept until the next [`take_offline`].
 ///
 /// # Errors
 /// [`WriteError`].
-pub fn put(
+pub fn store_state(
     disk: &impl Disk,
     at: (&Tail, StateTables<'_>),
     pace: &mut Pace<'_>,
@@ -162,7 +163,7 @@ pub fn put(
     files::store(disk, at, pace).map(|_| ())
 }
 
-struct Reached {
+struct Replayed {
     /// The end of the log; `None` when there is no record after the start.
     tail: Option<Tail>,
     replay: Replay,
@@ -170,18 +171,18 @@ struct Reached {
 
 /// Replays the log.
 fn replay<D: Disk>(
-    source: &Source<'_, D>,
+    source: &OfflineSource<'_, D>,
     (start, cold): (Option<SnapshotStart>, Option<ColdTier>),
     pace: &mut Pace<'_>,
-) -> Result<Reached, WriteError> {
+) -> Result<Replayed, WriteError> {
     let state = start.map_or_else(State::new, |start| start.state);
     let next = LogIndex(state.log_index().0 + 1);
     let quarantine = source.quarantine.clone();
     let replay = Replay::from(sequencer::ReplayStart { state, quarantine, cold_tier: cold });
-    let mut reached = Reached { tail: None, replay };
+    let mut replayed = Replayed { tail: None, replay };
     let mut failed = None;
     source.frames.replay(next, &mut |frame| {
-        let step = reached.follow(frame).map_err(WriteError::from);
+        let step = replayed.follow(frame).map_err(WriteError::from);
         let paced = step.and_then(|()| pace().map_err(|StopReading| WriteError::Stopped));
         paced.map_err(|error| {
             failed = Some(error);
@@ -190,11 +191,11 @@ fn replay<D: Disk>(
     })?;
     match failed {
         Some(error) => Err(error),
-        None => Ok(reached),
+        None => Ok(replayed),
     }
 }
 
-impl Reached {
+impl Replayed {
     fn follow(&mut self, frame: &Frame<'_>) -> Result<(), ReplayError> {
         self.replay.apply(frame, &mut |_, _, _| {})?;
         let header = frame.header();

@@ -1,9 +1,9 @@
 //! Snapshots beside a log on a disk that fails: whatever happens, what is used is good and of this
-//! log, and what is not used is told.
+//! log, and what is not used is reported.
 
 use std::collections::VecDeque;
 
-use journal::{DurableFrames, FileLog, MemoryDisk, Options};
+use journal::{DurableFrames, FileLog, LogOptions, MemoryDisk};
 use ledger::{
     AccountKind, Administer, Change, ChangeParties, Command, CreateHubAccount, Currency, Digest,
     FspName, Genesis, LogIndex, Stamp,
@@ -12,14 +12,15 @@ use ports::{ClockReading, Disk, DiskError};
 use record::frame::LogIdentity;
 use sequencer::{Durability, Quarantine, ReplayStart, Sequencer, Submission};
 use snapshots::{
-    KEPT, NewestSnapshot, Pace, Source, WriteError, WrittenSnapshot, list, newest, take, unpaced,
+    KEPT, NewestSnapshot, OfflineSource, Pace, WriteError, WrittenSnapshot, find_newest, list,
+    take_offline, unpaced,
 };
 
 type Subject = Sequencer<FileLog<MemoryDisk>>;
 
 const IDENTITY: LogIdentity = LogIdentity([7; 16]);
 /// So small that every few batches start a new one.
-const OPTIONS: Options = Options {
+const OPTIONS: LogOptions = LogOptions {
     segment_bytes: 4_000,
     verify: journal::Verify::LastSegment,
     tail_policy: journal::TailPolicy::Refuse,
@@ -27,7 +28,7 @@ const OPTIONS: Options = Options {
 };
 
 #[test]
-fn a_start_goes_on_from_the_newest_snapshot() {
+fn start_continues_from_the_newest_snapshot() {
     let disk = MemoryDisk::new(1);
     let (mut subject, frames) = begin(&disk, IDENTITY);
     for round in 0..4 {
@@ -35,7 +36,7 @@ fn a_start_goes_on_from_the_newest_snapshot() {
         let taken = taken(&disk, &frames).expect("something was written");
         assert_eq!(taken.file.log_index, subject.state().log_index());
         assert_eq!(taken.records, if round == 0 { 11 } else { 10 });
-        assert!(taken.passed_over.is_empty(), "{:?}", taken.passed_over);
+        assert!(taken.skipped.is_empty(), "{:?}", taken.skipped);
     }
     assert_eq!(taken(&disk, &frames), None, "nothing was written since");
     assert_eq!(list(&disk).expect("a list").len(), KEPT);
@@ -50,7 +51,7 @@ fn a_start_goes_on_from_the_newest_snapshot() {
 fn reopened(disk: &MemoryDisk) -> (u64, u64, Digest) {
     let (log, _) = FileLog::open(disk.clone(), OPTIONS).expect("a good log opens");
     let found: NewestSnapshot =
-        newest(disk, &log.frames(), None, &mut unpaced).expect("the directory is read");
+        find_newest(disk, &log.frames(), None, &mut unpaced).expect("the directory is read");
     let start = found.start.map(|start| start.state).unwrap_or_default();
     let before = start.log_index().0;
     let mut replayed = 0;
@@ -64,7 +65,7 @@ fn reopened(disk: &MemoryDisk) -> (u64, u64, Digest) {
 }
 
 #[test]
-fn a_crash_at_any_operation_leaves_a_good_start() {
+fn crash_at_any_operation_leaves_a_usable_snapshot() {
     let mut crashed = 0;
     for operation in 1.. {
         let disk = MemoryDisk::new(operation);
@@ -95,7 +96,7 @@ fn a_crash_at_any_operation_leaves_a_good_start() {
 }
 
 #[test]
-fn a_full_disk_and_a_failed_sync_leave_the_others() {
+fn full_disk_and_failed_sync_keep_older_snapshots() {
     let disk = MemoryDisk::new(3);
     let (mut subject, frames) = begin(&disk, IDENTITY);
     work(&mut subject, 5);
@@ -117,7 +118,7 @@ fn a_full_disk_and_a_failed_sync_leave_the_others() {
 }
 
 #[test]
-fn whoever_is_not_wanted_any_more_stops() {
+fn pace_stops_the_snapshot() {
     let disk = MemoryDisk::new(4);
     let (mut subject, frames) = begin(&disk, IDENTITY);
     work(&mut subject, 50);
@@ -135,19 +136,19 @@ fn whoever_is_not_wanted_any_more_stops() {
 }
 
 #[test]
-fn what_is_not_good_is_passed_over_with_a_reason() {
+fn unusable_snapshots_are_skipped_with_a_reason() {
     let disk = MemoryDisk::new(5);
     let (mut subject, frames) = begin(&disk, IDENTITY);
     work(&mut subject, 5);
     let older = taken(&disk, &frames).expect("the first").file.name;
     work(&mut subject, 5);
     let newer = taken(&disk, &frames).expect("the second").file.name;
-    check_passed(&disk, &frames, 11, &[]);
+    check_skipped(&disk, &frames, 11, &[]);
 
     disk.damage(&newer, 700, 1);
-    check_passed(&disk, &frames, 6, &["at byte"]);
+    check_skipped(&disk, &frames, 6, &["at byte"]);
     disk.damage(&older, 40, 1);
-    check_passed(&disk, &frames, 0, &["at byte", "at byte 0: the checksum of a block's rows"]);
+    check_skipped(&disk, &frames, 0, &["at byte", "at byte 0: the checksum of a block's rows"]);
 
     // Of a log with another identity, and of another life of this one.
     for (identity, expected) in
@@ -160,7 +161,7 @@ fn what_is_not_good_is_passed_over_with_a_reason() {
         disk.put(&strange, &other.content(&strange).expect("it was written"));
         disk.remove(&newer).ok();
         disk.remove(&older).ok();
-        check_passed(&disk, &self::frames(&disk), 0, &[expected]);
+        check_skipped(&disk, &self::frames(&disk), 0, &[expected]);
         disk.remove(&strange).expect("it is there");
     }
 
@@ -175,14 +176,14 @@ fn what_is_not_good_is_passed_over_with_a_reason() {
     short.put(&far, &content);
     short.put("00000000000000000002.snapshot", &content);
     let expected = ["and the log ends with record 2", "file name does not match its content"];
-    check_passed(&short, &frames, 0, &expected);
+    check_skipped(&short, &frames, 0, &expected);
     let taken = taken(&short, &frames).expect("a good one");
-    assert_eq!(taken.passed_over.len(), 2);
-    check_passed(&short, &frames, 2, &[]);
+    assert_eq!(taken.skipped.len(), 2);
+    check_skipped(&short, &frames, 2, &[]);
 }
 
 #[test]
-fn the_frames_followed_are_those_that_are_durable() {
+fn only_durable_frames_are_replayed() {
     let disk = MemoryDisk::new(8);
     let (mut subject, frames) = begin(&disk, IDENTITY);
     work(&mut subject, 30);
@@ -205,19 +206,19 @@ fn the_frames_followed_are_those_that_are_durable() {
     assert_eq!(frames.tail_at(LogIndex(0)).expect("a good log is read"), None);
 }
 
-fn check_passed(
+fn check_skipped(
     disk: &MemoryDisk,
     frames: &DurableFrames<MemoryDisk>,
     log_index: u64,
     expected: &[&str],
 ) {
     let found: NewestSnapshot =
-        newest(disk, frames, None, &mut unpaced).expect("the directory is read");
+        find_newest(disk, frames, None, &mut unpaced).expect("the directory is read");
     let start = found.start.map_or(0, |start| start.state.log_index().0);
-    let passed = &found.passed_over;
-    assert_eq!(start, log_index, "{passed:?}");
-    assert_eq!(passed.len(), expected.len(), "{passed:?}");
-    for (line, expected) in passed.iter().zip(expected) {
+    let skipped = &found.skipped;
+    assert_eq!(start, log_index, "{skipped:?}");
+    assert_eq!(skipped.len(), expected.len(), "{skipped:?}");
+    for (line, expected) in skipped.iter().zip(expected) {
         assert!(line.contains(expected), "{line}");
     }
 }
@@ -231,7 +232,7 @@ fn attempt(
     frames: &DurableFrames<MemoryDisk>,
     pace: &mut Pace<'_>,
 ) -> Result<Option<WrittenSnapshot>, WriteError> {
-    take(disk, (Source { frames, quarantine: &Quarantine::default() }, None), pace)
+    take_offline(disk, (OfflineSource { frames, quarantine: &Quarantine::default() }, None), pace)
 }
 
 fn begin(disk: &MemoryDisk, identity: LogIdentity) -> (Subject, DurableFrames<MemoryDisk>) {

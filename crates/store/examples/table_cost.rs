@@ -21,7 +21,7 @@ use ports::{ColdStore, PartyChange, PartyEffect, PartyRow, StoreMark, WriteBatch
 use record::cold_rows::party_key;
 use record::frame::LogIdentity;
 use store::contract::sample_row;
-use store::{Disk, Options};
+use store::{Disk, StoreOptions};
 
 const BATCH: u64 = 4_096;
 const READS: u64 = 20_000;
@@ -47,7 +47,7 @@ fn main() {
 
 fn measure(path: &Path, count: u64, make: fn(u64, u64) -> WriteBatch) {
     let before = resident();
-    let store = Disk::begin(path, LogIdentity([1; 16]), Options::default()).unwrap();
+    let store = Disk::begin(path, LogIdentity([1; 16]), StoreOptions::default()).unwrap();
     let (mut writing, mut slowest, mut most) = (Duration::ZERO, Duration::ZERO, 0);
     let whole = Instant::now();
     let shown = AtomicU64::new(0);
@@ -88,7 +88,7 @@ fn measure(path: &Path, count: u64, make: fn(u64, u64) -> WriteBatch) {
     drop(store);
     println!("closed         in {:.1?}", started.elapsed());
     let (started, before) = (Instant::now(), resident());
-    let (store, reason) = Disk::open(path, LogIdentity([1; 16]), Options::default()).unwrap();
+    let (store, reason) = Disk::open(path, LogIdentity([1; 16]), StoreOptions::default()).unwrap();
     assert_eq!((reason, store.mark().log_index), (None, LogIndex(count)));
     let opened = started.elapsed();
     self::reads(&store, count, make);

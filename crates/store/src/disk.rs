@@ -72,14 +72,14 @@ const SETTLEMENTS: &str = "settlements";
 const IDENTITY_KEY: &str = "identity";
 const MARK_KEY: &str = "mark";
 
-/// Options of a store on disk.
+/// StoreOptions of a store on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct StoreOptions {
     /// Bytes of the cache for blocks, indexes and filters.
     pub cache_bytes: u64,
 }
 
-impl Default for Options {
+impl Default for StoreOptions {
     fn default() -> Self {
         Self { cache_bytes: 32 << 20 }
     }
@@ -94,7 +94,7 @@ const PROBE: &str = "probe";
 pub struct Disk {
     path: PathBuf,
     identity: LogIdentity,
-    options: Options,
+    options: StoreOptions,
     mark: RwLock<StoreMark>,
     /// Whether the last write failed.
     failing: AtomicBool,
@@ -153,7 +153,7 @@ impl Disk {
     pub fn open(
         path: &Path,
         identity: LogIdentity,
-        options: Options,
+        options: StoreOptions,
     ) -> Result<(Self, Option<String>), StoreError> {
         if !path.join(DATABASE).exists() {
             return Self::begin(path, identity, options).map(|store| (store, None));
@@ -169,10 +169,10 @@ impl Disk {
     ///
     /// # Errors
     /// The reason why the store cannot be used.
-    pub fn open_for_questions(path: &Path, identity: LogIdentity) -> Result<Self, String> {
+    pub fn open_for_queries(path: &Path, identity: LogIdentity) -> Result<Self, String> {
         match path.join(DATABASE).exists() {
             true => {
-                let options = Options::default();
+                let options = StoreOptions::default();
                 let (mut opened, mark) = Opened::open_existing(path, identity, options)?;
                 opened.only_asked = true;
                 Ok(Self::of(opened, (identity, options), mark))
@@ -185,7 +185,11 @@ impl Disk {
     ///
     /// # Errors
     /// As [`Disk::open`].
-    pub fn begin(path: &Path, identity: LogIdentity, options: Options) -> Result<Self, StoreError> {
+    pub fn begin(
+        path: &Path,
+        identity: LogIdentity,
+        options: StoreOptions,
+    ) -> Result<Self, StoreError> {
         match fs::remove_dir_all(path) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(at(path, &error)),
             _ => (),
@@ -201,7 +205,11 @@ impl Disk {
     }
 
     /// Opens an existing store. The error is the reason why it cannot be used.
-    fn open_existing(path: &Path, identity: LogIdentity, options: Options) -> Result<Self, String> {
+    fn open_existing(
+        path: &Path,
+        identity: LogIdentity,
+        options: StoreOptions,
+    ) -> Result<Self, String> {
         let (opened, mark) = Opened::open_existing(path, identity, options)?;
         opened.check_tables()?;
         opened
@@ -210,7 +218,11 @@ impl Disk {
         Ok(Self::of(opened, (identity, options), mark))
     }
 
-    fn of(opened: Opened, (identity, options): (LogIdentity, Options), mark: StoreMark) -> Self {
+    fn of(
+        opened: Opened,
+        (identity, options): (LogIdentity, StoreOptions),
+        mark: StoreMark,
+    ) -> Self {
         Self {
             path: opened.path.clone(),
             identity,
@@ -359,7 +371,7 @@ impl Opened {
     fn open_existing(
         path: &Path,
         identity: LogIdentity,
-        options: Options,
+        options: StoreOptions,
     ) -> Result<(Self, StoreMark), String> {
         if path.join(DAMAGED).exists() {
             return Err("it was found damaged".into());
@@ -444,7 +456,7 @@ impl Opened {
         [&self.transfers, &self.parties, &self.about].into_iter().try_for_each(sstables::check)
     }
 
-    fn open(path: &Path, options: Options) -> Result<Self, fjall::Error> {
+    fn open(path: &Path, options: StoreOptions) -> Result<Self, fjall::Error> {
         let builder = Database::builder(path.join(DATABASE))
             .cache_size(options.cache_bytes)
             .worker_threads(WORKERS)
@@ -692,7 +704,7 @@ fn read_mark(stored: &[u8]) -> Option<StoreMark> {
     Some(StoreMark { log_index, chain: Digest(chain.try_into().ok()?) })
 }
 
-/// Options for a new keyspace. An existing one keeps its own.
+/// StoreOptions for a new keyspace. An existing one keeps its own.
 pub(crate) fn buffering(bytes: u64) -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default().max_memtable_size(bytes)
 }

@@ -30,6 +30,6 @@ mod sstables;
 mod sync;
 mod write_behind;
 
-pub use disk::{Disk, JOURNAL, Options, bytes_below};
+pub use disk::{Disk, JOURNAL, StoreOptions, bytes_below};
 pub use memory::Memory;
 pub use write_behind::{QUEUE_MAX, WriteBehind};

@@ -8,7 +8,7 @@
 //!
 //! Bound: at most [`QUEUE_MAX`] rows, decisions and entries; an empty queue accepts any batch.
 //!
-//! After a transient error, such as a full disk, the batch is kept and retried every [`AGAIN`] once
+//! After a transient error, such as a full disk, the batch is kept and retried every [`RETRY`] once
 //! the store is mended. Meanwhile batches are accepted while the queue has room. Start and end of a
 //! failure are logged, and waiting callers get the error. After damage nothing is written or
 //! accepted any more.

@@ -2,7 +2,7 @@
 
 use record::frame::LogIdentity;
 use store::contract::{Subject, check};
-use store::{Disk, Memory, Options};
+use store::{Disk, Memory, StoreOptions};
 use tempfile::TempDir;
 
 const IDENTITY: LogIdentity = LogIdentity([3; 16]);
@@ -28,12 +28,13 @@ impl Subject for OnDisk {
 
     fn make(&mut self) -> Disk {
         self.0 = TempDir::new().expect("a temporary directory");
-        Disk::begin(&self.0.path().join("store"), IDENTITY, Options::default()).expect("it begins")
+        Disk::begin(&self.0.path().join("store"), IDENTITY, StoreOptions::default())
+            .expect("it begins")
     }
 
     fn reopen(&mut self, store: Disk) -> Disk {
         drop(store);
-        let opened = Disk::open(&self.0.path().join("store"), IDENTITY, Options::default());
+        let opened = Disk::open(&self.0.path().join("store"), IDENTITY, StoreOptions::default());
         let (store, rebuilt) = opened.expect("it opens");
         assert_eq!(rebuilt, None, "a sound store is used");
         store

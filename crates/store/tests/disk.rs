@@ -11,7 +11,7 @@ use ledger::{Decision, FinalTransfer, LogIndex, NoticeId, TransferId};
 use ports::{ColdReader, ColdStore, PartyRow, StoreError, StoreMark, WaitFor, WriteBatch};
 use record::frame::LogIdentity;
 use store::contract::{sample_id, sample_row, write_batch};
-use store::{Disk, Memory, Options, WriteBehind};
+use store::{Disk, Memory, StoreOptions, WriteBehind};
 use tempfile::TempDir;
 
 const IDENTITY: LogIdentity = LogIdentity([3; 16]);
@@ -28,7 +28,7 @@ fn written() -> (TempDir, PathBuf) {
 }
 
 fn open(path: &Path, identity: LogIdentity) -> (Disk, Option<String>) {
-    Disk::open(path, identity, Options::default()).expect("it opens or creates a new store")
+    Disk::open(path, identity, StoreOptions::default()).expect("it opens or creates a new store")
 }
 
 /// After `harm` the store is empty, and the reason contains `word`.
@@ -70,7 +70,7 @@ fn closing_flushes_to_tables_and_empties_the_journals() {
     drop(store);
     for _ in 0..2 {
         assert_eq!(journals(&path), [0]);
-        let asked = Disk::open_for_questions(&path, IDENTITY).expect("it opens");
+        let asked = Disk::open_for_queries(&path, IDENTITY).expect("it opens");
         assert_eq!(asked.mark().log_index, LogIndex(20));
         for number in [0, 999, 1_000, 1_999] {
             let at = if number < 1_000 { 10 } else { 20 };
@@ -118,10 +118,10 @@ fn copy_tree(from: &Path, to: &Path) {
 #[test]
 fn opening_for_queries_leaves_a_store_unchanged() {
     let (above, path) = written();
-    let none = Disk::open_for_questions(&above.path().join("none"), IDENTITY);
+    let none = Disk::open_for_queries(&above.path().join("none"), IDENTITY);
     assert_eq!(none.err().as_deref(), Some("it does not exist"));
     assert!(!above.path().join("none").exists());
-    let other = Disk::open_for_questions(&path, LogIdentity([4; 16]));
+    let other = Disk::open_for_queries(&path, LogIdentity([4; 16]));
     assert!(other.expect_err("it is refused").contains("another log"));
     assert_eq!(open(&path, IDENTITY).1, None, "and it is all there");
 }

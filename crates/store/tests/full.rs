@@ -15,7 +15,7 @@ use ledger::LogIndex;
 use ports::{ColdStore, StoreError};
 use record::frame::LogIdentity;
 use store::contract::{sample_id, sample_row, write_batch};
-use store::{Disk, Options};
+use store::{Disk, StoreOptions};
 
 const NAME: &str = "store_survives_a_full_disk";
 /// Environment variable with the path of the small disk, for the process that runs on it.
@@ -57,7 +57,8 @@ fn fill(place: &Path, room: u64) {
         weight.write_all(&[1; 1 << 20]).expect("there is room for that");
     }
     drop(weight);
-    let store = Disk::begin(&path, IDENTITY, Options::default()).expect("there is room for it");
+    let store =
+        Disk::begin(&path, IDENTITY, StoreOptions::default()).expect("there is room for it");
     let full = (1..TOO_MANY).find_map(|number| write(&store, number).err());
     assert!(matches!(full, Some(StoreError::Failed(_))), "{room} MiB: {full:?}");
     let mark = store.mark().log_index;
@@ -72,7 +73,8 @@ fn fill(place: &Path, room: u64) {
     let mark = store.mark().log_index;
     drop(store);
 
-    let (store, reason) = Disk::open(&path, IDENTITY, Options::default()).expect("there is room");
+    let (store, reason) =
+        Disk::open(&path, IDENTITY, StoreOptions::default()).expect("there is room");
     let kept = store.mark().log_index;
     // With a reason the store is empty; without one no visible row is missing.
     assert_eq!(kept < mark, reason.is_some(), "{room} MiB: {kept:?} of {mark:?}, {reason:?}");

@@ -59,7 +59,7 @@ pub(crate) struct IoThread {
 impl IoThread {
     pub(crate) fn new(params: IoThreadParams, handle: Handle<Message>, options: Options) -> Self {
         let clock = (params.clock, params.seed);
-        let thread = Thread::new(params.number, params.counters, handle.stages(), clock);
+        let thread = Thread::new(params.number, params.counters, handle.latency_trace(), clock);
         let policy = (options.policy, params.seed);
         let outbox = Outbox::new(&thread, &handle, &params.mailbox, policy);
         let counters = Arc::clone(&thread.counters);

@@ -444,7 +444,7 @@ fn health(server: &Server) -> Response<Full<Bytes>> {
         ("broker", shown(condition.is_log_down())),
     ];
     // The participant of a lane is not disclosed to others.
-    services.extend(condition.stuck.iter().map(|one| (one.kind(), "DOWN")));
+    services.extend(condition.stalls.iter().map(|one| (one.kind(), "DOWN")));
     services.dedup();
     let shown: Vec<_> = services
         .iter()

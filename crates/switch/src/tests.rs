@@ -79,7 +79,7 @@ fn play(test: impl AsyncFnOnce(&Hub)) {
 }
 
 fn start(clock: SystemClock, mailbox: &Arc<Mailbox<Message>>) -> Node<Message> {
-    let options = journal::Options { room_bytes: 0, ..journal::Options::default() };
+    let options = journal::LogOptions { room_bytes: 0, ..journal::LogOptions::default() };
     let opened = FileLog::open_or_create(MemoryDisk::new(1), LogIdentity([9; 16]), options);
     let log = TracedLog::new(opened.expect("a new disk").0, Arc::new(LatencyTrace::new(1)));
     let mut sequencer = Sequencer::open(log, 0, clock.now(), &mut |_| ()).expect("an empty log");

@@ -1,4 +1,4 @@
-//! A measurement: one scenario against one hub, with the checks without which it is void.
+//! A measurement: one scenario against one hub, and the checks that decide whether it is valid.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use dfsp::SimulatorOptions;
 
 use crate::bench_report::{
     BenchReport, Bucket, Ceiling, Durability, Embedded, OverOneSecond, Payload, Security, Share,
-    Spread, Stored, SystemCalls, Window, configuration,
+    Spread, StoredTransfers, SystemCalls, Window, configuration,
 };
 use crate::options::BenchOptions;
 use crate::pages;
@@ -18,31 +18,32 @@ use harness::hub::{HubChoice, RemoteHub};
 use harness::load::TIMED_OUT;
 use harness::nodes::NodesPlan;
 use harness::options::NodesOptions;
-use harness::output::{check_writable, tell};
+use harness::output::{check_writable, print_results};
 use harness::proc_stats::COMMIT;
-use harness::reconcile::{ARRIVED, ASKED_FOR, Check, REACHED, TAKEN, differences, not_taken};
+use harness::reconcile::{ACCEPTED, ARRIVED, Check, MATCHING, REACHED, differences, not_taken};
 use harness::report::{DemoReport, Latency};
-use harness::run::{AT_REST, Drive, Length, Measured, Setup, TO_ITS_END, WELL, carry_out};
+use harness::run::{COMPLETED, Drive, HEALTHY, IDLE, Length, Measured, Setup, carry_out};
 use harness::scenario::Scenario;
 use harness::simulators::{SimulatorResult, place};
 use harness::switch_process::{Confirm, SwitchCommand};
 
-/// Share of the units that may fail in a valid run.
+/// Maximum share of failed units in a valid run.
 const FAILED_SHARE_MAX: f64 = 0.01;
-/// Share of the units due in the measured part that may be dropped in a valid run.
+/// Maximum share of dropped units in a valid run, of those due in the measured part.
 const DROPPED_SHARE_MAX: f64 = 0.01;
-/// The check that fails when callbacks never come.
-const IN_TIME: &str = "each unit had its callback in time";
-/// A stock whose size nobody told may be used up before the end, but not sooner than this.
+/// The check that fails when callbacks do not arrive.
+const IN_TIME: &str = "each unit received its callback in time";
+/// A stock of default size may run out before the end of the run, but not earlier than this.
 const STOCK_LASTS: Duration = Duration::from_secs(1);
 /// Points of a distribution per halving of the rest (see `hdrhistogram`).
 const POINTS_PER_HALF: u32 = 4;
 
-/// Measures, prints the results, and writes the files asked for.
+/// Measures, prints the results, and writes the requested files.
 ///
-/// Whether the run counts is told by [`BenchReport::valid`].
+/// The run counts only if [`BenchReport::valid`] is set.
 ///
 /// # Errors
+///
 /// The run could not be set up, or a file cannot be written.
 pub(crate) fn bench(
     scenario: Scenario,
@@ -54,18 +55,19 @@ pub(crate) fn bench(
         check_writable(path)?;
     }
     let report = run(scenario, options, command)?;
-    tell(&report, options.json.as_ref())?;
+    print_results(&report, options.json.as_ref())?;
     if let Some(path) = &options.report {
-        std::fs::write(path, pages::of_run(&report)).map_err(HarnessError::file(path))?;
+        std::fs::write(path, pages::run_page(&report)).map_err(HarnessError::file(path))?;
     }
     Ok(report)
 }
 
-/// Measures. Nothing but progress is printed; may be called again and again.
+/// Measures, and prints only progress.
 ///
 /// # Errors
-/// The options make no sense, or the run could not be set up. A run that was carried out but is
-/// void, or was cut short, is no error: see [`BenchReport::valid`].
+///
+/// The options are invalid, or the run could not be set up. A run that is void or was cut short is
+/// not an error: see [`BenchReport::valid`].
 pub(crate) fn run(
     scenario: Scenario,
     options: &BenchOptions,
@@ -73,15 +75,15 @@ pub(crate) fn run(
 ) -> Result<BenchReport, HarnessError> {
     options.check(scenario)?;
     let compared = match options.nodes.nodes {
-        // With injected faults, or at one given rate for both, a ratio means nothing.
-        Some(_) => !options.is_disturbed() && options.rate.is_none(),
+        // With injected faults, or at the same given rate for both, a ratio is meaningless.
+        Some(_) => !options.has_faults() && options.rate.is_none(),
         None => options.ceiling,
     };
     if !compared {
         let (own, measured) = measure(scenario, options, command)?;
         return Ok(report(scenario, options, &own, measured));
     }
-    // Before and after, so that a machine that becomes slower or faster meanwhile shows.
+    // Before and after, to show whether the speed of the machine changed in between.
     let before = reference(scenario, options, command)?;
     let (own, measured) = measure(scenario, options, command)?;
     let cut = measured.cut.is_some();
@@ -94,8 +96,8 @@ pub(crate) fn run(
     let rate_per_s = (before_per_s + after_per_s) / 2.0;
     let ratio = Some(report.achieved_per_s / rate_per_s);
     if options.ceiling {
-        let problems = [before.restless, after.restless].into_iter().flatten().collect();
-        report.add(Check::of("the null switch came to rest, before and after", problems));
+        let problems = [before.not_idle, after.not_idle].into_iter().flatten().collect();
+        report.add(Check::of("the forward-only switch was idle, before and after", problems));
         report.ratio_to_ceiling = ratio;
         report.ceiling = Some(Ceiling { rate_per_s, before_per_s, after_per_s });
     } else {
@@ -110,12 +112,12 @@ pub(crate) fn run(
 struct Reference {
     rate_per_s: f64,
     p50_ms: f64,
-    /// What was still open at its end.
-    restless: Option<String>,
+    /// The work that was still open at its end.
+    not_idle: Option<String>,
 }
 
-/// The same load, half as long: on a switch that neither records nor decides, or for several nodes
-/// on one switch with its log in files.
+/// Measures the same load for half the time: on a forward-only switch, or, for several nodes, on
+/// one switch with its log in files.
 fn reference(
     scenario: Scenario,
     options: &BenchOptions,
@@ -130,43 +132,43 @@ fn reference(
     };
     let (what, command, name) = match options.ceiling {
         true => {
-            let what = "the ceiling: a switch that neither records nor decides";
-            (what, command.null(), "a null switch")
+            let what = "ceiling: a forward-only switch";
+            (what, command.forward_only(), "forward-only switch")
         }
-        false => ("beside it: one switch, its log in files", command.clone(), "one switch"),
+        false => ("reference: one switch with its log in files", command.clone(), "one switch"),
     };
     eprintln!("{what}");
     let (_, measured) = measure(scenario, &half, &command)?;
-    // The books of a null switch never change, so of its checks only those of the units mean
-    // something, and whether it came to rest.
+    // The accounts of a forward-only switch never change. Of its checks, only those of the units
+    // and that it was idle are meaningful.
     let problems = match options.ceiling {
         true => differences(&unit_checks(&measured)),
         false => differences(&measured.checks),
     };
-    let told = |problem: &String| format!("as {name}: {problem}");
+    let described = |problem: &String| format!("{name}: {problem}");
     if let Some(cut) = measured.cut {
         return Err(cut);
     }
     if let Some(problem) = problems.first() {
-        return Err(HarnessError::Hub(told(problem)));
+        return Err(HarnessError::Hub(described(problem)));
     }
-    let restless = measured.checks.iter().find(|check| check.name == AT_REST);
+    let not_idle = measured.checks.iter().find(|check| check.name == IDLE);
     Ok(Reference {
         rate_per_s: measured.good as f64 / measured.seconds,
         p50_ms: Latency::of(&measured.result.latencies.whole).p50,
-        restless: restless.and_then(|check| check.problems.first()).map(told),
+        not_idle: not_idle.and_then(|check| check.problems.first()).map(described),
     })
 }
 
-/// The nodes of a run, and what is done to them.
+/// The nodes of a run, and the actions on them.
 fn plan_of(options: &BenchOptions) -> Option<NodesPlan> {
     let length = Duration::from_secs_f64(options.seconds);
-    let acts = match (&options.upgrade, options.nodes.nodes) {
+    let fault_steps = match (&options.upgrade, options.nodes.nodes) {
         (Some(_), Some(nodes)) => upgrade(nodes, length),
         _ => spread(&options.kill, length),
     };
-    let plan = options.nodes.plan(acts)?;
-    // A name without a directory would be looked for elsewhere.
+    let plan = options.nodes.plan(fault_steps)?;
+    // A file name without a directory would be looked up in PATH.
     let next = options.upgrade.clone().map(|path| std::path::absolute(&path).unwrap_or(path));
     Some(NodesPlan { next, ..plan })
 }
@@ -223,25 +225,24 @@ fn measure(
     Ok((command, measured))
 }
 
-/// Of a void run what is a cause is told before what follows from it.
+/// Lists the causes of a void run before their consequences.
 fn put_causes_first(measured: &mut Measured) {
     if differences(&measured.checks).is_empty() {
         return;
     }
     measured.checks.extend(not_taken(&measured.result.fsps));
-    // A switch that ended, or an interrupt, explains everything else; that nothing came to its
-    // end does not.
+    // A stopped switch or an interrupt explains all other failures. Unfinished units do not.
     let explains = matches!(
         measured.cut,
-        Some(HarnessError::Switch(_) | HarnessError::Interrupted | HarnessError::Fleet)
+        Some(HarnessError::Switch(_) | HarnessError::Interrupted | HarnessError::SimulatorsEnded)
     );
-    // Where nodes are broken on purpose, connections are refused on purpose.
+    // If nodes are killed on purpose, refused connections are expected.
     let disturbed = measured.nodes.is_some();
     measured.checks.sort_by_key(|check| match check.name {
-        TO_ITS_END if explains => 0,
-        WELL => 1,
-        TAKEN if !disturbed => 2,
-        ASKED_FOR => 3,
+        COMPLETED if explains => 0,
+        HEALTHY => 1,
+        ACCEPTED if !disturbed => 2,
+        MATCHING => 3,
         REACHED => 4,
         IN_TIME => 5,
         ARRIVED => 6,
@@ -249,7 +250,7 @@ fn put_causes_first(measured: &mut Measured) {
     });
 }
 
-/// What must be true of the units themselves.
+/// The checks of the units themselves.
 pub(crate) fn unit_checks(measured: &Measured) -> [Check; 4] {
     let check = |name, problem: Option<String>| Check::of(name, problem.into_iter().collect());
     let ended = measured.good_in_all + measured.failed;
@@ -257,11 +258,11 @@ pub(crate) fn unit_checks(measured: &Measured) -> [Check; 4] {
     let hung: u64 =
         failures.filter(|(name, _)| name.ends_with(TIMED_OUT)).map(|(_, (count, _))| count).sum();
     let lost = (hung > 0).then(|| {
-        format!("{hung} of {ended} units {TIMED_OUT}: 0 expected; the callbacks never came")
+        format!("{hung} of {ended} units {TIMED_OUT}: 0 expected; their callbacks did not arrive")
     });
     let many = (measured.failed as f64 > ended as f64 * FAILED_SHARE_MAX)
-        .then(|| format!("{} of {ended} units failed: at most 1% may", measured.failed));
-    let idle = (measured.good == 0).then(|| "0 units ended well, 1 or more expected".to_owned());
+        .then(|| format!("{} of {ended} units failed, at most 1% allowed", measured.failed));
+    let idle = (measured.good == 0).then(|| "0 units succeeded, at least 1 expected".to_owned());
     [
         check(IN_TIME, lost),
         check("at most 1% of the units failed", many),
@@ -270,28 +271,28 @@ pub(crate) fn unit_checks(measured: &Measured) -> [Check; 4] {
     ]
 }
 
-/// Units that were due and not started: the load was another one than the report says.
+/// Units that were due but not started. The load was lower than the report states.
 fn dropped(measured: &Measured) -> Option<String> {
     let (good, dropped, unstocked) = (measured.good, measured.dropped, measured.unstocked);
     too_many_dropped(good, dropped, unstocked)
 }
 
-/// The same by numbers; `unstocked` of those that were dropped found no transfer in stock.
+/// Describes too many dropped units. `unstocked` of them found no transfer in stock.
 fn too_many_dropped(good: u64, dropped: u64, unstocked: u64) -> Option<String> {
     let due = dropped + good;
     (dropped as f64 > due as f64 * DROPPED_SHARE_MAX).then(|| match unstocked {
         0 => format!(
-            "{dropped} of {due} units were dropped, for too many were in flight: at most 1% may; \
-             lower --rate to what is achieved, or raise --backlog"
+            "{dropped} of {due} units were dropped because too many were in flight, at most 1% \
+             allowed; lower --rate to the achieved rate, or raise --backlog"
         ),
         _ => format!(
             "{dropped} of {due} units were dropped, {unstocked} of them because the stock was used \
-             up: at most 1% may; raise --stock"
+             up, at most 1% allowed; raise --stock"
         ),
     })
 }
 
-/// The results of a run.
+/// Builds the results of a run.
 pub(crate) fn report(
     scenario: Scenario,
     options: &BenchOptions,
@@ -346,7 +347,7 @@ pub(crate) fn report(
         durability_of,
         security: Security::plain(),
         payload: payload(result),
-        stored_transfers: Stored {
+        stored_transfers: StoredTransfers {
             at_start: stored(&measured.metrics_at_start),
             at_end: stored(&measured.metrics_after),
         },
@@ -360,13 +361,13 @@ pub(crate) fn report(
     }
 }
 
-/// Transfers that the hub keeps.
+/// Transfers that the hub stores.
 fn stored(metrics: &Metrics) -> Option<u64> {
     let ended = metrics.get("upesi_transfers_ended")?;
     Some((ended + metrics.get("upesi_transfers_in_flight")?) as u64)
 }
 
-/// The durability of an acknowledgement, in words and in figures.
+/// The durability of an acknowledgement, as text and as figures.
 fn durability(
     options: &BenchOptions,
     plan: Option<&NodesPlan>,
@@ -395,7 +396,7 @@ fn steady(measured: &Measured) -> Window {
     }
 }
 
-/// Pairs of quantile and milliseconds, closer and closer towards the slowest.
+/// Pairs of quantile and milliseconds, denser towards the slowest.
 fn distribution(result: &SimulatorResult) -> Vec<(f64, f64)> {
     let whole = &result.latencies.whole;
     let points = whole.iter_quantiles(POINTS_PER_HALF);
@@ -412,7 +413,7 @@ fn payload(result: &SimulatorResult) -> Payload {
     Payload { bodies: requests, mean_body_bytes: bytes as f64 / requests.max(1) as f64 }
 }
 
-/// The shares that payers, payees and pairs really had.
+/// The measured shares of payers, payees and pairs.
 fn spread_of(options: &BenchOptions, result: &SimulatorResult) -> Spread {
     let all: u64 = result.routes.iter().map(|route| route.2).sum();
     let share = |count: u64| count as f64 / all.max(1) as f64;
@@ -447,7 +448,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_load_of_which_more_than_a_hundredth_was_dropped_is_another_load() {
+    fn more_than_one_percent_of_dropped_units_is_a_problem() {
         assert_eq!(too_many_dropped(0, 0, 0), None);
         assert_eq!(too_many_dropped(9_900, 100, 0), None);
         let problem = too_many_dropped(18_021, 61_840, 0).expect("most were dropped");

@@ -16,84 +16,85 @@ use harness::report::{DemoReport, Latency, Legs};
 use harness::run::Measured;
 use harness::switch_process::SwitchCommand;
 
-/// Results of a measurement: the members of [`DemoReport`] and those below, on one level. Times
-/// are in milliseconds unless their name ends in `_s`; CPU, log and system calls are those of the
-/// whole measured part, per unit that ended well in it.
+/// Results of a measurement: the members of [`DemoReport`] and those below, on one level. Times are
+/// in milliseconds unless the name ends in `_s`. CPU time, log bytes and system calls are per
+/// successful unit of the whole measured part.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct BenchReport {
-    /// Word for what was measured.
+    /// The measured scenario.
     pub scenario: &'static str,
-    /// What one unit is.
+    /// Definition of one unit.
     pub unit: &'static str,
-    /// What units are called.
+    /// Name of the units, in the plural.
     pub units: &'static str,
-    /// Whether the run counts: every check that could be made was passed.
+    /// Whether the run counts: every check that could be made passed.
     pub valid: bool,
-    /// Whether accounts and counters of the hub were held against those of the FSPs. Without an
-    /// admin API only what the FSPs saw is checked.
+    /// Whether accounts and counters of the hub were compared with those of the FSPs. Without an
+    /// admin API only the observations of the FSPs are checked.
     pub books_compared: bool,
-    /// What was not as it must be, with both numbers.
+    /// The failed checks, with actual and expected numbers.
     pub invalid_because: Vec<String>,
-    /// Every check and how it went.
+    /// Every check with its result.
     pub checks: Vec<Check>,
-    /// Units offered a second (open loop).
+    /// Units offered per second (open loop).
     pub offered_per_s: Option<f64>,
-    /// Units that ended well a second, in the whole measured part.
+    /// Successful units per second, in the whole measured part.
     pub achieved_per_s: f64,
     /// Units that were not started because too many were in flight (open loop).
     pub dropped: u64,
-    /// Most units in flight at once.
+    /// Maximum number of units in flight.
     pub in_flight_max: usize,
     /// The steady part.
     pub steady: Window,
-    /// What was left out of the steady part.
+    /// The parts of the run that the steady part excludes.
     pub trimmed: String,
     /// The whole measured part.
     pub whole_run: Window,
-    /// Units of the whole measured part that took longer than a second.
+    /// Units of the whole measured part that took longer than one second.
     pub over_one_second: OverOneSecond,
-    /// From the real start to the good answer (202) to the first message. A callback that
-    /// overtakes it leaves no time here.
+    /// Time from the actual start to the 202 response to the first message. Zero if the callback
+    /// arrives first.
     pub accepted_ms: Latency,
     /// Quantiles of the whole run and their latency.
     pub distribution_ms: Vec<(f64, f64)>,
-    /// How many units took how long, whole run: stretches whose edges grow by the same factor, from
-    /// that of the fastest unit to that of the slowest.
+    /// Number of units by latency, whole run. The bucket edges grow by a constant factor, from the
+    /// fastest unit to the slowest.
     pub histogram_ms: Vec<Bucket>,
-    /// CPU time of this process per unit: FSPs, driver and counting.
+    /// CPU time of this process per unit: FSPs, load generation and statistics.
     pub harness_cpu_ms_per_tx: f64,
-    /// What the same harness reaches without a switch's work; `null` when not measured.
+    /// The rate of the same load through a forward-only switch; `null` when not measured.
     pub ceiling: Option<Ceiling>,
-    /// Achieved rate by that of the ceiling.
+    /// Achieved rate divided by that of the ceiling.
     pub ratio_to_ceiling: Option<f64>,
-    /// What one switch with its log in files reaches; `null` unless nodes are measured.
+    /// The rate of one switch with its log in files; `null` unless nodes are measured.
     pub embedded: Option<Embedded>,
-    /// Achieved rate by that of one switch.
+    /// Achieved rate divided by that of one switch.
     pub ratio_to_embedded: Option<f64>,
     /// System calls and context switches of the switch; `null` when its process is not known.
     pub system_calls: Option<SystemCalls>,
-    /// What an acknowledgement survives.
+    /// Durability of an acknowledgement.
     pub durability_of: Durability,
-    /// How messages were protected.
+    /// Protection of the messages.
     pub security: Security,
     /// Bodies that the FSPs sent.
     pub payload: Payload,
-    /// Transfers that the hub kept.
-    pub stored_transfers: Stored,
-    /// Where the run took place, beside `machine`.
+    /// Transfers that the hub stores.
+    pub stored_transfers: StoredTransfers,
+    /// The environment of the run, in addition to `machine`.
     pub environment: Environment,
     /// The commit that this program was built from; empty when not known.
     pub commit: &'static str,
-    /// Who paid whom.
+    /// Load by payer, payee and pair.
     pub spread: Spread,
-    /// Everything that was set.
+    /// All options of the run.
     pub configuration: Value,
-    /// When the measured part began, for whoever looks on in this process.
+    /// Start of the measured part, for observers in this process.
     #[serde(skip)]
     pub began: Option<Instant>,
-    /// What happened in each second of the measured part. A unit counts where it ended, those that
-    /// were begun in the measured part and ended after it in one second more: the sum may be a
-    /// few units from `committed`, which counts what ended in that part.
+    /// The figures of each second of the measured part. A unit counts in the second of its end.
+    /// Units that started in the measured part and ended after it are in one more second. The sum
+    /// may therefore differ by a few units from `committed`, which counts units that ended in that
+    /// part.
     pub seconds_one_by_one: Vec<Second>,
     /// The members that every report has.
     #[serde(flatten)]
@@ -103,94 +104,94 @@ pub(crate) struct BenchReport {
 /// A part of a run.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Window {
-    /// Its begin, in seconds after the start of the measured part.
+    /// Its start, in seconds after the start of the measured part.
     pub from_s: f64,
     /// Its end.
     pub to_s: f64,
-    /// Units that ended well in it.
+    /// Units that succeeded in it.
     pub ended: u64,
-    /// The same a second.
+    /// Successful units per second.
     pub rate_per_s: f64,
-    /// Latency of the units that belong to it.
+    /// Latency of its units.
     pub latency_ms: Latency,
 }
 
-/// A stretch of latencies.
+/// A range of latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Bucket {
-    /// Its begin.
+    /// Its start.
     pub from_ms: f64,
-    /// Its end, which belongs to the next one.
+    /// Its end, exclusive.
     pub to_ms: f64,
-    /// Units that took so long.
+    /// Units with a latency in this range.
     pub units: u64,
 }
 
-/// How many took longer than a second, of those that ended well in the measured part.
+/// Number of successful units in the measured part that took longer than one second.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct OverOneSecond {
     /// Units.
     pub units: u64,
-    /// Transfers, counted from `POST /transfers` to the notice of the commit.
+    /// Transfers, from `POST /transfers` to the commit notice.
     pub transfers: u64,
 }
 
-/// The rate that harness and sockets reach by themselves.
+/// The rate that the load generator and sockets reach without a switch's work.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Ceiling {
-    /// Units a second through a switch that neither records nor decides: the mean of both runs.
+    /// Units per second through a forward-only switch: the mean of both runs.
     pub rate_per_s: f64,
-    /// In the run before.
+    /// Units per second in the run before.
     pub before_per_s: f64,
-    /// In the run after.
+    /// Units per second in the run after.
     pub after_per_s: f64,
 }
 
-/// What one switch with its log in files reaches, synced before it answers.
+/// The rate of one switch with its log in files, which syncs before it answers.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Embedded {
     /// Units a second: the mean of both runs.
     pub rate_per_s: f64,
     /// Median latency: the mean of both runs.
     pub p50_ms: f64,
-    /// Units a second in the run before.
+    /// Units per second in the run before.
     pub before_per_s: f64,
-    /// In the run after.
+    /// Units per second in the run after.
     pub after_per_s: f64,
 }
 
-/// Of the switch's process, per unit.
+/// System calls of the switch's process, per unit.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct SystemCalls {
-    /// What the counts are of.
+    /// The source of the counts.
     pub counted: &'static str,
     /// Calls of the read family.
     pub reads_per_tx: f64,
     /// Calls of the write family.
     pub writes_per_tx: f64,
-    /// Calls that read from a socket and found something, as the switch counts them; `null` where
-    /// it does not.
+    /// Calls that read data from a socket, as counted by the switch; `null` if it does not count
+    /// them.
     pub socket_reads_per_tx: Option<f64>,
-    /// Calls that wrote to a socket.
+    /// Calls that wrote data to a socket.
     pub socket_writes_per_tx: Option<f64>,
-    /// Times a thread waited.
+    /// Voluntary context switches: a thread waited.
     pub context_switches_voluntary_per_tx: f64,
-    /// Times a thread was made to give way.
+    /// Involuntary context switches: a thread was preempted.
     pub context_switches_involuntary_per_tx: f64,
 }
 
-/// What an acknowledgement survives; `null` where it is not known.
+/// Durability of an acknowledgement; `null` where it is not known.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Durability {
-    /// Whether it is synced to disk first.
+    /// Whether the record is synced to disk first.
     pub fsync: Option<bool>,
     /// Copies of the log.
     pub replicas: Option<u32>,
-    /// Copies that must have it first.
+    /// Copies that must have the record first.
     pub acks: Option<u32>,
 }
 
-/// How messages were protected.
+/// Protection of the messages.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Security {
     /// Whether connections were encrypted.
@@ -208,19 +209,19 @@ pub(crate) struct Payload {
     pub mean_body_bytes: f64,
 }
 
-/// Transfers that the hub kept; `null` where it does not say.
+/// Transfers that the hub stores; `null` if it does not report them.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Stored {
-    /// When the measured part began.
+pub(crate) struct StoredTransfers {
+    /// At the start of the measured part.
     pub at_start: Option<u64>,
-    /// When everything had ended.
+    /// When all transfers were final.
     pub at_end: Option<u64>,
 }
 
-/// Who paid whom, as shares of all units, warm-up included.
+/// Load by payer, payee and pair, as shares of all units, warm-up included.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Spread {
-    /// uniform or skewed.
+    /// `uniform` or `skewed`.
     pub kind: &'static str,
     /// Share of the busiest payer.
     pub largest_payer: f64,
@@ -243,23 +244,23 @@ pub(crate) struct Share {
     pub share: f64,
 }
 
-/// Transfers that expire while others go on.
+/// The expiring transfers of the expiry sweep.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Expiring {
-    /// So many of them.
+pub(crate) struct ExpiryConfiguration {
+    /// Number of transfers.
     pub count: usize,
-    /// Seconds within which they expired.
+    /// Seconds within which they expire.
     pub within: f64,
-    /// Seconds that reserving them was given.
+    /// Seconds allowed for reserving them.
     pub reserve: f64,
-    /// Measured seconds before the first expiration, and after the last at least.
+    /// Measured seconds before the first expiration, and at least after the last.
     pub around: u32,
-    /// Number in the name of the first FSP that held them, beside the others.
+    /// Number in the name of the first FSP that holds them.
     pub first: u64,
 }
 
 impl BenchReport {
-    /// One more thing that must be true; the run is void when it is not.
+    /// Adds a check. The run is void if it failed.
     pub(crate) fn add(&mut self, check: Check) {
         self.checks.push(check);
         let lines = differences(&self.checks);
@@ -274,7 +275,7 @@ impl BenchReport {
 const BUCKETS_PER_TENFOLD: i32 = 10;
 
 impl Bucket {
-    /// All from the fastest to the slowest, with those between that are empty.
+    /// All buckets from the fastest unit to the slowest, including empty ones.
     pub(crate) fn all(micros: &Histogram<u64>) -> Vec<Self> {
         let edge = |at: i32| 10_f64.powf(f64::from(at) / f64::from(BUCKETS_PER_TENFOLD));
         let place = |value: u64| {
@@ -305,11 +306,11 @@ impl OverOneSecond {
 }
 
 impl SystemCalls {
-    /// Of the hub's process in the measured part; `None` where that is not known.
+    /// System calls of the hub's process in the measured part; `None` if they are not known.
     pub(crate) fn of(measured: &Measured, units: f64) -> Option<Self> {
         let used = measured.hub?;
         let each = |count: u64| count as f64 / units;
-        // Of several nodes, the metrics are those of one.
+        // With several nodes, the metrics are those of one node.
         let counted = |name| measured.nodes.is_none().then(|| measured.risen(name)).flatten();
         let each_counted = |name| Some(counted(name)? / units);
         Some(Self {
@@ -329,17 +330,17 @@ impl SystemCalls {
 }
 
 impl Durability {
-    /// One embedded log, synced before anything is acknowledged.
+    /// One embedded log, synced before every acknowledgement.
     pub(crate) const fn embedded() -> Self {
         Self { fsync: Some(true), replicas: Some(1), acks: Some(1) }
     }
 
-    /// A log on brokers that somebody else set up.
+    /// A log on brokers whose configuration is not known.
     pub(crate) const fn of_a_topic() -> Self {
         Self { fsync: Some(false), replicas: None, acks: None }
     }
 
-    /// A log on so many brokers, of which so many must have a record first.
+    /// A log on `replicas` brokers, of which `acks` must have a record first.
     pub(crate) const fn shared((replicas, acks): (u32, u32)) -> Self {
         Self { fsync: Some(false), replicas: Some(replicas), acks: Some(acks) }
     }
@@ -350,7 +351,7 @@ impl Durability {
 }
 
 impl Security {
-    /// What the FSPs of this harness speak today.
+    /// The protection that the simulated FSPs use.
     pub(crate) const fn plain() -> Self {
         Self { tls: false, jws: "off" }
     }
@@ -405,7 +406,7 @@ impl fmt::Display for BenchReport {
 }
 
 impl BenchReport {
-    /// A row for each part of the run, and for each leg where there are several.
+    /// A row for each part of the run, and for each leg if there are several.
     fn latencies(&self) -> String {
         let row = |name: &str, of: &Latency, rate: Option<f64>| {
             let Latency { avg, p50, p90, p95, p99, p999, max, .. } = *of;
@@ -448,14 +449,14 @@ impl BenchReport {
         if self.valid && !self.books_compared {
             return writeln!(
                 f,
-                "valid           yes, without books: no --admin was given, so only what the FSPs \
-                 saw was checked"
+                "valid           yes, without the hub's accounts: no --admin was given, so only \
+                 the observations of the FSPs were checked"
             );
         }
         if self.valid {
             return writeln!(f, "valid           yes");
         }
-        writeln!(f, "VOID            this run is no result; see the checks that failed")
+        writeln!(f, "VOID            this run is not a valid result; see the failed checks")
     }
 }
 
@@ -465,10 +466,10 @@ mod tests {
     use harness::histograms::histogram;
 
     #[test]
-    fn a_histogram_counts_each_unit_once() {
+    fn histogram_counts_each_unit_once() {
         let mut micros = histogram();
         for value in [1_000, 1_100, 1_300, 9_000] {
-            micros.record(value).expect("it is within the bounds");
+            micros.record(value).expect("within the bounds");
         }
         let buckets = Bucket::all(&micros);
         assert_eq!(buckets.len(), 10, "from 1 to 10 ms, empty ones too");

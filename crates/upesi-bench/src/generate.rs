@@ -1,14 +1,14 @@
-//! `upesi-bench preload`: puts many ended transfers into a data directory, to measure a switch that
-//! has them.
+//! `upesi-bench preload`: adds many final transfers to a data directory.
 //!
-//! Each transfer is the two messages that simulated FSPs write, taken as the edge takes them:
-//! headers, bodies, identifiers and all are checked, rewritten and stored, and go through the
-//! inbox, the sequencer's thread, the kernel and the log. Only sockets are left out, and every
-//! notice is recorded as delivered at the first attempt. So the log is one that `verify` proves.
-//! Snapshots are taken as often as by a switch.
+//! Each transfer consists of the two messages that simulated FSPs write. They take the path of
+//! received messages: headers, bodies and identifiers are checked, rewritten and stored, and pass
+//! through the inbox, the sequencer's thread, the kernel and the log. Only sockets are left out,
+//! and every notice is recorded as delivered at the first attempt. The log therefore passes
+//! `verify`. Snapshots are taken as often as by a switch.
 //!
-//! A chunk of prepares is committed while the next is written; its fulfilments follow with it.
-//! Memory is bounded by two chunks beside what the switch itself keeps of ended transfers.
+//! A chunk of prepares is committed while the next one is written. Its fulfilments are submitted
+//! together with the next chunk. Memory is bounded by two chunks, plus the memory of the switch for
+//! final transfers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,20 +32,20 @@ use serde_json::json;
 
 use upesi::{BareNode, CliError};
 
-/// Transfers of one chunk at most.
+/// Maximum number of transfers in a chunk.
 const CHUNK: u64 = 4_096;
-/// Bytes of the messages of one chunk, about.
+/// Approximate size of the messages of a chunk, in bytes.
 const CHUNK_BYTES: u64 = 16 << 20;
-/// What a transfer takes on disk beside its larger body, about, and what shall stay free.
-const BESIDE_BODY_BYTES: u64 = 1_600;
+/// Approximate disk space of a transfer in addition to its larger body.
+const OVERHEAD_BYTES: u64 = 1_600;
 const FREE_BYTES: u64 = 256 << 20;
-/// Transfers are fulfilled within moments; this is for machines that stand still in between. What
-/// a kill leaves reserved expires then.
-const LIFE: Duration = Duration::from_secs(600);
-/// How long a look at a silent switch is put off.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// Lifetime of a transfer. Fulfilments follow within moments, but a machine may pause in between.
+/// Transfers that are reserved when the program is killed expire after this time.
+const TRANSFER_LIFETIME: Duration = Duration::from_secs(600);
+/// Time to wait for the mailbox before the switch is checked.
+const MAILBOX_WAIT: Duration = Duration::from_millis(200);
 const HEADERS_MAX: usize = 32;
-/// Whether a message is a prepare or a fulfilment, as the number of its waiter.
+/// Kind of a message, used as the number of its waiter.
 const PREPARE: u32 = 0;
 const FULFIL: u32 = 1;
 
@@ -100,7 +100,7 @@ pub(crate) struct PreloadArguments {
 pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), CliError> {
     let PreloadArguments { fsps, first, .. } = *arguments;
     let options = FspOptions { fsps, first, ..FspOptions::standard() };
-    let fsps = crate::prepared_data::correspondents(&options, LIFE)
+    let fsps = crate::prepared_data::simulated_fsps(&options, TRANSFER_LIFETIME)
         .map_err(|error| CliError::new(error.to_string()))?;
     let clock = SystemClock::new();
     let data = &arguments.data;
@@ -109,9 +109,9 @@ pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), CliError> {
         check_room(data, all, arguments.body_bytes)?;
     }
     let node = open(arguments, (&options, &fsps), &clock)?;
-    // Another row of numbers each time, and the same one for the same history.
+    // A different seed for each invocation, but the same one for the same history.
     let seed = arguments.seed ^ node.state().log_index().0.rotate_left(32);
-    let before = ended(node.state().counters());
+    let before = final_transfers(node.state().counters());
     let wanted = arguments.transfers.or(arguments.total.map(|total| total.saturating_sub(before)));
     let wanted = wanted.unwrap_or(0);
     check_room(data, wanted, arguments.body_bytes)?;
@@ -119,30 +119,30 @@ pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), CliError> {
     let mailbox = Arc::new(Mailbox::new(move || own_thread.unpark()));
     let node = node.start(Arc::clone(&mailbox))?;
     let handle = node.handle();
-    let mut filler = Filler {
+    let mut writer = TransferWriter {
         handle: node.handle(),
         mailbox,
         clock,
-        letters: PairWriter::new(&fsps, arguments.body_bytes as usize, seed),
+        pairs: PairWriter::new(&fsps, arguments.body_bytes as usize, seed),
         awaited: 0,
-        owed: Vec::new(),
+        undelivered: Vec::new(),
     };
-    let filled = filler.fill(wanted, arguments.body_bytes);
+    let written = writer.fill(wanted, arguments.body_bytes);
     let stopped = node.stop();
-    let (added, elapsed) = filled?;
+    let (added, elapsed) = written?;
     stopped?;
-    let stored = ended(&handle.status().counters);
+    let stored = final_transfers(&handle.status().counters);
     Added { added, stored, elapsed }.print(data, arguments.json)?;
     match added < wanted {
         true => Err(CliError::new(format!(
-            "interrupted: {added} of {wanted} transfers were added, all of them whole; with \
+            "interrupted: {added} of {wanted} transfers were added, all of them complete; with \
              --total the same command adds the rest"
         ))),
         false => Ok(()),
     }
 }
 
-/// Opens the directory, with the FSPs in it.
+/// Opens the directory, and onboards the FSPs if necessary.
 fn open(
     arguments: &PreloadArguments,
     (options, fsps): (&FspOptions, &[SimulatorOptions]),
@@ -153,17 +153,17 @@ fn open(
     if are_onboarded(opened.state(), fsps) {
         return Ok(opened);
     }
-    // The directory is locked as long as it is open here.
+    // The directory is locked while it is open here.
     drop(opened);
     onboard(options, arguments)?;
     open()
 }
 
-fn ended(counters: &Counters) -> u64 {
+fn final_transfers(counters: &Counters) -> u64 {
     counters.committed + counters.aborted + counters.expired
 }
 
-/// What was done.
+/// The result of a run.
 struct Added {
     added: u64,
     stored: u64,
@@ -185,9 +185,9 @@ impl Added {
             return Ok(());
         }
         println!("added          {added} transfers in {seconds:.1} s ({rate:.0}/s), all committed");
-        println!("stored         {stored} ended transfers");
+        println!("stored         {stored} final transfers");
         println!(
-            "on disk        {:.1} MB in {}, {} bytes for each transfer",
+            "on disk        {:.1} MB in {}, {} bytes per transfer",
             bytes as f64 / 1e6,
             data.display(),
             bytes.checked_div(*stored).unwrap_or(0)
@@ -198,26 +198,27 @@ impl Added {
 
 fn onboard(options: &FspOptions, arguments: &PreloadArguments) -> Result<(), CliError> {
     eprintln!("onboarding {} FSPs", options.fsps);
-    let program = arguments.program.clone().map_or_else(SwitchCommand::beside, Ok);
+    let program = arguments.program.clone().map_or_else(SwitchCommand::sibling_program, Ok);
     let program = program.map_err(|error| CliError::new(error.to_string()))?;
     let command = SwitchCommand::standard(program).confirming(Confirm::Off);
     crate::prepared_data::onboard_directory(options, &arguments.data, &command)
         .map_err(|error| CliError::new(error.to_string()))
 }
 
-/// Whether each of them has what a transfer needs, but for funds, which every onboarding brings.
+/// Whether each FSP has accounts and a net debit cap. Funds are not checked, because every
+/// onboarding deposits them.
 fn are_onboarded(state: &State, fsps: &[SimulatorOptions]) -> bool {
     fsps.iter().all(|fsp| {
         let name = FspName::new(&fsp.name);
         let found = name.and_then(|name| state.registry().find(&name).map(|(_, found)| found));
-        let holding = found.and_then(|participant| participant.accounts_in(fsp.currency));
-        holding.is_some_and(|holding| holding.net_debit_cap.is_some())
+        let accounts = found.and_then(|participant| participant.accounts_in(fsp.currency));
+        accounts.is_some_and(|accounts| accounts.net_debit_cap.is_some())
     })
 }
 
-/// Refuses what the disk has no room for, before anything is written.
+/// Checks for enough free disk space before anything is written.
 fn check_room(data: &Path, transfers: u64, body_bytes: u64) -> Result<(), CliError> {
-    let needed = transfers * (BESIDE_BODY_BYTES + body_bytes) + FREE_BYTES;
+    let needed = transfers * (OVERHEAD_BYTES + body_bytes) + FREE_BYTES;
     let there = data.ancestors().find(|place| place.exists()).unwrap_or(Path::new("."));
     let free = harness::free_bytes(there).map_err(|error| CliError::new(error.to_string()))?;
     if needed <= free {
@@ -225,7 +226,7 @@ fn check_room(data: &Path, transfers: u64, body_bytes: u64) -> Result<(), CliErr
     }
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
     Err(CliError::new(format!(
-        "{transfers} transfers take about {:.0} MB, and {} has {:.0} MB free: make room, add \
+        "{transfers} transfers need about {:.0} MB, but {} has {:.0} MB free; make room, add \
          fewer, or take another --data",
         megabytes(needed),
         data.display(),
@@ -233,16 +234,16 @@ fn check_room(data: &Path, transfers: u64, body_bytes: u64) -> Result<(), CliErr
     )))
 }
 
-/// The edge of a switch without sockets.
-struct Filler {
+/// Submits messages and records deliveries, as an I/O thread does, without sockets.
+struct TransferWriter {
     handle: Handle<()>,
     mailbox: Arc<Mailbox<()>>,
     clock: SystemClock,
-    letters: PairWriter,
-    /// Commands that were submitted and not answered.
+    pairs: PairWriter,
+    /// Commands that were submitted and not yet answered.
     awaited: usize,
-    /// Notices whose delivery is not recorded.
-    owed: Vec<Notice>,
+    /// Notices whose delivery is not yet recorded.
+    undelivered: Vec<Notice>,
 }
 
 /// The messages of some transfers, ready to be submitted.
@@ -252,20 +253,20 @@ struct Chunk {
     fulfils: Vec<node::Submission<()>>,
 }
 
-impl Filler {
-    /// Adds transfers until there are enough or somebody interrupts. Gives their number and the
-    /// time they took; each of them has ended.
+impl TransferWriter {
+    /// Adds transfers until there are enough or the run is interrupted. Returns their number and
+    /// the duration. All of them are final.
     fn fill(&mut self, wanted: u64, body_bytes: u64) -> Result<(u64, Duration), CliError> {
         let interrupt = Interrupt::listen();
         let mut progress = Progress::new("transfers", Some(wanted));
-        let most = (CHUNK_BYTES / (BESIDE_BODY_BYTES + body_bytes)).clamp(1, CHUNK);
+        let most = (CHUNK_BYTES / (OVERHEAD_BYTES + body_bytes)).clamp(1, CHUNK);
         let (mut begun, mut reserved) = (0, Chunk::default());
         loop {
             let rest = if interrupt.seen() { 0 } else { wanted - begun };
             let next = self.write(rest.min(most))?;
             let count = next.prepares.len() as u64;
             self.await_all()?;
-            // In this order: whoever fulfils was told before.
+            // The delivery of the prepares must be recorded before their fulfilments are submitted.
             self.record_deliveries(Durability::Lazy)?;
             self.submit(reserved.fulfils)?;
             self.submit(next.prepares)?;
@@ -287,7 +288,7 @@ impl Filler {
         let mut chunk = Chunk::default();
         for _ in 0..count {
             let MessagePair { prepare, fulfil, .. } =
-                self.letters.write(self.clock.now().wall.millis());
+                self.pairs.write(self.clock.now().wall.millis());
             chunk.prepares.push(submission(&prepare, PREPARE)?);
             chunk.fulfils.push(submission(&fulfil, FULFIL)?);
         }
@@ -296,7 +297,8 @@ impl Filler {
 
     fn record_deliveries(&mut self, durability: Durability) -> Result<(), CliError> {
         let now_ms = self.clock.now().wall.millis();
-        let ends: Vec<_> = self.owed.drain(..).map(|notice| delivered(&notice, now_ms)).collect();
+        let ends: Vec<_> =
+            self.undelivered.drain(..).map(|notice| delivered(&notice, now_ms)).collect();
         let records = ends.chunks(ledger::ENTRIES_MAX).map(|part| {
             let attached =
                 SubmissionContext { ticket: ReplyTo::Deliveries { mailbox: 0 }, message: None };
@@ -308,7 +310,7 @@ impl Filler {
         self.submit(records)
     }
 
-    /// Hands over, waiting while the inbox is full.
+    /// Submits commands, and waits while the inbox is full.
     fn submit(&mut self, mut submissions: Vec<node::Submission<()>>) -> Result<(), CliError> {
         let answered =
             |one: &&node::Submission<()>| matches!(one.attached.ticket, ReplyTo::Waiter { .. });
@@ -329,12 +331,12 @@ impl Filler {
         Ok(())
     }
 
-    /// Takes what the sequencer's thread posted, after waiting for it a little.
+    /// Handles events from the sequencer's thread. Waits briefly if there are no events.
     fn read_mail(&mut self) -> Result<(), CliError> {
         let mut events = Vec::new();
         self.mailbox.take(&mut events);
         if events.is_empty() {
-            thread::park_timeout(PATIENCE);
+            thread::park_timeout(MAILBOX_WAIT);
             self.mailbox.take(&mut events);
         }
         if events.is_empty() && self.handle.status().stopped.is_some() {
@@ -342,14 +344,14 @@ impl Filler {
         }
         for event in events {
             match event {
-                MailboxEvent::Reply { waiter, result } => self.answered(waiter, result)?,
-                MailboxEvent::Notice { notice, .. } => self.owed.push(notice),
+                MailboxEvent::Reply { waiter, result } => self.check_reply(waiter, result)?,
+                MailboxEvent::Notice { notice, .. } => self.undelivered.push(notice),
                 MailboxEvent::DeliveryRecordRefused(_) => {
                     return Err(self.stopped(SubmissionRefused::DiskFull));
                 }
                 MailboxEvent::Withdraw(_)
                 | MailboxEvent::Recorded(_)
-                | MailboxEvent::RegisterChanged
+                | MailboxEvent::RegistryChanged
                 | MailboxEvent::DeliveredByOtherNode(_)
                 | MailboxEvent::LanesLost(_)
                 | MailboxEvent::LanesGained(_)
@@ -359,7 +361,7 @@ impl Filler {
         Ok(())
     }
 
-    fn answered(
+    fn check_reply(
         &mut self,
         waiter: u32,
         result: Result<Outcome, SubmissionRefused>,
@@ -372,7 +374,7 @@ impl Filler {
             return Ok(());
         }
         Err(CliError::new(format!(
-            "a transfer of a known pair was decided {outcome:?} where {expected:?} was expected: \
+            "unexpected outcome {outcome:?} of a generated transfer, expected {expected:?}: \
              are the FSPs of this directory active, with funds and caps? Begin with an empty one"
         )))
     }
@@ -386,21 +388,21 @@ impl Filler {
     }
 }
 
-/// What the edge makes of a message that came over a connection.
-fn submission(letter: &[u8], waiter: u32) -> Result<node::Submission<()>, CliError> {
+/// Encodes a message in the same way as a switch that receives it.
+fn submission(message: &[u8], waiter: u32) -> Result<node::Submission<()>, CliError> {
     let mut lines = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Request::new(&mut lines);
-    let parsed = head.parse(letter).expect("a simulated FSP writes HTTP");
+    let parsed = head.parse(message).expect("a simulated FSP writes HTTP");
     let httparse::Status::Complete(length) = parsed else {
-        return Err(CliError::new("a message of our own is not whole"));
+        return Err(CliError::new("generated message is incomplete"));
     };
-    let body = &letter[length..];
+    let body = &message[length..];
     let method = Method::from_bytes(head.method.unwrap_or_default().as_bytes())
         .expect("a simulated FSP writes HTTP");
     let headers = headers(head.headers);
-    let span = u64::from_le_bytes(*letter.last_chunk().unwrap_or(&[1; 8])) | 1;
+    let span = u64::from_le_bytes(*message.last_chunk().unwrap_or(&[1; 8])) | 1;
     let recorded = switch::recorded((&method, head.path.unwrap_or_default()), headers, body, span)
-        .map_err(|refusal| CliError::new(format!("a message of our own is refused: {refusal}")))?;
+        .map_err(|refusal| CliError::new(format!("generated message was refused: {refusal}")))?;
     let switch::Recorded { command, payload } =
         recorded.expect("prepares and fulfilments are recorded");
     let record = sequencer::encode(&command, Some(&payload))

@@ -1,5 +1,5 @@
-//! `upesi-bench`: measures a switch, and generates directories with a long history to measure it
-//! with. It starts the program `upesi` next to its own file as the switch.
+//! `upesi-bench`: measures a switch, and fills data directories with a long history to measure. It
+//! starts the program `upesi` next to its own file as the switch.
 
 mod bench;
 mod bench_report;
@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use harness::{Origin, Progress, Scenario, SwitchCommand};
-use microbench::Done;
+use microbench::PartProgress;
 use serde::Serialize;
 use upesi::{CliError, CompletionsArguments, HelpGroup, ManArguments};
 
@@ -79,7 +79,7 @@ enum Command {
     /// Also measures whole transactions through a hub that only forwards messages.
     Harness(OverheadOptions),
     /// The core without sockets: kernel, log, encoding, FSPIOP messages, signatures.
-    Core(microbench::Options),
+    Core(microbench::CoreOptions),
     /// Fill a data directory with final transfers.
     ///
     /// The participants are those of a measurement, so that `upesi-bench` can measure the directory
@@ -121,7 +121,7 @@ fn carry_out(arguments: &Arguments) -> Result<(), CliError> {
         Command::Whole(options) => (Scenario::Whole, options),
         _ if arguments.log.is_some() && !arguments.command.has_one_switch() => {
             return Err(CliError::new(
-                "--log: only for measurements of one switch, such as `transfer`",
+                "--log: only valid for measurements of one switch, such as `transfer`",
             ));
         }
         Command::Sweep(arguments) => return sweep(&arguments.sweep),
@@ -154,13 +154,13 @@ impl Command {
     }
 }
 
-/// Lets each started switch write to its own topic, whose name contains its port.
+/// Gives each started switch its own topic, whose name contains its port.
 fn on_kafka(command: &mut SwitchCommand, log: &str) -> Result<(), CliError> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = since.map_err(|error| CliError::new(error.to_string()))?.as_secs();
     let log = format!("{log}-{now}-{{fspiop_port}}");
     command.serve.extend(["--log", &log, "--node", "bench"].map(OsString::from));
-    command.durability = "replicas in sync have it in memory before 202 (Kafka)".to_owned();
+    command.durability = "in-sync replicas have it in memory before 202 (Kafka)".to_owned();
     command.is_on_topic = true;
     Ok(())
 }
@@ -182,7 +182,8 @@ fn sweep(sweep: &Sweep) -> Result<(), CliError> {
 }
 
 fn switch_command() -> Result<SwitchCommand, CliError> {
-    let program = SwitchCommand::beside().map_err(|error| CliError::new(error.to_string()))?;
+    let program =
+        SwitchCommand::sibling_program().map_err(|error| CliError::new(error.to_string()))?;
     Ok(SwitchCommand::standard(program))
 }
 
@@ -201,7 +202,7 @@ struct CoreReport<'a> {
     report: microbench::Report,
     #[serde(flatten)]
     origin: Origin,
-    configuration: &'a microbench::Options,
+    configuration: &'a microbench::CoreOptions,
 }
 
 impl fmt::Display for CoreReport<'_> {
@@ -210,21 +211,21 @@ impl fmt::Display for CoreReport<'_> {
     }
 }
 
-fn core(options: &microbench::Options) -> Result<(), CliError> {
+fn core(options: &microbench::CoreOptions) -> Result<(), CliError> {
     let failed = |error: harness::HarnessError| CliError::new(error.to_string());
     harness::check_json(options.json.as_ref()).map_err(failed)?;
     let origin = Origin::here(Some(&options.data));
     let data = options.data.clone();
     harness::end_when_interrupted(move || microbench::remove_files(&data));
     let mut line = ProgressLine::default();
-    let report = microbench::run(options, &mut |done| line.show(done));
+    let report = microbench::run(options, &mut |part| line.show(part));
     line.end();
     let report = report.map_err(|error| CliError::new(error.to_string()))?;
     let report = CoreReport { report, origin, configuration: options };
-    harness::tell(&report, options.json.as_ref()).map_err(failed)
+    harness::print_results(&report, options.json.as_ref()).map_err(failed)
 }
 
-/// The progress line of a part.
+/// The progress line of the part that is being measured.
 #[derive(Default)]
 struct ProgressLine {
     progress: Option<Progress>,
@@ -233,15 +234,15 @@ struct ProgressLine {
 
 impl ProgressLine {
     /// A lower count than before means that a new part has begun.
-    fn show(&mut self, done: Done) {
-        if done.done < self.last {
+    fn show(&mut self, part: PartProgress) {
+        if part.done < self.last {
             self.end();
         }
-        self.last = done.done;
-        let begin = || Progress::new(done.what, Some(done.all));
+        self.last = part.done;
+        let begin = || Progress::new(part.items, Some(part.all));
         let progress = self.progress.get_or_insert_with(begin);
-        progress.expect(done.all);
-        progress.show(done.done);
+        progress.expect(part.all);
+        progress.show(part.done);
     }
 
     fn end(&mut self) {
@@ -257,8 +258,7 @@ mod tests {
 
     #[test]
     fn help_follows_the_rules() {
-        let mut faults = testkit::help::faults(&Arguments::command(), GROUPS);
-        faults.retain(|fault| fault.starts_with("upesi-bench preload"));
+        let faults = testkit::help::faults(&Arguments::command(), GROUPS);
         assert!(faults.is_empty(), "{}", faults.join("\n"));
     }
 

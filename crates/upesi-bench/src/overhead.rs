@@ -2,12 +2,12 @@
 //!
 //! Exchanges: a `POST /transfers` of the usual size to an unknown FSP, written and read over
 //! HTTP/1.1 keep-alive by the code of the simulated FSPs. The hub reads the whole request and
-//! answers 202. Whole transactions: the simulated FSPs and their driver, through the same hub. CPU
-//! time is the time of each side's thread, kernel included; the two sides share the cost of the
-//! loopback.
+//! answers 202. Whole transactions: the simulated FSPs and the load generator, through the same
+//! hub. CPU time is that of each side's thread, kernel included. The two sides share the cost of
+//! the loopback.
 //!
-//! Phases of both: bind, a second of warm-up, the measured part. Bounds: as many connections as
-//! exchanges in flight.
+//! Phases of both: bind, one second of warm-up, the measured part. The number of connections is at
+//! most the number of exchanges in flight.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -31,37 +31,37 @@ use harness::histograms::{histogram, record};
 use harness::interrupt::{Interrupt, end_when_interrupted};
 use harness::load::{Load, Phase};
 use harness::options::FspOptions;
-use harness::output::{check_json, tell};
+use harness::output::{check_json, print_results};
 use harness::pairs::Pairs;
 use harness::proc_stats::{Machine, Origin, machine, thread_cpu};
 use harness::report::Latency;
 use harness::scenario::Scenario;
-use harness::simulators::{Bound, SimulatorPlan, Simulators, plan, runtime};
+use harness::simulators::{BoundFsp, SimulatorPlan, Simulators, plan, runtime};
 use harness::status_line::{RunPhase, StatusLine};
 
 const WARM_UP: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(50);
-/// As long as the body of a transfer with its packet.
+/// The length of a transfer's body with its ILP packet.
 const BODY_BYTES: usize = 1_070;
 
-/// What the instrument itself costs.
+/// Cost of the load generator.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct HarnessReport {
-    /// Exchanges with a server that only says 202.
+    /// Exchanges with a server that only answers 202.
     pub exchanges: OverheadReport,
-    /// Whole transactions through a hub that only forwards.
+    /// Whole transactions through a forwarding hub.
     pub forwarded: BaselineReport,
-    /// Where it was measured, and by what.
+    /// The environment and the program of the measurement.
     #[serde(flatten)]
     pub origin: Origin,
-    /// What was set.
+    /// The options.
     pub configuration: HarnessConfiguration,
 }
 
-/// Everything that was set, for both parts.
+/// The options of both parts.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct HarnessConfiguration {
-    /// Length of each measured part, as wanted.
+    /// Requested length of each measured part.
     pub seconds: f64,
     /// Exchanges, or transactions, in flight.
     pub concurrency: usize,
@@ -75,39 +75,39 @@ impl fmt::Display for HarnessReport {
     }
 }
 
-/// What exchanges cost by themselves.
+/// Cost of exchanges alone.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct OverheadReport {
-    /// Exchanges a second.
+    /// Exchanges per second.
     pub exchanges_per_s: f64,
-    /// CPU time of the side that asks, per exchange, in microseconds.
+    /// CPU time of the client per exchange, in microseconds.
     pub client_cpu_us: f64,
-    /// CPU time of the side that answers, per exchange, in microseconds.
+    /// CPU time of the server per exchange, in microseconds.
     pub server_cpu_us: f64,
-    /// From the write of a request to the end of its answer.
+    /// From the write of a request to the end of its response.
     pub latency_ms: Latency,
-    /// Answers other than 202, and none at all.
+    /// Responses other than 202, and missing ones.
     pub failed: u64,
-    /// Exchanges in flight, and connections.
+    /// Exchanges in flight, which is also the number of connections.
     pub concurrency: usize,
     /// Length of the measured part.
     pub seconds: f64,
     /// Length of each body.
     pub body_bytes: usize,
-    /// Where the run took place.
+    /// The machine of the run.
     pub machine: Machine,
 }
 
 /// Results of a run without a real hub.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct BaselineReport {
-    /// Committed whole transactions a second.
+    /// Committed whole transactions per second.
     pub rate_per_s: f64,
     /// Transactions that did not commit.
     pub failed: u64,
-    /// From start to end of a transaction.
+    /// Duration of a transaction.
     pub latency_ms: Latency,
-    /// CPU time of simulators and driver per transaction, in milliseconds.
+    /// CPU time of simulators and load generator per transaction, in milliseconds.
     pub simulators_cpu_ms_per_tx: f64,
     /// CPU time of the forwarder per transaction, in milliseconds.
     pub forwarder_cpu_ms_per_tx: f64,
@@ -117,7 +117,7 @@ pub(crate) struct BaselineReport {
     pub concurrency: usize,
     /// Number of FSPs.
     pub fsps: usize,
-    /// Where the run took place.
+    /// The machine of the run.
     pub machine: Machine,
 }
 
@@ -125,24 +125,28 @@ pub(crate) struct BaselineReport {
 /// 202, then whole transactions through a hub that only forwards.
 ///
 /// # Errors
-/// The options make no sense, sockets cannot be had, or the file cannot be written.
+///
+/// The options are invalid, sockets cannot be opened, or the file cannot be written.
 pub(crate) fn bench_harness(options: &OverheadOptions) -> Result<(), HarnessError> {
     options.check()?;
     check_json(options.json.as_ref())?;
     let origin = Origin::here(None);
     let mut live = StatusLine::on_stderr();
-    live.step("measuring exchanges with a server that only says 202");
-    let exchanges = hello(options)?;
+    live.step("measuring exchanges with a server that only answers 202");
+    let exchanges = measure_exchanges(options)?;
     live.step("measuring whole transactions through a hub that only forwards");
     let fsps = FspOptions::standard();
     let (seconds, concurrency) = (options.seconds, options.concurrency);
     let configuration = HarnessConfiguration { seconds, concurrency, fsps: fsps.fsps };
-    let forwarded = baseline(options, &fsps)?;
-    tell(&HarnessReport { exchanges, forwarded, origin, configuration }, options.json.as_ref())
+    let forwarded = measure_forwarding(options, &fsps)?;
+    print_results(
+        &HarnessReport { exchanges, forwarded, origin, configuration },
+        options.json.as_ref(),
+    )
 }
 
 /// Measures exchanges with a hub that answers and forwards nothing.
-fn hello(options: &OverheadOptions) -> Result<OverheadReport, HarnessError> {
+fn measure_exchanges(options: &OverheadOptions) -> Result<OverheadReport, HarnessError> {
     end_when_interrupted(|| ());
     let hub = ForwarderThread::start()?;
     let report = runtime()?.block_on(exchange(&hub, options))?;
@@ -154,17 +158,17 @@ async fn exchange(
     hub: &ForwarderThread,
     options: &OverheadOptions,
 ) -> Result<OverheadReport, HarnessError> {
-    let asking = Asking::new(hub.address, options.concurrency);
-    (0..options.concurrency).for_each(|_| asking.send());
-    asking.keep(WARM_UP).await;
-    let before = asking.counts.borrow().ended;
-    asking.counts.borrow_mut().measured = true;
+    let requests = RequestLoop::new(hub.address, options.concurrency);
+    (0..options.concurrency).for_each(|_| requests.send());
+    requests.keep(WARM_UP).await;
+    let before = requests.counts.borrow().ended;
+    requests.counts.borrow_mut().measured = true;
     let (start, own, served) = (Instant::now(), thread_cpu(), hub.cpu()?);
-    asking.keep(Duration::from_secs_f64(options.seconds)).await;
+    requests.keep(Duration::from_secs_f64(options.seconds)).await;
     let seconds = start.elapsed().as_secs_f64();
     let (own, served) = (thread_cpu() - own, hub.cpu()? - served);
-    asking.links.close();
-    let counts = asking.counts.borrow();
+    requests.connections.close();
+    let counts = requests.counts.borrow();
     let exchanges = counts.ended - before;
     let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / exchanges.max(1) as f64;
     Ok(OverheadReport {
@@ -181,37 +185,40 @@ async fn exchange(
 }
 
 /// Runs whole transactions through a hub that only forwards.
-fn baseline(options: &OverheadOptions, fsps: &FspOptions) -> Result<BaselineReport, HarnessError> {
+fn measure_forwarding(
+    options: &OverheadOptions,
+    fsps: &FspOptions,
+) -> Result<BaselineReport, HarnessError> {
     let interrupt = Interrupt::listen();
     let mut live = StatusLine::on_stderr();
     let hub = ForwarderThread::start()?;
     let (scenario, pairs, threads) = (Scenario::Whole, Pairs::Uniform, fsps.threads);
-    let fleet_plan =
+    let simulator_plan =
         SimulatorPlan { scenario, pairs, load: Load::Closed, threads, keeps_ends: false };
-    let fleets = Simulators::start(&plan(fsps, &[hub.address]), fleet_plan)?;
-    hub.order(Order::Register(fleets.bound()))?;
-    fleets.set_target(options.concurrency);
-    fleets.set_phase(Phase::Warm);
+    let simulators = Simulators::start(&plan(fsps, &[hub.address]), simulator_plan)?;
+    hub.order(Order::Register(simulators.bound()))?;
+    simulators.set_target(options.concurrency);
+    simulators.set_phase(Phase::Warm);
     interrupt.pause(WARM_UP)?;
-    fleets.set_phase(Phase::Measure);
-    let (start, committed) = (Instant::now(), fleets.glance().good);
-    let (own, forwarder) = (fleets.collect()?.cpu, hub.cpu()?);
+    simulators.set_phase(Phase::Measure);
+    let (start, committed) = (Instant::now(), simulators.counters().good);
+    let (own, forwarder) = (simulators.collect()?.cpu, hub.cpu()?);
     while start.elapsed().as_secs_f64() < options.seconds {
         interrupt.pause(POLL)?;
-        live.show(RunPhase::Part("baseline"), &fleets.glance());
+        live.show(RunPhase::Part("baseline"), &simulators.counters());
     }
-    let (seconds, glance) = (start.elapsed().as_secs_f64(), fleets.glance());
-    let result = fleets.collect()?;
+    let (seconds, counters) = (start.elapsed().as_secs_f64(), simulators.counters());
+    let result = simulators.collect()?;
     let forwarder = hub.cpu()? - forwarder;
-    fleets.set_phase(Phase::Stop);
+    simulators.set_phase(Phase::Stop);
     live.close();
-    drop(fleets);
+    drop(simulators);
     hub.end()?;
-    let done = glance.good - committed;
+    let done = counters.good - committed;
     let each = |cpu: Duration| cpu.as_secs_f64() * 1e3 / done.max(1) as f64;
     Ok(BaselineReport {
         rate_per_s: done as f64 / seconds,
-        failed: glance.failed,
+        failed: counters.failed,
         latency_ms: Latency::of(&result.latencies.whole),
         simulators_cpu_ms_per_tx: each(result.cpu - own),
         forwarder_cpu_ms_per_tx: each(forwarder),
@@ -222,7 +229,7 @@ fn baseline(options: &OverheadOptions, fsps: &FspOptions) -> Result<BaselineRepo
     })
 }
 
-/// A forwarder on a thread of its own.
+/// A forwarder on a separate thread.
 struct ForwarderThread {
     address: SocketAddr,
     orders: mpsc::Sender<Order>,
@@ -230,43 +237,43 @@ struct ForwarderThread {
 }
 
 enum Order {
-    Register(Vec<Bound>),
+    Register(Vec<BoundFsp>),
     Cpu(SyncSender<Duration>),
 }
 
 impl ForwarderThread {
     fn start() -> Result<Self, HarnessError> {
         let (orders, received) = mpsc::channel(4);
-        let (tell, told) = sync_channel(1);
-        let thread = std::thread::spawn(move || forward(received, &tell));
-        let address = told.recv().map_err(|_| HarnessError::Fleet)?;
+        let (sender, receiver) = sync_channel(1);
+        let thread = std::thread::spawn(move || forward(received, &sender));
+        let address = receiver.recv().map_err(|_| HarnessError::SimulatorsEnded)?;
         Ok(Self { address, orders, thread })
     }
 
     fn order(&self, order: Order) -> Result<(), HarnessError> {
-        self.orders.try_send(order).map_err(|_| HarnessError::Fleet)
+        self.orders.try_send(order).map_err(|_| HarnessError::SimulatorsEnded)
     }
 
     /// CPU time of its thread so far.
     fn cpu(&self) -> Result<Duration, HarnessError> {
-        let (tell, told) = sync_channel(1);
-        self.order(Order::Cpu(tell))?;
-        told.recv().map_err(|_| HarnessError::Fleet)
+        let (sender, receiver) = sync_channel(1);
+        self.order(Order::Cpu(sender))?;
+        receiver.recv().map_err(|_| HarnessError::SimulatorsEnded)
     }
 
     fn end(self) -> Result<(), HarnessError> {
         drop(self.orders);
-        self.thread.join().map_err(|_| HarnessError::Fleet)
+        self.thread.join().map_err(|_| HarnessError::SimulatorsEnded)
     }
 }
 
 /// The body of the forwarder's thread.
-fn forward(mut orders: mpsc::Receiver<Order>, tell: &SyncSender<SocketAddr>) {
-    // Without a runtime or an address the sender is dropped, which the other side reports.
+fn forward(mut orders: mpsc::Receiver<Order>, sender: &SyncSender<SocketAddr>) {
+    // Without a runtime or an address the sender is dropped. The receiver reports the error.
     let Ok(runtime) = runtime() else { return };
     runtime.block_on(async move {
         let Ok(forwarder) = Forwarder::bind(SocketAddr::from(([127, 0, 0, 1], 0))) else { return };
-        let _ = tell.send(forwarder.address());
+        let _ = sender.send(forwarder.address());
         while let Some(order) = orders.recv().await {
             match order {
                 Order::Register(fsps) => {
@@ -274,7 +281,7 @@ fn forward(mut orders: mpsc::Receiver<Order>, tell: &SyncSender<SocketAddr>) {
                         forwarder.register(&fsp.name, fsp.address, fsp.subscribers);
                     }
                 }
-                Order::Cpu(tell) => drop(tell.send(thread_cpu())),
+                Order::Cpu(sender) => drop(sender.send(thread_cpu())),
             }
         }
         forwarder.stop();
@@ -282,8 +289,8 @@ fn forward(mut orders: mpsc::Receiver<Order>, tell: &SyncSender<SocketAddr>) {
 }
 
 /// The client side of the exchanges.
-struct Asking {
-    links: HubConnections<Instant>,
+struct RequestLoop {
+    connections: HubConnections<Instant>,
     request: Vec<u8>,
     counts: RefCell<Counts>,
 }
@@ -295,18 +302,18 @@ struct Counts {
     latency: Histogram<u64>,
 }
 
-impl Asking {
+impl RequestLoop {
     fn new(server: SocketAddr, concurrency: usize) -> Rc<Self> {
         Rc::new_cyclic(|weak: &Weak<Self>| {
             let owner = weak.clone();
             let options =
                 ConnectionOptions { connections_max: concurrency, ..ConnectionOptions::default() };
             let answered = move |sent, answer| {
-                owner.upgrade().into_iter().for_each(|asking| asking.answered(sent, answer));
+                owner.upgrade().into_iter().for_each(|requests| requests.answered(sent, answer));
             };
             let counts = Counts { ended: 0, failed: 0, measured: false, latency: histogram() };
             Self {
-                links: HubConnections::new(&[server], options, answered),
+                connections: HubConnections::new(&[server], options, answered),
                 request: request(server),
                 counts: RefCell::new(counts),
             }
@@ -314,9 +321,9 @@ impl Asking {
     }
 
     fn send(&self) {
-        let mut message = self.links.buffer();
+        let mut message = self.connections.buffer();
         message.extend_from_slice(&self.request);
-        if self.links.send(message, Instant::now()).is_err() {
+        if self.connections.send(message, Instant::now()).is_err() {
             self.counts.borrow_mut().failed += 1;
         }
     }
@@ -332,7 +339,7 @@ impl Asking {
         self.send();
     }
 
-    /// Maintains the links for this long and shows progress.
+    /// Maintains the connections for this long and shows progress.
     async fn keep(&self, time: Duration) {
         let start = Instant::now();
         let before = self.counts.borrow().ended;
@@ -343,7 +350,7 @@ impl Asking {
             let share = start.elapsed().as_secs_f64() / time.as_secs_f64();
             progress.expect((done as f64 / share) as u64);
             progress.show(done);
-            self.links.maintain();
+            self.connections.maintain();
         }
     }
 }
@@ -369,8 +376,8 @@ mod tests {
     const SHORT: OverheadOptions = OverheadOptions { seconds: 0.2, concurrency: 8, json: None };
 
     #[test]
-    fn exchanges_are_counted_and_cost_something_on_both_sides() {
-        let report = hello(&SHORT).expect("sockets can be had");
+    fn exchanges_are_counted_and_use_cpu_time_on_both_sides() {
+        let report = measure_exchanges(&SHORT).expect("sockets can be opened");
         assert_eq!(report.failed, 0);
         assert!(report.exchanges_per_s > 100.0, "{report:?}");
         for cpu in [report.client_cpu_us, report.server_cpu_us] {
@@ -380,10 +387,10 @@ mod tests {
     }
 
     #[test]
-    fn fleets_run_through_the_forwarder_on_several_threads() {
+    fn simulators_run_through_the_forwarder_on_several_threads() {
         for threads in [1, 2] {
             let fsps = FspOptions { threads, fsps: 4, ..FspOptions::standard() };
-            let report = baseline(&SHORT, &fsps).expect("it runs");
+            let report = measure_forwarding(&SHORT, &fsps).expect("it runs");
             assert_eq!(report.failed, 0);
             assert!(report.rate_per_s > 10.0, "{report:?}");
         }

@@ -1,4 +1,4 @@
-//! Results as one page of HTML that needs nothing else: tables, charts, checks, settings.
+//! Results as one self-contained HTML page: tables, charts, checks, settings.
 
 use serde::Serialize;
 use waterfall::viewer;
@@ -10,19 +10,19 @@ use crate::sweep::report::SweepReport;
 #[derive(Serialize)]
 struct Page<'a, R> {
     report: &'a R,
-    /// Each run as a terminal shows it.
+    /// Each run as the terminal shows it.
     texts: Vec<String>,
-    /// What a sweep was measured on.
+    /// The environment of a sweep.
     ours: Option<String>,
 }
 
-/// The page of a run.
-pub(crate) fn of_run(report: &BenchReport) -> String {
+/// Renders the page of a run.
+pub(crate) fn run_page(report: &BenchReport) -> String {
     viewer::page("bench", &Page { report, texts: vec![report.to_string()], ours: None })
 }
 
-/// The page of a sweep.
-pub(crate) fn of_sweep(report: &SweepReport) -> String {
+/// Renders the page of a sweep.
+pub(crate) fn sweep_page(report: &SweepReport) -> String {
     let texts = report.steps.iter().map(|step| step.result.to_string()).collect();
     viewer::page("sweep", &Page { report, texts, ours: report.ours() })
 }

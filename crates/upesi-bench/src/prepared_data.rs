@@ -1,4 +1,4 @@
-//! The scheme that a measurement meets, brought into a data directory beforehand.
+//! Prepares a data directory with the participants of a measurement.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -16,27 +16,28 @@ use harness::scenario::Scenario;
 use harness::simulators::{SimulatorPlan, Simulators, plan};
 use harness::switch_process::{SwitchCommand, SwitchProcess};
 
-/// The simulated FSPs of these options, as every measurement has them, whose transfers live for
-/// `life`.
+/// Returns the simulated FSPs of these options, whose transfers expire after `lifetime`.
 ///
 /// # Errors
-/// The options make no sense.
-pub(crate) fn correspondents(
+///
+/// The options are invalid.
+pub(crate) fn simulated_fsps(
     options: &FspOptions,
-    life: Duration,
+    lifetime: Duration,
 ) -> Result<Vec<SimulatorOptions>, HarnessError> {
     options.check()?;
     let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 4_000));
     let mut simulators = plan(options, &[nowhere]);
-    simulators.iter_mut().for_each(|simulator| simulator.expiration_ahead = life);
+    simulators.iter_mut().for_each(|simulator| simulator.expiration_ahead = lifetime);
     Ok(simulators)
 }
 
-/// Makes the FSPs known to the switch of a directory as every measurement does, through the admin
-/// API of a switch that is started for it and stopped again. May be repeated.
+/// Onboards the FSPs of a measurement in a data directory, through the admin API of a switch that
+/// is started for it and stopped again. Idempotent.
 ///
 /// # Errors
-/// The options make no sense, or the switch does not start or refuses.
+///
+/// The options are invalid, the switch does not start, or it refuses the onboarding.
 pub(crate) fn onboard_directory(
     options: &FspOptions,
     data: &Path,
@@ -45,10 +46,11 @@ pub(crate) fn onboard_directory(
     options.check()?;
     let interrupt = Interrupt::listen();
     let switch = SwitchProcess::start(command, data)?;
-    // They listen so that their addresses are ones that were had once; nobody calls them yet.
+    // The endpoints of the FSPs must be real addresses, so the simulators listen while they are
+    // onboarded. They receive no callbacks yet.
     let (scenario, pairs, load) = (Scenario::Transfer, Pairs::default(), Load::Closed);
-    let fleet = SimulatorPlan { scenario, pairs, load, threads: 1, keeps_ends: false };
-    let fleets = Simulators::start(&plan(options, &[switch.fspiop]), fleet)?;
-    onboard(&mut switch.admin()?, options.currency, &fleets.bound(), &interrupt)?;
+    let simulator_plan = SimulatorPlan { scenario, pairs, load, threads: 1, keeps_ends: false };
+    let simulators = Simulators::start(&plan(options, &[switch.fspiop]), simulator_plan)?;
+    onboard(&mut switch.admin()?, options.currency, &simulators.bound(), &interrupt)?;
     switch.stop()
 }

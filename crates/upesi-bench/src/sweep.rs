@@ -1,10 +1,9 @@
-//! Sweeps: several runs that answer a question for which figures are published, ours beside
-//! theirs.
+//! Sweeps: several runs that answer one question, with published figures for comparison.
 //!
-//! Phases: check that the files can be written, make the runs one after the other, each with a
-//! switch of its own on a fresh log, print the table, write the files. A run that is void is named
-//! and makes the sweep void; the others are still made. An interrupt ends the run and the sweep,
-//! and what there is is shown.
+//! Phases: check that the files can be written, make the runs one after the other, each with its
+//! own switch on a new log, print the table, write the files. A void run is named and makes the
+//! sweep void; the other runs are still made. An interrupt ends the sweep, and the results so far
+//! are shown.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,7 +23,7 @@ use harness::error::HarnessError;
 use harness::histograms::Second;
 use harness::interrupt::Interrupt;
 use harness::options::count;
-use harness::output::{check_writable, tell};
+use harness::output::{check_writable, print_results};
 use harness::switch_process::SwitchCommand;
 
 mod aliases;
@@ -36,48 +35,54 @@ pub(crate) mod report;
 mod stored_transfers;
 mod tables;
 
-/// A question, and how its runs shall be.
+/// A sweep and its options.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Sweep {
-    /// Concurrency and batch 1 to 16, as in the report on the concurrency of handlers (2020).
-    /// Takes --count (1000), or --seconds instead.
+    /// Concurrency and batch size 1 to 16, as in Coil's report on handlers (2020).
+    ///
+    /// Options: --count [default: 1000], or --seconds instead.
     Coil(TableOptions),
-    /// With and without batches, 30 to 100 users: S1 to S10 of the page on batch processing (2023).
-    /// Takes --seconds (10).
+    /// With and without batches, 30 to 100 users: S1 to S10 of the reference (2023).
+    ///
+    /// Compares with Mojaloop's page on batch processing. Options: --seconds [default: 10].
     Batching(TableOptions),
-    /// A million whole transactions: rate over time, p99, memory, bytes of log. Takes --count,
-    /// --concurrency (64), or --rate instead.
+    /// A million whole transactions: rate over time, p99, memory, log size.
+    ///
+    /// Options: --count, and --concurrency [default: 64] or --rate.
     Million(TableOptions),
-    /// Slower disks: each sync of the log takes longer, or there are few a second. Takes --seconds
-    /// (10), --concurrency (100), --syncs-per-second (500).
+    /// Slower disks: each sync of the log takes longer, or syncs per second are limited.
+    ///
+    /// Options: --seconds [default: 10], --concurrency [default: 100], --syncs-per-second [default:
+    /// 500].
     Disk(TableOptions),
-    /// Many reserved transfers expire within a second while others go on.
+    /// Many reserved transfers expire within a second while others continue.
     Expiry(ExpiryOptions),
-    /// Few and many stored transfers: rate, p99, start, memory and disk, beside the goals.
+    /// Few and many stored transfers: rate, p99, start, memory and disk, with goals.
     Growth(GrowthOptions),
-    /// An hour at a constant rate: the share of transfers over one second. Takes --seconds (3600),
-    /// --rate (1000).
+    /// One hour at a constant rate: the share of transfers over one second.
+    ///
+    /// Options: --seconds [default: 3600], --rate [default: 1000].
     Hour(TableOptions),
 }
 
 /// Options of every sweep.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SweepOutput {
-    /// Small enough to take well under a minute, to try it; the figures mean little.
+    /// A short trial run of under a minute; the figures are not meaningful.
     #[arg(long)]
     pub quick: bool,
-    /// Write the results as JSON to this file, or without a name to the output.
+    /// Write the results as JSON to FILE, or to standard output.
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub json: Option<Option<PathBuf>>,
-    /// Write a report with charts to this file: one page of HTML that needs nothing else.
+    /// Write a report with charts to FILE, as one self-contained HTML page.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Program of the switch, instead of the `upesi` next to this program.
+    /// Program of the switch [default: `upesi` next to this program].
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
 }
 
-/// Options of the sweeps in `sweeps.json`; each table has its own defaults and takes some of them.
+/// Options of the sweeps in `sweeps.json`. Each table accepts some of them, with its own defaults.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TableOptions {
     /// Length and load of the runs.
@@ -101,27 +106,27 @@ pub(crate) struct TableLoad {
     /// Units in flight.
     #[arg(long)]
     pub concurrency: Option<usize>,
-    /// Units started a second, whatever the answers.
+    /// Units to start per second, independent of responses.
     #[arg(long, conflicts_with = "concurrency")]
     pub rate: Option<f64>,
-    /// The most syncs a second in the last run.
+    /// Maximum syncs per second in the last run.
     #[arg(long)]
     pub syncs_per_second: Option<u32>,
 }
 
-/// Expiry under load.
+/// Options of the expiry sweep.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ExpiryOptions {
     /// Transfers that expire.
     #[arg(long, default_value_t = 100_000, conflicts_with = "quick")]
     pub count: usize,
-    /// Seconds within which they expire, evenly spread; 0 for all at the same moment.
+    /// Seconds within which they expire, evenly spread; 0 for all at once.
     #[arg(long, default_value_t = 1.0)]
     pub within: f64,
-    /// Transfers a second that go on meanwhile.
+    /// Transfers per second that continue meanwhile.
     #[arg(long, default_value_t = 1_000.0, conflicts_with = "quick")]
     pub rate: f64,
-    /// Seconds allowed for reserving them; without it 5 and one for each 2000.
+    /// Seconds to reserve them [default: 5, plus 1 for each 2000 transfers].
     #[arg(long)]
     pub reserve: Option<f64>,
     /// Options of every sweep.
@@ -129,25 +134,25 @@ pub(crate) struct ExpiryOptions {
     pub output: SweepOutput,
 }
 
-/// Stored transfers.
+/// Options of the growth sweep.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct GrowthOptions {
-    /// Transfers stored, smallest and largest compared; k and M as in 0.1M. A million takes some
-    /// 2.5 GB of disk.
+    /// Numbers of stored transfers to compare, such as 0.1M,1M.
+    ///
+    /// The smallest and the largest are compared. A million takes about 2.5 GB of disk.
     #[arg(long, value_name = "COUNT,COUNT", default_value = "0.1M,1M,10M",
         conflicts_with = "quick", value_delimiter = ',', value_parser = count)]
     pub sizes: Vec<u64>,
-    /// Entries of the party directory that are compared with ten thousand; 0 leaves it out.
+    /// Party directory entries to compare with ten thousand; 0 skips the comparison.
     #[arg(long, value_name = "COUNT", default_value = "10M", value_parser = count_or_none)]
     pub aliases: u64,
-    /// Length of each run, in seconds: two or three for each size and round.
+    /// Length of each run, in seconds: two or three runs per size and round.
     #[arg(long, default_value_t = 10.0, conflicts_with = "quick")]
     pub seconds: f64,
-    /// Rounds, of which the median counts.
+    /// Number of rounds; the median counts.
     #[arg(long, default_value_t = 3, conflicts_with = "quick")]
     pub rounds: usize,
-    /// Keep the filled directories in this one and take them again; without it temporary ones,
-    /// removed at the end.
+    /// Directory for the filled data directories, kept and reused [default: temporary].
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Options of every sweep.
@@ -155,10 +160,11 @@ pub(crate) struct GrowthOptions {
     pub output: SweepOutput,
 }
 
-/// Makes the runs of a sweep, prints them beside the published figures, and writes the files
-/// asked for. Whether it counts is told by [`SweepReport::valid`].
+/// Makes the runs of a sweep, prints them with the published figures, and writes the requested
+/// files. The sweep counts only if [`SweepReport::valid`] is set.
 ///
 /// # Errors
+///
 /// The first run could not be set up, or a file cannot be written.
 pub(crate) fn sweep(sweep: &Sweep, command: &SwitchCommand) -> Result<SweepReport, HarnessError> {
     let output = sweep.output();
@@ -176,9 +182,9 @@ pub(crate) fn sweep(sweep: &Sweep, command: &SwitchCommand) -> Result<SweepRepor
         Sweep::Expiry(options) => expiry(options, &command),
         Sweep::Growth(options) => growth(options, &command),
     }?;
-    tell(&report, output.json.as_ref())?;
+    print_results(&report, output.json.as_ref())?;
     if let Some(path) = &output.report {
-        std::fs::write(path, pages::of_sweep(&report)).map_err(HarnessError::file(path))?;
+        std::fs::write(path, pages::sweep_page(&report)).map_err(HarnessError::file(path))?;
     }
     Ok(report)
 }
@@ -253,7 +259,7 @@ fn step(plan: Plan, command: &SwitchCommand) -> Result<Step, HarnessError> {
     Ok(Step { name, group, at, published, result })
 }
 
-/// What the runs say beyond the table.
+/// Figures of the runs that are not in the table.
 fn facts(sweep: &str, steps: &[Step]) -> BTreeMap<&'static str, f64> {
     let Some(result) = steps.first().map(|step| &step.result) else { return BTreeMap::new() };
     let ended = result.whole_run.ended.max(1) as f64;
@@ -283,20 +289,20 @@ fn facts(sweep: &str, steps: &[Step]) -> BTreeMap<&'static str, f64> {
     }
 }
 
-/// Of those that were due, transfers and units; one that failed or was dropped never ended well,
-/// however long one waits.
+/// Percentages of the transfers and units that were due. A unit that failed or was dropped counts
+/// as longer than one second.
 fn over_one_second_percent(over: OverOneSecond, (ended, never): (u64, u64)) -> [f64; 2] {
     let due = (ended + never).max(1) as f64;
     [over.transfers, over.units].map(|over| (over + never) as f64 * 100.0 / due)
 }
 
-/// Mean of the p99 of single seconds, at the begin and at the end of a run.
+/// Mean of the p99 of single seconds, at the start and at the end of a run.
 fn first_and_last_tenth(seconds: &[Second]) -> [f64; 2] {
     let tenth = seconds.len().div_ceil(10);
     let mean = |part: &[Second]| {
         part.iter().map(|second| second.p99_ms).sum::<f64>() / part.len().max(1) as f64
     };
-    // The last second is not whole.
+    // The last second is incomplete.
     let whole = &seconds[..seconds.len().saturating_sub(1).max(seconds.len().min(1))];
     [mean(&whole[..tenth.min(whole.len())]), mean(&whole[whole.len().saturating_sub(tenth)..])]
 }
@@ -306,14 +312,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_failed_or_was_dropped_took_longer_than_a_second() {
+    fn failed_and_dropped_units_count_as_over_one_second() {
         let over = OverOneSecond { units: 3, transfers: 1 };
         assert_eq!(over_one_second_percent(over, (100, 0)), [1.0, 3.0]);
         assert_eq!(over_one_second_percent(over, (80, 20)), [21.0, 23.0]);
     }
 
     #[test]
-    fn tenths_are_of_whole_seconds() {
+    fn tenths_exclude_the_incomplete_last_second() {
         let second = |number: u32, p99_ms| Second { second: number, p99_ms, ..Second::default() };
         let mut seconds: Vec<_> = (0..20).map(|number| second(number, f64::from(number))).collect();
         seconds.push(second(20, 1e6));

@@ -29,8 +29,8 @@ use std::time::{Duration, Instant};
 use fspiop::egress_policy::EgressPolicy;
 use harness::Progress;
 use journal::{
-    DurableFrames, OpenError, Options, RealDisk, Recovery, TailPolicy, Tier, TieredDisk,
-    TruncatedTail, Verify, advice_on,
+    DurableFrames, OpenError, RealDisk, Recovery, TailPolicy, Tier, TieredDisk, TruncatedTail,
+    Verify, advice_on,
 };
 use ledger::{Administer, Change, Command, Configure, FspName, Genesis, LogIndex, Settings, State};
 use node::latency_trace::{LatencyTrace, TracedLog};
@@ -455,9 +455,9 @@ pub(crate) fn open(
     let paths = StorePaths::new(config, data, log.tail().identity);
     let mut store = paths.open(&mut log, tail_policy)?;
     let stored = Some(store.mark().log_index);
-    let newest = snapshots::newest(&disk, &frames, stored, &mut snapshots::unpaced)
+    let newest = snapshots::find_newest(&disk, &frames, stored, &mut snapshots::unpaced)
         .map_err(|error| failed(error.to_string()))?;
-    for why in &newest.passed_over {
+    for why in &newest.skipped {
         stdout::print_message(format_args!("ignored an unusable snapshot: {why}"));
     }
     let mut from = newest.start.as_ref().map_or(LogIndex(0), |start| start.tail.end);
@@ -605,9 +605,9 @@ impl SnapshotterParams {
     ) -> Result<Snapshotter, CliError> {
         let Self { disk, frames, before } = self;
         let store = node.store();
-        let set_aside = Box::new(move || freeze_state(&node));
-        let source = SnapshotSource { frames, store, before, set_aside };
-        snapshots::follow(disk, source, config.snapshots_due(), report)
+        let freeze = Box::new(move || freeze_state(&node));
+        let source = SnapshotSource { frames, store, before, freeze };
+        snapshots::start_snapshotter(disk, source, config.snapshots_due(), report)
             .map_err(|error| CliError::new(format!("cannot start a thread: {error}")))
     }
 }
@@ -626,7 +626,7 @@ fn freeze_state<M: Send + Sync + 'static>(node: &Handle<M>) -> Option<FrozenStat
 fn print_snapshot(event: &SnapshotEvent) {
     match event {
         SnapshotEvent::Taken(taken, took) => {
-            for why in &taken.passed_over {
+            for why in &taken.skipped {
                 print_line(&format!("removed an unusable snapshot: {why}"));
             }
             print_line(&format!(
@@ -663,12 +663,12 @@ fn open_log(config: &Config, data: &Path, log: &LogOptions) -> Result<OpenedLog,
         .map_err(|error| failed(format!("cannot create the data directory: {error}")))?;
     let disk = RealDisk::open(data).and_then(TieredDisk::open);
     let disk = disk.map_err(|error| failed(OpenError::from(error).to_string()))?;
-    let options = Options {
+    let options = journal::LogOptions {
         segment_bytes: config.log.segment_mib << 20,
         // The replay reads and checks the other segments that no snapshot replaces.
         verify: Verify::LastSegment,
         tail_policy: log.tail_policy,
-        ..Options::default()
+        ..journal::LogOptions::default()
     };
     let quarantined = quarantine::load(&disk).map_err(failed)?;
     if log.location.node() == 0 {

@@ -1,8 +1,8 @@
-//! Where time went: events with a start, an end and a label, drawn as a waterfall.
+//! Latency breakdown: events with a start, an end and a label, drawn as a waterfall.
 //!
-//! The point of a waterfall is the difference between *total* (first start to last end) and *sum*
-//! (time in which at least one event was under way): the **gap**, in which nobody worked. Waits
-//! ([`SpanKind::Wait`]) are drawn, and change none of these figures.
+//! A waterfall shows the difference between *total* (first start to last end) and *sum* (time in
+//! which at least one event was in progress): the **gap**, in which no stage was active. Waits
+//! ([`SpanKind::Wait`]) are drawn, and do not affect these figures.
 //!
 //! Phases: [`spans::parse`] reads the format of the public tool (a JSON object per line or one
 //! array, of `start`, `end`, `label`), [`figures`] adds up, and [`page::page`] makes a page of one
@@ -18,19 +18,19 @@ pub mod viewer;
 
 pub use spans::{ParseError, Span, SpanKind, Unit};
 
-/// What a waterfall adds up to, in the unit of its events.
+/// The totals of a waterfall, in the unit of its events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Number of events that count.
     pub events: usize,
-    /// Time in which at least one of them was under way.
+    /// Time in which at least one of them was in progress.
     pub sum: u64,
-    /// From the first start to the last end, of what is left out, too.
+    /// Time from the first start to the last end, excluded events included.
     pub total: u64,
 }
 
 impl Figures {
-    /// Time in which no event that counts was under way.
+    /// Time in which no counted event was in progress.
     #[must_use]
     pub fn gap(&self) -> u64 {
         self.total - self.sum
@@ -50,7 +50,7 @@ pub fn summary(sums: &Figures, unit: Unit) -> String {
     )
 }
 
-/// Adds up events that are in order (see [`spans::sort`]).
+/// Computes the totals of sorted events (see [`spans::sort`]).
 #[must_use]
 pub fn figures(events: &[Span]) -> Figures {
     let Some((first, last)) = ends(events) else { return Figures::default() };
@@ -59,7 +59,7 @@ pub fn figures(events: &[Span]) -> Figures {
     Figures { events: count, sum: last - first - gap, total: last - first }
 }
 
-/// The spans in which no event that counts was under way; the events must be in order.
+/// The intervals in which no counted event was in progress. The events must be sorted.
 #[must_use]
 pub fn gaps(events: &[Span]) -> Vec<(u64, u64)> {
     let Some((first, last)) = ends(events) else { return Vec::new() };
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn sum_counts_what_is_covered_once() {
+    fn sum_counts_overlapping_time_once() {
         check(&[], (0, 0), &[]);
         check(&[(5, 5)], (0, 0), &[]);
         check(&[(5, 9)], (4, 4), &[]);
@@ -114,7 +114,7 @@ mod tests {
         check(&[(0, 1), (5, 6), (2, 3)], (3, 6), &[(1, 2), (3, 5)]);
     }
 
-    /// What a file adds up to when events whose labels begin with these are left out.
+    /// Checks the totals of a file when events whose labels start with these prefixes are excluded.
     fn check_file(text: &str, left_out: &[&str], expected: &str) {
         let mut events = spans::parse(text).expect("the file is good");
         let is_left_out = |event: &Span| left_out.iter().any(|prefix| event.begins_with(prefix));
@@ -126,10 +126,10 @@ mod tests {
         assert_eq!(summary(&figures(&events), Unit::Milliseconds), expected, "{left_out:?}");
     }
 
-    /// Worked out by hand: `Whole` covers 100 to 400. Without it, 120 to 150, 140 to 160 and 200
-    /// to 230 are covered, which is 70; the total remains 300.
+    /// Computed by hand: `Whole` covers 100 to 400. Without it, 120 to 150, 140 to 160 and 200 to
+    /// 230 are covered, which is 70; the total remains 300.
     #[test]
-    fn figures_of_a_file_are_those_of_the_public_tool() {
+    fn figures_match_those_of_the_public_tool() {
         let lines = include_str!("../fixtures/payment.ndjson");
         let array = format!("[{}]", lines.trim().replace('\n', ","));
         for text in [lines, &array] {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_change_no_figure() {
+    fn waits_do_not_affect_figures() {
         let wait = |start, end| Span { kind: SpanKind::Wait, ..Span::new(start, end, "wait") };
         let mut events = vec![Span::new(5, 9, "a"), Span::new(12, 13, "b")];
         let (sums, between) = (figures(&events), gaps(&events));

@@ -1,5 +1,5 @@
-//! A page of many waterfalls: the median one drawn whole, a strip with one line for each, and a
-//! table of the stages. One HTML file that needs nothing else; the viewer draws it.
+//! A page of several waterfalls: the median one in full, a strip with one line for each, and a
+//! table of the stages. One self-contained HTML file, drawn by the viewer.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use serde::Serialize;
 
 use crate::{Span, SpanKind, Unit, figures, gaps, summary, viewer};
 
-/// Some waterfalls and what to say of them.
+/// Waterfalls and their descriptions.
 #[derive(Clone, Debug)]
 pub struct Waterfalls<'a> {
     /// Title of the page.
     pub title: &'a str,
-    /// What was measured and how: one line each.
+    /// The measured quantity and the method: one line each.
     pub notes: &'a [String],
-    /// The events of each, in order (see [`crate::spans::sort`]).
+    /// The events of each, sorted (see [`crate::spans::sort`]).
     pub runs: &'a [Vec<Span>],
     /// The unit of all times.
     pub unit: Unit,
-    /// Colours of events whose label begins with a text (see [`Span::begins_with`]), the first
-    /// that fits; one without a text is for all others. Else it is the colour of its group: of the
-    /// text before the colon of the label.
+    /// Colours of events by prefix of the label (see [`Span::begins_with`]); the first match wins,
+    /// and an empty prefix matches all. By default, the colour is that of the group: the text
+    /// before the colon of the label.
     pub colours: &'a [(String, String)],
 }
 
@@ -31,16 +31,16 @@ pub struct StageFigures {
     pub label: String,
     /// Runs that have it.
     pub runs: usize,
-    /// Median of the time it took.
+    /// Median of its duration.
     pub p50: u64,
     /// 99th percentile.
     pub p99: u64,
-    /// Longest.
+    /// Maximum.
     pub max: u64,
 }
 
 /// All rows of a table: the stages of all runs, in the order in which they first appear, then the
-/// gap, then what waited.
+/// gap, then the waits.
 #[must_use]
 pub fn rows(runs: &[Vec<Span>]) -> Vec<StageFigures> {
     let mut rows = labelled(runs, |kind| kind != SpanKind::Wait);
@@ -66,10 +66,10 @@ fn labelled(runs: &[Vec<Span>], is_wanted: impl Fn(SpanKind) -> bool) -> Vec<Sta
     order.into_iter().map(figures).collect()
 }
 
-/// The gap of each run, as if it were a stage.
+/// The gap of each run, as a stage.
 fn gap(runs: &[Vec<Span>]) -> StageFigures {
     let spans = runs.iter().map(|run| figures(run).gap()).collect();
-    stage_figures("gap: nobody worked", spans)
+    stage_figures("gap: no stage active", spans)
 }
 
 fn stage_figures(label: &str, mut spans: Vec<u64>) -> StageFigures {
@@ -79,7 +79,7 @@ fn stage_figures(label: &str, mut spans: Vec<u64>) -> StageFigures {
     StageFigures { label: label.to_owned(), runs: spans.len(), p50, p99, max }
 }
 
-/// Number of the run whose total is the median of all, if there is one.
+/// Index of the run with the median total, if there is one.
 #[must_use]
 pub fn median_run(runs: &[Vec<Span>]) -> Option<usize> {
     let mut totals: Vec<_> =
@@ -88,7 +88,7 @@ pub fn median_run(runs: &[Vec<Span>]) -> Option<usize> {
     totals.get(totals.len() / 2).map(|(_, at)| *at)
 }
 
-/// The whole page.
+/// Renders the page.
 #[must_use]
 pub fn page(waterfalls: &Waterfalls<'_>) -> String {
     let Waterfalls { title, notes, runs, unit, .. } = *waterfalls;
@@ -136,11 +136,11 @@ struct Median {
     summary: String,
     /// Its index among the runs.
     number: usize,
-    /// Spans in which nobody worked: from, to, and how long that was.
+    /// Intervals in which no stage was active: start, end and duration.
     gaps: Vec<(u64, u64, String)>,
 }
 
-/// An event, its times counted from the first start of its run.
+/// An event, with times relative to the first start of its run.
 #[derive(Serialize)]
 struct Bar<'a> {
     from: u64,
@@ -184,7 +184,7 @@ fn first_start(run: &[Span]) -> u64 {
     run.iter().find(|event| event.kind != SpanKind::Wait).map_or(0, |first| first.start)
 }
 
-/// The smallest value that is not below `percent` of them.
+/// The smallest value that at least `percent` per cent do not exceed.
 fn percentile(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default()
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_have_their_percentiles_over_all_runs() {
+    fn stage_percentiles_cover_all_runs() {
         let mut runs = runs();
         runs[1].push(Span { kind: SpanKind::Wait, ..Span::new(30, 40, "b: wait") });
         runs[2].push(Span { kind: SpanKind::LeftOut, ..Span::new(30, 33, "c") });
@@ -216,20 +216,20 @@ mod tests {
             figures("a: x", 3, [20, 30, 30]),
             figures("b: y", 3, [7, 8, 8]),
             figures("c (not counted)", 1, [3, 3, 3]),
-            figures("gap: nobody worked", 3, [20, 30, 30]),
+            figures("gap: no stage active", 3, [20, 30, 30]),
             figures("b: wait", 1, [10, 10, 10]),
         ];
         assert_eq!(rows(&runs), expected);
     }
 
     #[test]
-    fn the_median_run_is_in_the_middle_of_their_totals() {
+    fn median_run_has_the_median_total() {
         assert_eq!(median_run(&runs()), Some(1));
         assert_eq!(median_run(&[]), None);
     }
 
     #[test]
-    fn a_page_shows_the_median_and_all_lines() {
+    fn page_shows_the_median_and_all_lines() {
         let runs = runs();
         let notes = ["one <second> apart".to_owned()];
         let page = page(&waterfalls(&runs, &notes, &[]));
@@ -245,9 +245,9 @@ mod tests {
         assert_eq!(page.matches("{\"from\":0,").count(), 3, "a line for each");
     }
 
-    /// What is left out and what waits is told apart, and a wait changes no other place.
+    /// Excluded events and waits are marked, and a wait does not move other bars.
     #[test]
-    fn bars_have_their_places_kinds_and_colours() {
+    fn bars_have_their_times_kinds_and_colours() {
         let run = [
             Span { kind: SpanKind::Wait, ..Span::new(1, 7, "a: wait") },
             Span { kind: SpanKind::LeftOut, ..Span::new(5, 25, "Whole") },
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_a_page_too() {
+    fn empty_waterfalls_make_a_page() {
         assert!(page(&waterfalls(&[Vec::new()], &[], &[])).contains("0 Events"));
     }
 }

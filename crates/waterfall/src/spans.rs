@@ -1,42 +1,42 @@
-//! Events, and the format in which they are exchanged: newline-delimited JSON objects or one JSON
-//! array of `{"start": integer, "end": integer, "label": text}`. The public tool's times are
-//! milliseconds; ours are usually nanoseconds, so the unit is told beside the file.
+//! Events and their exchange format: newline-delimited JSON objects or one JSON array of `{"start":
+//! integer, "end": integer, "label": text}`. Times of the public tool are milliseconds; ours are
+//! usually nanoseconds, so the unit is given separately.
 
 use std::fmt::Write;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// Most events of one file.
+/// Maximum number of events in a file.
 pub const EVENTS_MAX: usize = 100_000;
-/// Most characters of a label.
+/// Maximum number of characters of a label.
 pub const LABEL_CHARS_MAX: usize = 1_000;
-/// Up to here each whole number has its own floating-point form: 2 to the power of 53.
+/// Largest bound up to which each integer has its own floating-point value: 2 to the power of 53.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Something that was under way from a start to an end.
+/// An activity with a start and an end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Span {
-    /// Start, in the unit of the whole.
+    /// Start, in the unit of the file.
     pub start: u64,
     /// End, not before the start.
     pub end: u64,
-    /// What it was; not blank.
+    /// Its name; not blank.
     pub label: String,
-    /// What it counts for; not part of a file.
+    /// Its effect on the figures; not part of a file.
     #[serde(skip)]
     pub kind: SpanKind,
 }
 
-/// What an event counts for.
+/// The effect of an event on the figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum SpanKind {
-    /// Somebody worked: counted, and in the sum.
+    /// Work: included in count and sum.
     #[default]
     Work,
-    /// Left out of count and sum, as the public tool excludes; the total spans it.
+    /// Excluded from count and sum, as in the public tool; included in the total.
     LeftOut,
-    /// Something waited: in none of the figures, and in no file.
+    /// A wait: not included in any figure or file.
     Wait,
 }
 
@@ -47,8 +47,8 @@ impl Span {
         Self { start, end, label: label.into(), kind: SpanKind::Work }
     }
 
-    /// Whether its label begins with a prefix as the public tool sees it: capitals are like small
-    /// letters, and whatever is no letter, digit, full stop or hyphen is like one space.
+    /// Whether its label starts with a prefix by the rules of the public tool: case is ignored, and
+    /// a run of characters other than letters, digits, full stops and hyphens counts as one space.
     #[must_use]
     pub fn begins_with(&self, prefix: &str) -> bool {
         plain(&self.label).starts_with(&plain(prefix))
@@ -61,7 +61,7 @@ fn plain(text: &str) -> String {
     words.join(" ").to_ascii_lowercase()
 }
 
-/// Times are whole numbers, also when they are written as `2.0` or `2e3`.
+/// Times are integers, also if written as `2.0` or `2e3`.
 #[derive(Deserialize)]
 struct Read {
     #[serde(deserialize_with = "whole")]
@@ -81,7 +81,7 @@ fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
         .ok_or_else(|| D::Error::custom(format!("{number} is not a whole number of at least 0")))
 }
 
-/// What `start` and `end` count.
+/// The unit of `start` and `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Milliseconds, as in the public tool.
@@ -93,7 +93,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// From `ms`, `us` or `ns`.
+    /// Parses `ms`, `us` or `ns`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -104,7 +104,7 @@ impl Unit {
         }
     }
 
-    /// A duration for people: milliseconds stay what they are, finer units become microseconds.
+    /// Formats a duration: milliseconds remain, finer units become microseconds.
     #[must_use]
     pub fn show(self, duration: u64) -> String {
         match self {
@@ -115,15 +115,15 @@ impl Unit {
     }
 }
 
-/// Why a text is not a list of events.
+/// The reason why a text is not a list of events.
 #[derive(Debug, thiserror::Error)]
 pub enum ParseError {
-    /// Not JSON, or not of the form.
-    #[error("event {number}: {reason}; wanted {{\"start\": 0, \"end\": 5, \"label\": \"text\"}}")]
+    /// Invalid JSON, or not an event.
+    #[error("event {number}: {reason}; expected {{\"start\": 0, \"end\": 5, \"label\": \"text\"}}")]
     Malformed {
         /// Number of the event, from 1.
         number: usize,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
     /// More events than [`EVENTS_MAX`].
@@ -131,10 +131,11 @@ pub enum ParseError {
     TooMany,
 }
 
-/// Reads events, in the order of the waterfall. A byte order mark before them is passed over.
+/// Parses events and sorts them. A byte order mark at the start is ignored.
 ///
 /// # Errors
-/// [`ParseError`] names the first event that is not one.
+///
+/// [`ParseError`] names the first invalid event.
 pub fn parse(text: &str) -> Result<Vec<Span>, ParseError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let values: Vec<serde_json::Value> = match text.trim_start().starts_with('[') {
@@ -160,10 +161,10 @@ fn event(number: usize, value: serde_json::Value) -> Result<Span, ParseError> {
     let Read { start, end, label } =
         serde_json::from_value(value).map_err(|error| malformed(number, &error.to_string()))?;
     if end < start {
-        return Err(malformed(number, "it ends before it starts"));
+        return Err(malformed(number, "the end is before the start"));
     }
     if label.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}').is_empty() {
-        return Err(malformed(number, "its label is blank"));
+        return Err(malformed(number, "blank label"));
     }
     let length = label.chars().count();
     if LABEL_CHARS_MAX < length {
@@ -177,7 +178,7 @@ fn malformed(number: usize, reason: &str) -> ParseError {
     ParseError::Malformed { number, reason: reason.to_owned() }
 }
 
-/// Puts events in the order of a waterfall: by start, the longer first, then by label.
+/// Sorts events for a waterfall: by start, the longer first, then by label.
 pub fn sort(events: &mut [Span]) {
     events.sort_by(|one, other| {
         let by_span = one.start.cmp(&other.start).then(other.end.cmp(&one.end));
@@ -185,7 +186,7 @@ pub fn sort(events: &mut [Span]) {
     });
 }
 
-/// One JSON object per line, as [`parse`] reads them; waits are no events there.
+/// Writes one JSON object per line, as read by [`parse`]. Waits are omitted.
 #[must_use]
 pub fn write(events: &[Span]) -> String {
     let mut text = String::new();
@@ -201,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_are_read_in_order() {
+    fn both_formats_are_parsed_in_order() {
         let lines = "{\"start\":5,\"end\":6,\"label\":\"b\"}\n{\"start\":0,\"end\":9,\"label\":\"a\",\"more\":1}\n";
         let array = r#"[{"start":5,"end":6,"label":"b"}, {"start":0,"end":9,"label":"a"}]"#;
         let expected = [Span::new(0, 9, "a"), Span::new(5, 6, "b")];
@@ -211,11 +212,11 @@ mod tests {
             assert_eq!(events, expected);
             assert_eq!(parse(&write(&events)).expect("what was written can be read"), expected);
         }
-        assert!(parse("").expect("nothing is no events").is_empty());
+        assert!(parse("").expect("no events").is_empty());
     }
 
     #[test]
-    fn the_order_is_start_then_longest_then_label() {
+    fn order_is_start_then_longest_then_label() {
         let mut events = [(3, 4, "c"), (0, 1, "b"), (0, 5, "z"), (0, 1, "a")]
             .map(|(start, end, label)| Span::new(start, end, label));
         sort(&mut events);
@@ -224,11 +225,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn parse_error_names_the_problem() {
         for (text, wanted) in [
-            ("{\"start\":1,\"end\":0,\"label\":\"x\"}", "event 1: it ends before it starts"),
-            ("{\"start\":1,\"end\":2,\"label\":\"\"}", "event 1: its label is blank"),
-            ("{\"start\":1,\"end\":2,\"label\":\" \\t\"}", "event 1: its label is blank"),
+            ("{\"start\":1,\"end\":0,\"label\":\"x\"}", "event 1: the end is before the start"),
+            ("{\"start\":1,\"end\":2,\"label\":\"\"}", "event 1: blank label"),
+            ("{\"start\":1,\"end\":2,\"label\":\" \\t\"}", "event 1: blank label"),
             ("{\"start\":-1,\"end\":2,\"label\":\"x\"}", "event 1: -1 is not a whole number"),
             ("{\"start\":1.5,\"end\":2,\"label\":\"x\"}", "event 1: 1.5 is not a whole number"),
             ("{\"start\":1e30,\"end\":2,\"label\":\"x\"}", "event 1: 1e+30 is not a whole"),
@@ -243,15 +244,15 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_may_have_a_fraction_of_nothing() {
+    fn integers_may_have_a_zero_fraction() {
         let events = parse("{\"start\":2.0,\"end\":3e3,\"label\":\"a\"}").expect("it is good");
         assert_eq!(events, [Span::new(2, 3_000, "a")]);
         let large = format!("{{\"start\":0,\"end\":{},\"label\":\"a\"}}", u64::MAX);
-        assert_eq!(parse(&large).expect("it is good"), [Span::new(0, u64::MAX, "a")]);
+        assert_eq!(parse(&large).expect("valid"), [Span::new(0, u64::MAX, "a")]);
     }
 
     #[test]
-    fn a_prefix_is_seen_through_capitals_and_signs() {
+    fn prefix_ignores_case_and_punctuation() {
         let event = Span::new(0, 1, "Whole: the_transfer 1.5");
         for (prefix, expected) in [
             ("WHOLE", true),

@@ -9,13 +9,14 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 const NAME_WIDTH: usize = 16;
 /// Values that share a line end before this many characters.
 const LINE_CHARS: usize = 80;
-/// Longer lists are left to the JSON of the report.
+/// Longer lists are only in the JSON of the report.
 const LIST_MAX: usize = 40;
 
-/// The members of a report in their order, one below the other, without those of `skip` and those
-/// that have no value. An object with `columns` and `rows` is a table.
+/// The members of a report in their order, one per line, without those of `skip` and those without
+/// a value. An object with `columns` and `rows` becomes a table.
 ///
 /// # Panics
+///
 /// The report is not an object of plain members.
 #[must_use]
 pub fn fields(report: &impl Serialize, skip: &[&str]) -> String {
@@ -26,7 +27,7 @@ pub fn fields(report: &impl Serialize, skip: &[&str]) -> String {
     block(&members)
 }
 
-/// A table: the first column to the left, the others to the right.
+/// A table: the first column left-aligned, the others right-aligned.
 #[must_use]
 pub fn table<C: AsRef<str>>(columns: &[C], rows: &[Vec<String>]) -> String {
     let head = columns.iter().map(|column| column.as_ref().to_owned()).collect();
@@ -47,7 +48,7 @@ pub fn table<C: AsRef<str>>(columns: &[C], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// A number with as many digits as a reader needs.
+/// A number with a suitable number of digits.
 #[must_use]
 pub fn number(value: f64) -> String {
     match value.abs() {
@@ -58,7 +59,7 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// A number, or `-` for none.
+/// A number, or `-` for a missing value.
 #[must_use]
 pub fn cell(value: Option<f64>) -> String {
     value.map_or("-".to_owned(), number)
@@ -102,7 +103,7 @@ impl Node {
         if let Self::List(list) = self { Some(list) } else { None }
     }
 
-    /// Whether it is an object and no table.
+    /// Whether it is an object but not a table.
     fn is_record(&self) -> bool {
         matches!(self, Self::Object(members) if as_table(members).is_none())
     }
@@ -113,7 +114,7 @@ impl Node {
     }
 }
 
-/// Members that have a value as `name value`; a line does not end between the two.
+/// Members with a value as `name value`; a line does not break between the two.
 fn in_line(members: &[(String, Node)]) -> String {
     let shown = |(name, node): &(String, Node)| {
         let value = node.lines().join(" ");
@@ -138,7 +139,7 @@ fn wrap(text: &str) -> Vec<String> {
     lines
 }
 
-/// A title and the table below it, where the members are those of one.
+/// A title and its table, if the members are those of a table.
 fn as_table(members: &[(String, Node)]) -> Option<Vec<String>> {
     let member = |wanted: &str| members.iter().find(|(name, _)| name == wanted)?.1.list();
     let mut columns: Vec<String> = member("columns")?.iter().map(Node::text).collect();
@@ -256,7 +257,7 @@ table           by size
     }
 
     #[test]
-    fn an_object_shares_lines() {
+    fn members_of_an_object_share_lines() {
         let long = "x".repeat(70);
         let report = serde_json::json!({"all": {"a": 1, "b": 0.25, "c": null, "d": long},
             "records": [{"a": 1}]});

@@ -1,11 +1,11 @@
 //! The page that shows results: their JSON, and the viewer that draws it in a browser. The page
-//! fetches nothing.
+//! makes no requests.
 
 use serde::Serialize;
 
 const VIEWER: &str = include_str!("viewer.html");
 
-/// The data of a page, with the name of the function of the viewer that draws it.
+/// The data of a page, and the name of the viewer's function that draws it.
 #[derive(Serialize)]
 struct Viewed<'a, D> {
     view: &'a str,
@@ -13,14 +13,15 @@ struct Viewed<'a, D> {
     data: &'a D,
 }
 
-/// The page of `data`, drawn as the viewer's `view`.
+/// The page of `data`, drawn by the viewer's function `view`.
 ///
 /// # Panics
+///
 /// The data is not an object of plain members.
 #[must_use]
 pub fn page(view: &str, data: &impl Serialize) -> String {
     let json = serde_json::to_string(&Viewed { view, data }).expect("data has only plain members");
-    // No text of the data ends the element that the data is in.
+    // Escaped, so that no text of the data ends the element that contains it.
     VIEWER.replacen("DATA", &json.replace('<', "\\u003c"), 1)
 }
 

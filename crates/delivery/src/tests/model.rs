@@ -400,8 +400,8 @@ impl Pair {
     /// Time at which the next patient entry may be sent, if not now.
     fn patience_ends(&self) -> Option<MonotonicTime> {
         let until = |item: &Item| item.began.after_micros(self.policy.patient_micros);
-        let under_way = |item: &&Item| item.is_patient() && item.state == State::InFlight;
-        let mut ends: Vec<_> = self.items.iter().filter(under_way).map(until).collect();
+        let in_flight = |item: &&Item| item.is_patient() && item.state == State::InFlight;
+        let mut ends: Vec<_> = self.items.iter().filter(in_flight).map(until).collect();
         ends.retain(|until| self.now < *until);
         ends.sort();
         let surplus = ends.len().checked_sub(self.policy.patient_max as usize)?;
@@ -544,13 +544,13 @@ impl Pair {
         let known = &mut self.lanes[lane as usize];
         *known = Health { left: known.left, ..Health::default() };
         let now = self.now;
-        let under_way: Vec<_> = self
+        let in_flight: Vec<_> = self
             .lane(lane as usize)
             .filter(|item| item.state == State::InFlight)
             .map(|item| (item.entry.transfer, item.entry.notice))
             .collect();
         for item in self.items.iter_mut().filter(|item| item.entry.recipient.0 == lane) {
-            let same = under_way.iter().find(|(transfer, _)| *transfer == item.entry.transfer);
+            let same = in_flight.iter().find(|(transfer, _)| *transfer == item.entry.transfer);
             item.preceded_by =
                 same.map(|(_, notice)| *notice).filter(|one| item.entry.notice < *one);
             item.probe = false;

@@ -1,4 +1,4 @@
-//! How a payment starts: the first message of each course, and transfers that a payee holds.
+//! The start of a payment: the first message of each flow, and transfers that a payee holds.
 
 use std::time::Instant;
 
@@ -13,10 +13,10 @@ use crate::message::{Envelope, Party, QuoteRequest, TransferRequest};
 use crate::payer::{Cause, Completion, End, Payment, PaymentFlow};
 use crate::simulator::{Context, PaymentMessage, Reaction, SimulatorOptions, Status};
 
-/// Transfers that a payee holds at most; it answers further ones at once.
+/// Maximum number of transfers that a payee holds. It answers further ones immediately.
 pub(super) const HELD_MAX: usize = 1_000_000;
 
-/// A transfer that the payee has received and not answered yet.
+/// A transfer that the payee has received and not yet answered.
 pub(super) struct UnansweredTransfer {
     payer: FspName,
     fulfilment: [u8; 32],
@@ -25,15 +25,15 @@ pub(super) struct UnansweredTransfer {
 
 impl Inner {
     pub(super) fn start(&self, payment: Payment, completion: Completion) -> Result<(), StartError> {
-        let mut message = self.links.buffer();
+        let mut message = self.connections.buffer();
         let mut state = self.state.borrow_mut();
         if state.payer.in_flight() >= self.options.in_flight_max {
             return Err(StartError::InFlight);
         }
         let now_millis = millis_now();
         let id = state.payer.begin(payment, completion, now_millis);
-        let leg = payment.course.first_leg();
-        match payment.course {
+        let leg = payment.flow.first_leg();
+        match payment.flow {
             PaymentFlow::Whole | PaymentFlow::Lookup => {
                 state.look_up(&mut message, id, &payment, now_millis)
             }
@@ -48,20 +48,20 @@ impl Inner {
         }
         drop(state);
         let sequence = id.sequence();
-        self.links.send(message, Token::Leg(leg, id)).map_err(|_| {
+        self.connections.send(message, Token::Leg(leg, id)).map_err(|_| {
             let mut state = self.state.borrow_mut();
             if leg == Leg::Transfer {
-                state.tally.conclude(id.transfer(), crate::observations::Verdict::Aborted);
-                state.tally.counts.rejected += 1;
+                state.observations.conclude(id.transfer(), crate::observations::Verdict::Aborted);
+                state.observations.counts.rejected += 1;
             }
             state.payer.end(sequence, End::Failed(leg, Cause::Unsent));
             StartError::Queue
         })
     }
 
-    /// Answers a held transfer; whether it was held.
+    /// Answers a held transfer. Returns whether it was held.
     pub(super) fn fulfil_held(&self, id: TransferId) -> bool {
-        let mut message = self.links.buffer();
+        let mut message = self.connections.buffer();
         let mut state = self.state.borrow_mut();
         let Some(held) = state.held.remove(&id) else { return false };
         let now_millis = millis_now();
@@ -75,8 +75,8 @@ impl Inner {
         let writer = &mut state.writer;
         writer.put_transfer(&mut message, id, &held.fulfilment, completed_millis, &envelope);
         drop(state);
-        let token = Token::Says(PaymentMessage::Fulfil, id);
-        if self.links.send(message, token).is_err() {
+        let token = Token::TransferMessage(PaymentMessage::Fulfil, id);
+        if self.connections.send(message, token).is_err() {
             self.answered(token, SendResult::Lost);
         }
         true
@@ -88,15 +88,15 @@ impl Inner {
         self.ended(ended);
     }
 
-    /// A held transfer is about to be answered: its payer's clock starts.
+    /// A held transfer is about to be answered. The time of its payer starts.
     pub(super) fn resume(&self, id: TransferId, intended: Instant) -> bool {
         self.state.borrow_mut().payer.resume(id, intended)
     }
 }
 
 impl State {
-    /// The oldest look-up or quote that was asked for before `until` and is still waited for, asked
-    /// for again with the same id.
+    /// Repeats the oldest look-up or quote that was requested before `until` and is still open,
+    /// with the same id.
     pub(super) fn ask_next_again(
         &mut self,
         message: &mut Vec<u8>,
@@ -148,7 +148,7 @@ impl State {
         self.writer.post_quote(message, &quote, &envelope);
     }
 
-    /// POST /transfers under terms that no quote was asked for.
+    /// POST /transfers under terms without a quote.
     fn prepare(
         &mut self,
         message: &mut Vec<u8>,
@@ -165,12 +165,12 @@ impl State {
             payee: Party { msisdn: to.format(payment.payee_msisdn), fsp: payee.as_str() },
             amount: payment.amount,
         };
-        let Self { writer, terms, payer, tally, .. } = self;
+        let Self { writer, terms, payer, observations, .. } = self;
         let terms = terms.get(writer, payee, &quote);
         if let Some(transaction) = payer.numbered(id.sequence()) {
             transaction.condition = terms.digest;
         }
-        tally.begin_paying(id.transfer(), payee, payment.amount, &terms.digest);
+        observations.begin_paying(id.transfer(), payee, payment.amount, &terms.digest);
         let transfer = TransferRequest {
             transfer: id.transfer(),
             payee_fsp: payee.as_str(),

@@ -1,5 +1,5 @@
-//! Whether what comes is what was asked for. A hub that mixes up parties, amounts or its own
-//! statuses is fast for nothing, so each such answer is noted and ends its unit as failed.
+//! Checks that responses match their requests. The results of a hub that confuses parties, amounts
+//! or statuses are worthless, so each mismatch is recorded and fails its unit.
 
 use ledger::{Amount, FspName, TransferId};
 
@@ -10,14 +10,14 @@ use crate::ilp::{condition, read_digest};
 use crate::observations::Observations;
 use crate::payee::{Money, OfferedTerms, PartyFound, QuoteAnswered, TransferPosted};
 
-/// The code with which a payee refuses what is not for it.
+/// The code with which a payee refuses requests for other FSPs.
 pub(super) const NOT_OURS: u16 = 3100;
-/// How much of a body is quoted.
+/// Maximum length of a quoted body.
 const QUOTED_BYTES: usize = 100;
 
 impl Inner {
-    /// Notes when the hub took a message with a status that is not its own for it: 202 for `GET`
-    /// and `POST`, 200 for `PUT`. Its unit continues, and counts as failed at its end.
+    /// Records a message that the hub accepted with an unexpected status: it should be 202 for
+    /// `GET` and `POST`, 200 for `PUT`. The unit continues, and counts as failed at its end.
     pub(super) fn note_wrong_status(&self, token: Token, answer: SendResult) {
         let SendResult::Status(status) = answer else { return };
         let (what, expected) = match token {
@@ -25,7 +25,7 @@ impl Inner {
             Token::Leg(Leg::Quote, _) => ("POST /quotes", 202),
             Token::Leg(Leg::Transfer, _) => ("POST /transfers", 202),
             Token::Callback => ("PUT /parties or /quotes", 200),
-            Token::Says(..) => ("PUT /transfers", 200),
+            Token::TransferMessage(..) => ("PUT /transfers", 200),
             Token::Registration(_) => return,
         };
         if status == expected {
@@ -33,7 +33,7 @@ impl Inner {
         }
         let mut state = self.state.borrow_mut();
         let name = &self.options.name;
-        state.tally.note_wrong(format_args!(
+        state.observations.note_wrong(format_args!(
             "{what} of {name} was answered {status} instead of {expected}"
         ));
         if let Token::Leg(leg, id) = token
@@ -45,7 +45,7 @@ impl Inner {
 }
 
 impl Context<'_> {
-    /// Whether a look-up found another party than the one asked for, or at another FSP.
+    /// Whether a look-up found another party than the requested one, or one at another FSP.
     pub(super) fn is_wrong_party(
         &mut self,
         sequence: u64,
@@ -65,15 +65,15 @@ impl Context<'_> {
             return false;
         }
         let owner = owner.map_or(String::new(), |owner| format!(" of {}", owner.as_str()));
-        self.state.tally.note_wrong(format_args!(
-            "PUT /parties told {} of {} under the path of {path}, and {asked}{owner} was asked for",
+        self.state.observations.note_wrong(format_args!(
+            "PUT /parties contains {} of {} under the path of {path}, expected {asked}{owner}",
             found.number(),
             fsp.as_str(),
         ));
         true
     }
 
-    /// Whether a quote is about another amount than the one asked for.
+    /// Whether a quote has another amount than the requested one.
     pub(super) fn is_wrong_amount(
         &mut self,
         sequence: u64,
@@ -85,20 +85,20 @@ impl Context<'_> {
         if amount == asked && *answered.currency == *currency.as_str() {
             return false;
         }
-        self.state.tally.note_wrong(format_args!(
-            "PUT /quotes told {} {}, and {asked} {currency} was asked for",
+        self.state.observations.note_wrong(format_args!(
+            "PUT /quotes contains {} {}, expected {asked} {currency}",
             answered.amount, answered.currency
         ));
         true
     }
 
-    /// Whether a quote has another condition than that of its packet. Of payees of this family the
-    /// payer knows how they make it.
+    /// Whether a quote's condition does not match its packet. The payer knows how simulated payees
+    /// compute it.
     pub(super) fn are_other_terms(
         &mut self,
         sequence: u64,
         answer: &QuoteAnswered<'_>,
-        told: &[u8; 32],
+        offered: &[u8; 32],
     ) -> bool {
         let Some(transaction) = self.state.payer.numbered(sequence) else { return false };
         let payee = transaction.payee;
@@ -106,19 +106,19 @@ impl Context<'_> {
             return false;
         }
         let packet = answer.ilp_packet.as_bytes();
-        if condition(&self.state.terms.secret_of(payee).fulfilment(packet)) == *told {
+        if condition(&self.state.terms.secret_of(payee).fulfilment(packet)) == *offered {
             return false;
         }
-        self.state.tally.note_wrong(format_args!(
-            "PUT /quotes of {} told the condition '{}', which is not that of its packet",
+        self.state.observations.note_wrong(format_args!(
+            "PUT /quotes of {} contains the condition '{}', which does not match its packet",
             payee.as_str(),
             answer.condition
         ));
         true
     }
 
-    /// Whether a transfer is for another FSP than this one, in another currency, or has a
-    /// condition that is not the one of its packet.
+    /// Whether a transfer is for another FSP, in another currency, or has a condition that does not
+    /// match its packet.
     pub(super) fn is_strange_transfer(
         &mut self,
         posted: &TransferPosted<'_>,
@@ -129,8 +129,8 @@ impl Context<'_> {
         if *posted.payee_fsp == *name && *money.currency == *currency.as_str() {
             return self.is_other_condition(posted, fulfilment);
         }
-        self.state.tally.note_wrong(format_args!(
-            "POST /transfers of {} {} for {} came to {name}, which deals in {currency}",
+        self.state.observations.note_wrong(format_args!(
+            "POST /transfers of {} {} for {} was sent to {name}, whose currency is {currency}",
             money.amount, money.currency, posted.payee_fsp
         ));
         true
@@ -140,8 +140,8 @@ impl Context<'_> {
         if read_digest(&posted.condition) == Some(condition(fulfilment)) {
             return false;
         }
-        self.state.tally.note_wrong(format_args!(
-            "POST /transfers came to {} with the condition '{}', which is not that of its packet",
+        self.state.observations.note_wrong(format_args!(
+            "POST /transfers to {} contains the condition '{}', which does not match its packet",
             self.options.name, posted.condition
         ));
         true
@@ -149,13 +149,13 @@ impl Context<'_> {
 
     /// A message of the hub about a transfer without a final state.
     pub(super) fn no_notice(&mut self, id: TransferId) -> Reaction {
-        if self.state.tally.record(id).is_none() {
+        if self.state.observations.record(id).is_none() {
             return self.unknown(Status::Ok);
         }
         let (name, body) = (&self.options.name, &self.request.body);
-        let told = String::from_utf8_lossy(&body[..body.len().min(QUOTED_BYTES)]);
-        self.state.tally.note_wrong(format_args!(
-            "{} /transfers told {name} no end of its transfer: '{told}'",
+        let quoted = String::from_utf8_lossy(&body[..body.len().min(QUOTED_BYTES)]);
+        self.state.observations.note_wrong(format_args!(
+            "{} /transfers to {name} contains no final state: '{quoted}'",
             self.request.method
         ));
         match self.state.payer.waiting(id, Leg::Transfer).map(|it| it.id.sequence()) {
@@ -164,7 +164,7 @@ impl Context<'_> {
         }
     }
 
-    /// A unit ends by an answer that is not what was asked for.
+    /// Ends a unit whose response does not match its request.
     pub(super) fn wrong(&mut self, leg: Leg, sequence: u64) -> Reaction {
         let end = End::Failed(leg, Cause::WrongAnswer);
         Reaction::ending(self.state.payer.end(sequence, end))
@@ -175,7 +175,7 @@ impl Context<'_> {
 pub(super) fn is_strange_quote(
     options: &SimulatorOptions,
     terms: &OfferedTerms<'_>,
-    tally: &mut Observations,
+    observations: &mut Observations,
 ) -> bool {
     let (name, currency, ours) = (&*options.name, options.currency, &options.subscribers);
     let number = &terms.payee_number;
@@ -185,14 +185,14 @@ pub(super) fn is_strange_quote(
         return false;
     }
     let fsp = terms.payee_fsp.as_deref().unwrap_or("no FSP");
-    tally.note_wrong(format_args!(
-        "POST /quotes for {number} of {fsp} in {} came to {name}, which deals in {currency}",
+    observations.note_wrong(format_args!(
+        "POST /quotes for {number} of {fsp} in {} was sent to {name}, whose currency is {currency}",
         terms.currency
     ));
     true
 }
 
-/// The FSP whose subscriber this is, where that is known.
+/// The FSP of a subscriber, if known.
 fn owner(options: &SimulatorOptions, number: u64) -> Option<FspName> {
     let at = options.known.partition_point(|known| known.numbers.end <= number);
     let known = options.known.get(at)?;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use journal::contract::{IDENTITY, noisy_frame_after};
 use journal::{
-    ArchiveError, ArchivedSegment, BlobError, BlobStore, Destination, FileLog, LogWalk, MemoryDisk,
-    OpenError, Options, RealDisk, Retention, Tier, TieredDisk, Verify,
+    ArchiveError, ArchivedSegment, BlobError, BlobStore, Destination, FileLog, LogOptions, LogWalk,
+    MemoryDisk, OpenError, RealDisk, Retention, Tier, TieredDisk, Verify,
 };
 use ledger::{LogIndex, Stamp};
 use ports::{Disk, DiskError, DiskFile, Log, LogError, StopReading};
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use crate::common::{STRICT, go};
 
 const ALL: Retention = Retention { keep_segments: 0, closed_by: Stamp(u64::MAX) };
-const OPTIONS: Options = Options { segment_bytes: 700_000, room_bytes: 700, ..STRICT };
+const OPTIONS: LogOptions = LogOptions { segment_bytes: 700_000, room_bytes: 700, ..STRICT };
 
 /// A directory with a log of four segments, the closed ones of three blocks each, and a blob store.
 struct Scene {
@@ -193,7 +193,7 @@ fn other_files_are_on_the_disk_below() {
 #[test]
 fn a_long_segment_is_compressed() {
     let directory = tempfile::tempdir().expect("a directory");
-    let options = Options { segment_bytes: 36 << 20, ..OPTIONS };
+    let options = LogOptions { segment_bytes: 36 << 20, ..OPTIONS };
     let disk = RealDisk::open(directory.path()).expect("opens");
     let mut log = FileLog::create(disk, IDENTITY, options).expect("creates");
     for _ in 0..38 {
@@ -210,7 +210,7 @@ fn a_long_segment_is_compressed() {
 
 /// Opens the log for writing, replays it, and reads single records from the end to the beginning.
 fn records(disk: TieredDisk<RealDisk>) -> Vec<ports::OwnedRecord> {
-    let options = Options { verify: Verify::LastSegment, ..OPTIONS };
+    let options = LogOptions { verify: Verify::LastSegment, ..OPTIONS };
     let (mut log, recovery) = FileLog::open(disk, options).expect("opens");
     assert_eq!((recovery.segments, recovery.end), (4, LogIndex(120)));
     let mut frames = 0;
@@ -282,7 +282,7 @@ fn a_damaged_archive_is_reported_with_its_location() {
         assert!(reason.contains(named), "{reason} does not name {named}");
         assert_eq!(*offset, at, "{error}");
         let (log, _) =
-            FileLog::open(scene.log(), Options { verify: Verify::LastSegment, ..OPTIONS })
+            FileLog::open(scene.log(), LogOptions { verify: Verify::LastSegment, ..OPTIONS })
                 .expect("the archive is not needed to open");
         let reader = log.reader();
         let read = |log_index| reader.read(LogIndex(log_index)).err();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use journal::contract::{IDENTITY, frame_after, noisy_frame_after};
 use journal::{
     ArchiveError, Backup, BackupSummary, BlobError, BlobStore, Destination, ExtraFile,
-    FetchedBackup, FileLog, LogWalk, MemoryDisk, Options, ProgressObserver, RealDisk, Retention,
+    FetchedBackup, FileLog, LogOptions, LogWalk, MemoryDisk, ProgressObserver, RealDisk, Retention,
     TieredDisk,
 };
 use ledger::{LogIndex, Stamp};
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::common::{STRICT, go};
 
-const OPTIONS: Options = Options { segment_bytes: 300_000, ..STRICT };
+const OPTIONS: LogOptions = LogOptions { segment_bytes: 300_000, ..STRICT };
 
 struct Scene {
     directory: TempDir,
@@ -467,7 +467,7 @@ fn a_backup_is_never_ahead_of_its_log() {
 fn full_chunks_are_copied_once() {
     const CHUNK: u64 = 4 << 20;
     let scene = Scene::new();
-    let long = Options { segment_bytes: 64 << 20, ..OPTIONS };
+    let long = LogOptions { segment_bytes: 64 << 20, ..OPTIONS };
     let mut log = FileLog::create(scene.own(), IDENTITY, long).expect("creates");
     let name = scene.disk().list().expect("lists").remove(0);
     let length = || fs::metadata(scene.path("data").join(&name)).expect("is there").len();
@@ -498,7 +498,7 @@ fn full_chunks_are_copied_once() {
 #[test]
 fn a_long_compressed_segment_is_restored() {
     let scene = Scene::new();
-    let long = Options { segment_bytes: 6 << 20, ..OPTIONS };
+    let long = LogOptions { segment_bytes: 6 << 20, ..OPTIONS };
     let mut log = FileLog::create(scene.own(), IDENTITY, long).expect("creates");
     for _ in 0..7 {
         log.append(&noisy_frame_after(&log.tail(), &[1 << 20])).expect("appends");

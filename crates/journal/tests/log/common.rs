@@ -1,11 +1,11 @@
 //! Code that several test files share.
 
-use journal::{Options, TailPolicy, Verify};
+use journal::{LogOptions, TailPolicy, Verify};
 use ports::StopReading;
 use record::frame::Frame;
 
-/// Options without preallocated space that refuse any damage.
-pub(crate) const STRICT: Options = Options {
+/// LogOptions without preallocated space that refuse any damage.
+pub(crate) const STRICT: LogOptions = LogOptions {
     segment_bytes: 0,
     verify: Verify::Everything,
     tail_policy: TailPolicy::Refuse,

@@ -1,7 +1,7 @@
 //! The contract of the three logs.
 
 use journal::contract::{IDENTITY, Subject, check, frame_after};
-use journal::{FileLog, MemoryDisk, MemoryLog, Options, RealDisk};
+use journal::{FileLog, LogOptions, MemoryDisk, MemoryLog, RealDisk};
 use ledger::LogIndex;
 use ports::Log;
 use tempfile::TempDir;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::common::STRICT;
 
 /// Small segments, so that the contract is also checked across them.
-const OPTIONS: Options = Options { segment_bytes: 20_000, room_bytes: 700, ..STRICT };
+const OPTIONS: LogOptions = LogOptions { segment_bytes: 20_000, room_bytes: 700, ..STRICT };
 
 struct InMemory;
 

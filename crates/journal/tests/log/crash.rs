@@ -5,13 +5,13 @@
 //! too.
 
 use journal::contract::{IDENTITY, frame_after, frames_of};
-use journal::{FileLog, MemoryDisk, OpenError, Options};
+use journal::{FileLog, LogOptions, MemoryDisk, OpenError};
 use ledger::LogIndex;
 use ports::{Disk, Log, LogError};
 
 use crate::common::STRICT;
 
-const OPTIONS: Options = Options { segment_bytes: 12_000, room_bytes: 700, ..STRICT };
+const OPTIONS: LogOptions = LogOptions { segment_bytes: 12_000, room_bytes: 700, ..STRICT };
 
 /// Expected content of the log of a run.
 #[derive(Debug, Default)]

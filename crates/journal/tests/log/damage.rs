@@ -4,7 +4,7 @@
 use expect_test::expect_file;
 use journal::contract::{IDENTITY, frame_after, frames_of};
 use journal::{
-    DamageReason, FileLog, FrameFault, MemoryDisk, OpenError, Options, TailPolicy, Verify,
+    DamageReason, FileLog, FrameFault, LogOptions, MemoryDisk, OpenError, TailPolicy, Verify,
 };
 use ledger::{LogIndex, Stamp};
 use ports::{Disk, DiskFile, Log, LogError};
@@ -12,7 +12,7 @@ use record::frame::{FRAME_HEADER_BYTES, Frame, LogIdentity, Tail};
 
 use crate::common::{STRICT, frame_offsets as frame_offsets_of};
 
-const OPTIONS: Options = Options { segment_bytes: 6_000, ..STRICT };
+const OPTIONS: LogOptions = LogOptions { segment_bytes: 6_000, ..STRICT };
 
 /// Eleven synced frames of one record each and an unsynced one, three per segment.
 fn sample() -> MemoryDisk {
@@ -180,7 +180,7 @@ fn valid_frames_out_of_place_are_refused() {
         assert!(out_of_place, "{damage}");
         assert_eq!(damage.offset, offset as u64);
         // At the end an operator can have it truncated.
-        let given_up = Options { tail_policy: TailPolicy::Truncate, ..OPTIONS };
+        let given_up = LogOptions { tail_policy: TailPolicy::Truncate, ..OPTIONS };
         let (log, report) = FileLog::open(disk.clone(), given_up).expect("opens");
         assert_eq!(log.tail().end, LogIndex(damage.log_index.0 - 1));
         let dropped = report.dropped.expect("it is reported");
@@ -194,7 +194,7 @@ fn valid_frames_out_of_place_are_refused() {
     let (start, end) = (offsets[0], offsets[1]);
     let inside = [&bytes[..end], &bytes[start..end], &bytes[end..]].concat();
     disk.put(&name, &inside);
-    let given_up = Options { tail_policy: TailPolicy::Truncate, ..OPTIONS };
+    let given_up = LogOptions { tail_policy: TailPolicy::Truncate, ..OPTIONS };
     for options in [OPTIONS, given_up] {
         let opened = FileLog::open(disk.clone(), options);
         let Err(OpenError::Damaged(damage)) = opened else { panic!("typed as damage") };
@@ -284,7 +284,7 @@ fn a_frame_within_a_payload_is_ignored() {
 
 #[test]
 fn operator_can_truncate_a_damaged_tail_but_nothing_durable() {
-    let options = Options { tail_policy: TailPolicy::Truncate, ..OPTIONS };
+    let options = LogOptions { tail_policy: TailPolicy::Truncate, ..OPTIONS };
     let disk = sample();
     let name = segment(&disk, 3);
     let offsets = frame_offsets(&disk, &name);
@@ -302,7 +302,7 @@ fn operator_can_truncate_a_damaged_tail_but_nothing_durable() {
 /// If opening reads only the last segment, a reader of an earlier one finds its damage.
 #[test]
 fn damage_in_closed_segments_is_found_by_replay_and_readers() {
-    let options = Options { verify: Verify::LastSegment, ..OPTIONS };
+    let options = LogOptions { verify: Verify::LastSegment, ..OPTIONS };
     let disk = sample();
     let name = segment(&disk, 1);
     disk.damage(&name, frame_offsets(&disk, &name)[1] + 300, 1);
@@ -325,7 +325,7 @@ fn damage_in_closed_segments_is_found_by_replay_and_readers() {
 /// exchanged after the log was opened.
 #[test]
 fn an_exchanged_segment_is_not_read() {
-    let options = Options { verify: Verify::LastSegment, ..OPTIONS };
+    let options = LogOptions { verify: Verify::LastSegment, ..OPTIONS };
     let (of_another_history, sound) = (sample_of(1_199), sample());
     for (at, (from, number)) in [(&of_another_history, 1), (&sound, 2)].into_iter().enumerate() {
         let other = from.content(&segment(from, number)).expect("exists");
@@ -367,7 +367,7 @@ fn an_exchanged_segment_is_not_read() {
 /// After a segment was moved, readers close its old file.
 #[test]
 fn a_closed_segment_file_is_reopened() {
-    let options = Options { verify: Verify::LastSegment, ..OPTIONS };
+    let options = LogOptions { verify: Verify::LastSegment, ..OPTIONS };
     let disk = sample();
     let (log, _) = FileLog::open(disk.clone(), options).expect("opens");
     let (reader, closer) = (log.reader(), log.closer());
@@ -422,7 +422,7 @@ fn missing_segments_are_refused_by_any_start() {
             bytes
         }),
     ];
-    let options = Options { verify: Verify::LastSegment, ..OPTIONS };
+    let options = LogOptions { verify: Verify::LastSegment, ..OPTIONS };
     for (at, change) in changes.into_iter().enumerate() {
         let disk = sample();
         change(&disk);
@@ -438,7 +438,7 @@ fn missing_segments_are_refused_by_any_start() {
 /// frame.
 #[test]
 fn the_end_of_a_segment_is_found_however_long_its_last_frame_is() {
-    let options = Options { segment_bytes: 400_000, verify: Verify::LastSegment, ..OPTIONS };
+    let options = LogOptions { segment_bytes: 400_000, verify: Verify::LastSegment, ..OPTIONS };
     for sizes in [&[65_000][..], &[65_536], &[200_000], &[399_000], &[100; 700], &[390_000, 100]] {
         let disk = MemoryDisk::new(7);
         let mut log = FileLog::create(disk.clone(), IDENTITY, options).expect("creates");

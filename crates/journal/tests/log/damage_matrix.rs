@@ -2,13 +2,13 @@
 //! table in `docs/internals/log-format.md`.
 
 use journal::contract::{IDENTITY, frame_after};
-use journal::{FileLog, MemoryDisk, OpenError, Options};
+use journal::{FileLog, LogOptions, MemoryDisk, OpenError};
 use ports::{Disk, Log};
 use record::frame::FRAME_HEADER_BYTES;
 
 use crate::common::{STRICT, frame_offsets};
 
-const OPTIONS: Options = Options { segment_bytes: 6_000, ..STRICT };
+const OPTIONS: LogOptions = LogOptions { segment_bytes: 6_000, ..STRICT };
 const DOCUMENT: &str = include_str!("../../../../docs/internals/log-format.md");
 const DAMAGES: [&str; 4] = ["flipped", "cut off from there", "doubled", "swapped"];
 

@@ -4,7 +4,7 @@
 use expect_test::expect;
 use journal::contract::{IDENTITY, frame_after};
 use journal::{
-    DamageReason, DurableMarkWriter, FileLog, MARK, MemoryDisk, OpenError, Options, StoredMark,
+    DamageReason, DurableMarkWriter, FileLog, LogOptions, MARK, MemoryDisk, OpenError, StoredMark,
     TailPolicy, read_stored_mark,
 };
 use ledger::LogIndex;
@@ -13,7 +13,7 @@ use record::frame::LogIdentity;
 
 use crate::common::STRICT;
 
-const OPTIONS: Options = Options { segment_bytes: 6_000, ..STRICT };
+const OPTIONS: LogOptions = LogOptions { segment_bytes: 6_000, ..STRICT };
 
 type MemoryLog = FileLog<MemoryDisk>;
 
@@ -129,7 +129,7 @@ fn a_truncated_log_is_refused_at_any_length() {
 
 #[test]
 fn an_operator_can_accept_a_truncated_log() {
-    let given_up = Options { tail_policy: TailPolicy::Truncate, ..OPTIONS };
+    let given_up = LogOptions { tail_policy: TailPolicy::Truncate, ..OPTIONS };
     let cut = || {
         let disk = marked();
         cut_a_frame(&disk);

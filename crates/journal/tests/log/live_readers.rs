@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use journal::contract::{IDENTITY, frame_after};
-use journal::{DamageReason, FileLog, OpenError, Options, RealDisk, walk_live};
+use journal::{DamageReason, FileLog, LogOptions, OpenError, RealDisk, walk_live};
 use ledger::LogIndex;
 use ports::{Disk, DiskError, Log};
 use tempfile::TempDir;
@@ -18,10 +18,10 @@ const SEGMENT: &str = "00000000000000000001.segment";
 const WALKS: usize = 150;
 
 /// With segments that fill up meanwhile, with preallocated space, and without.
-const LOGS: [Options; 3] = [
-    Options { segment_bytes: 400_000, room_bytes: 64 << 10, ..STRICT },
-    Options { segment_bytes: 1 << 30, room_bytes: 1 << 20, ..STRICT },
-    Options { segment_bytes: 1 << 30, ..STRICT },
+const LOGS: [LogOptions; 3] = [
+    LogOptions { segment_bytes: 400_000, room_bytes: 64 << 10, ..STRICT },
+    LogOptions { segment_bytes: 1 << 30, room_bytes: 1 << 20, ..STRICT },
+    LogOptions { segment_bytes: 1 << 30, ..STRICT },
 ];
 
 #[test]
@@ -107,7 +107,7 @@ fn a_segment_that_disappears_is_listed_again() {
 fn quiet() -> TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     let disk = RealDisk::open(directory.path()).expect("opens");
-    let mut log = FileLog::create(disk, IDENTITY, Options { segment_bytes: 1 << 20, ..STRICT })
+    let mut log = FileLog::create(disk, IDENTITY, LogOptions { segment_bytes: 1 << 20, ..STRICT })
         .expect("creates");
     for _ in 0..20 {
         log.append(&frame_after(&log.tail(), &[900, 20])).expect("appends");

@@ -1,14 +1,14 @@
 //! Preallocated zeros after the frames are not part of the log.
 
 use journal::contract::{IDENTITY, frame_after};
-use journal::{DamageReason, FileLog, MemoryDisk, OfflineReader, OpenError, Options};
+use journal::{DamageReason, FileLog, LogOptions, MemoryDisk, OfflineReader, OpenError};
 use ledger::LogIndex;
 use ports::{Disk, DiskFile, Log};
 
 use crate::common::STRICT;
 
 const ROOM: u64 = 5_000;
-const OPTIONS: Options = Options { segment_bytes: 20_000, room_bytes: ROOM, ..STRICT };
+const OPTIONS: LogOptions = LogOptions { segment_bytes: 20_000, room_bytes: ROOM, ..STRICT };
 
 fn create(disk: &MemoryDisk) -> FileLog<MemoryDisk> {
     FileLog::create(disk.clone(), IDENTITY, OPTIONS).expect("creates")
@@ -163,7 +163,7 @@ fn a_closed_log_ends_with_its_last_frame() {
 #[test]
 fn preallocated_space_has_the_requested_length() {
     let disk = MemoryDisk::new(1);
-    let wide = Options { segment_bytes: 1 << 20, room_bytes: 150_000, ..OPTIONS };
+    let wide = LogOptions { segment_bytes: 1 << 20, room_bytes: 150_000, ..OPTIONS };
     let mut log = FileLog::create(disk.clone(), IDENTITY, wide).expect("creates");
     grow(&mut log, 1);
     let first = end_of_frames(&disk);
@@ -176,7 +176,7 @@ fn preallocated_space_has_the_requested_length() {
     assert_eq!(last_segment(&disk).len(), end_of_frames(&disk) + 150_000);
 
     let disk = MemoryDisk::new(1);
-    let usual = Options::default();
+    let usual = LogOptions::default();
     grow(&mut FileLog::create(disk.clone(), IDENTITY, usual).expect("creates"), 1);
     assert_eq!(last_segment(&disk).len(), end_of_frames(&disk) + (256 << 10));
 }

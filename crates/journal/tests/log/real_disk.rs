@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use journal::contract::IDENTITY;
-use journal::{FileLog, LOCK_FILE, Options, RealDisk};
+use journal::{FileLog, LOCK_FILE, LogOptions, RealDisk};
 use ledger::Stamp;
 use ports::{Disk, DiskError, DiskFile, Log};
 use record::frame::{BatchHeader, FrameBuilder, NewRecord};
@@ -146,7 +146,7 @@ fn failed_syncs_and_reads_are_reported() {
 fn few_of_many_segments_are_open() {
     let directory = tempfile::TempDir::new().expect("a temporary directory");
     let disk = RealDisk::open(directory.path()).expect("opens");
-    let options = Options { segment_bytes: 1, ..Options::default() };
+    let options = LogOptions { segment_bytes: 1, ..LogOptions::default() };
     let mut log = FileLog::create(disk.clone(), IDENTITY, options).expect("creates");
     for _ in 0..SEGMENTS {
         let mut builder = FrameBuilder::new();
@@ -171,7 +171,7 @@ fn few_of_many_segments_are_open() {
     assert_eq!(walked.map(|walked| walked.segments), Ok(SEGMENTS));
     // The directory, its lock, the last two segments and the one that is read.
     assert!(most <= 5, "{most}");
-    let options = Options { verify: journal::Verify::Everything, ..options };
+    let options = LogOptions { verify: journal::Verify::Everything, ..options };
     let (_log, recovery) = FileLog::open(disk, options).expect("opens");
     assert_eq!(recovery.segments, SEGMENTS);
     assert!(open() <= 5, "{}", open());

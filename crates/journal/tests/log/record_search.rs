@@ -3,14 +3,14 @@
 
 use journal::contract::{IDENTITY, frame_after, frames_of};
 use journal::{
-    Destination, FileLog, MemoryDisk, OfflineReader, Options, Retention, TieredDisk, Verify,
+    Destination, FileLog, LogOptions, MemoryDisk, OfflineReader, Retention, TieredDisk, Verify,
 };
 use ledger::{Digest, LogIndex, Stamp};
 use ports::{Disk, Log, LogError, OwnedPayload, RecordReader, StopReading};
 use record::frame::{Frame, Tail};
 
 /// Frames of one to many records, short and long, over three segments.
-fn write(disk: &MemoryDisk, options: Options) -> u64 {
+fn write(disk: &MemoryDisk, options: LogOptions) -> u64 {
     let mut log = FileLog::create(disk.clone(), IDENTITY, options).expect("creates");
     fill(&mut log, 2 * options.segment_bytes + (1 << 20));
     log.end().0
@@ -35,7 +35,8 @@ fn fill<D: Disk>(log: &mut FileLog<D>, enough: u64) {
 #[test]
 fn a_record_is_found_by_bisection() {
     let segment_bytes = 8 << 20;
-    let options = Options { segment_bytes, verify: Verify::LastSegment, ..Options::default() };
+    let options =
+        LogOptions { segment_bytes, verify: Verify::LastSegment, ..LogOptions::default() };
     let disk = MemoryDisk::new(1);
     let end = write(&disk, options);
     let (log, _) = FileLog::open(disk.clone(), options).expect("opens");
@@ -67,7 +68,8 @@ fn a_record_is_found_by_bisection() {
 #[test]
 fn a_long_frame_is_not_divided() {
     let segment_bytes = 32 << 20;
-    let options = Options { segment_bytes, verify: Verify::LastSegment, ..Options::default() };
+    let options =
+        LogOptions { segment_bytes, verify: Verify::LastSegment, ..LogOptions::default() };
     let disk = MemoryDisk::new(1);
     let mut log = FileLog::create(disk.clone(), IDENTITY, options).expect("creates");
     let mut longest = 0;
@@ -95,7 +97,7 @@ fn a_long_frame_is_not_divided() {
 #[test]
 fn a_record_after_the_last_one_read_is_found_from_there() {
     let options =
-        Options { segment_bytes: 1 << 20, verify: Verify::LastSegment, ..Options::default() };
+        LogOptions { segment_bytes: 1 << 20, verify: Verify::LastSegment, ..LogOptions::default() };
     let disk = MemoryDisk::new(3);
     let end = write(&disk, options);
     let (log, _) = FileLog::open(disk.clone(), options).expect("opens");
@@ -122,7 +124,7 @@ fn a_record_after_the_last_one_read_is_found_from_there() {
 #[test]
 fn alternating_readers_do_not_disturb_each_other() {
     let options =
-        Options { segment_bytes: 1 << 20, verify: Verify::LastSegment, ..Options::default() };
+        LogOptions { segment_bytes: 1 << 20, verify: Verify::LastSegment, ..LogOptions::default() };
     let disk = MemoryDisk::new(4);
     let end = write(&disk, options);
     let before = disk.bytes_read();
@@ -146,7 +148,7 @@ fn alternating_readers_do_not_disturb_each_other() {
 #[test]
 fn a_walk_begins_near_its_first_frame() {
     let disk = MemoryDisk::new(5);
-    let mut log = FileLog::create(disk.clone(), IDENTITY, Options::default()).expect("creates");
+    let mut log = FileLog::create(disk.clone(), IDENTITY, LogOptions::default()).expect("creates");
     for _ in 0..1_500 {
         log.append(&frame_after(&log.tail(), &[1_000])).expect("there is room");
     }
@@ -171,7 +173,7 @@ fn a_walk_begins_near_its_first_frame() {
 fn few_segments_are_open_at_a_time() {
     const OPEN_MAX: u64 = 32;
     let options =
-        Options { segment_bytes: 2_000, verify: Verify::LastSegment, ..Options::default() };
+        LogOptions { segment_bytes: 2_000, verify: Verify::LastSegment, ..LogOptions::default() };
     let disk = MemoryDisk::new(6);
     let count = || disk.open_files();
     let mut log = FileLog::create(disk.clone(), IDENTITY, options).expect("creates");
@@ -193,7 +195,7 @@ fn few_segments_are_open_at_a_time() {
 /// Reads double in length up to 256 KiB, and read each byte about once.
 #[test]
 fn a_whole_log_is_read_in_few_pieces() {
-    let options = Options { segment_bytes: 8 << 20, ..Options::default() };
+    let options = LogOptions { segment_bytes: 8 << 20, ..LogOptions::default() };
     let disk = MemoryDisk::new(7);
     write(&disk, options);
     let before = (disk.reads(), disk.bytes_read());
@@ -209,7 +211,7 @@ fn a_whole_log_is_read_in_few_pieces() {
 #[test]
 fn compressed_blocks_are_read_ahead() {
     let disk = MemoryDisk::new(8);
-    write(&disk, Options { segment_bytes: 8 << 20, ..Options::default() });
+    write(&disk, LogOptions { segment_bytes: 8 << 20, ..LogOptions::default() });
     let log = TieredDisk::open(disk.clone()).expect("opens");
     let all = Retention { keep_segments: 0, closed_by: Stamp(u64::MAX) };
     let due = journal::due(&log, &all, Destination::InPlace).expect("lists");
@@ -227,7 +229,7 @@ fn compressed_blocks_are_read_ahead() {
 #[test]
 fn single_records_of_an_idle_log_are_found() {
     let disk = MemoryDisk::new(6);
-    let end = write(&disk, Options { segment_bytes: 1 << 20, ..Options::default() });
+    let end = write(&disk, LogOptions { segment_bytes: 1 << 20, ..LogOptions::default() });
     let records = OfflineReader::open(disk).expect("opens");
     assert_eq!(records.identity(), IDENTITY);
     for log_index in (1..=end).step_by(301).chain([end]).map(LogIndex) {
@@ -244,7 +246,7 @@ fn single_records_of_an_idle_log_are_found() {
 #[test]
 fn the_end_of_an_idle_log_is_searched() {
     let disk = MemoryDisk::new(8);
-    let options = Options { segment_bytes: 1 << 30, ..Options::default() };
+    let options = LogOptions { segment_bytes: 1 << 30, ..LogOptions::default() };
     let mut log = FileLog::create(disk.clone(), IDENTITY, options).expect("creates");
     fill(&mut log, 8 << 20);
     let end = log.end().0;
@@ -274,7 +276,7 @@ fn the_end_of_an_idle_log_is_searched() {
 #[test]
 fn a_record_of_the_open_segment_is_found_nearby() {
     let disk = MemoryDisk::new(5);
-    let mut log = FileLog::create(disk.clone(), IDENTITY, Options::default()).expect("creates");
+    let mut log = FileLog::create(disk.clone(), IDENTITY, LogOptions::default()).expect("creates");
     fill(&mut log, 4 << 20);
     let (reader, end) = (log.reader(), log.end().0);
     // In descending order, no record is found from the previous one.
@@ -289,7 +291,7 @@ fn a_record_of_the_open_segment_is_found_nearby() {
 #[test]
 fn a_walk_from_the_middle_reads_little_before_it() {
     let options =
-        Options { segment_bytes: 4 << 20, verify: Verify::LastSegment, ..Options::default() };
+        LogOptions { segment_bytes: 4 << 20, verify: Verify::LastSegment, ..LogOptions::default() };
     let disk = MemoryDisk::new(2);
     let end = write(&disk, options);
     let (mut log, _) = FileLog::open(disk.clone(), options).expect("opens");
@@ -316,7 +318,7 @@ fn a_walk_from_the_middle_reads_little_before_it() {
 #[test]
 fn a_frame_of_another_chain_is_not_visited() {
     let disk = MemoryDisk::new(3);
-    let options = Options { verify: Verify::LastSegment, ..Options::default() };
+    let options = LogOptions { verify: Verify::LastSegment, ..LogOptions::default() };
     let mut log = FileLog::create(disk.clone(), IDENTITY, options).expect("creates");
     let mut tails = vec![log.tail()];
     for _ in 0..600 {

@@ -5,7 +5,7 @@
 //! repaired.
 
 use journal::contract::{IDENTITY, frame_after};
-use journal::{DamageReason, FileLog, MemoryDisk, OpenError, Options, Recovery};
+use journal::{DamageReason, FileLog, LogOptions, MemoryDisk, OpenError, Recovery};
 use ledger::LogIndex;
 use ports::{Disk, Log};
 use record::frame::{
@@ -14,7 +14,7 @@ use record::frame::{
 
 use crate::common::STRICT;
 
-const OPTIONS: Options = Options { segment_bytes: 60_000, ..STRICT };
+const OPTIONS: LogOptions = LogOptions { segment_bytes: 60_000, ..STRICT };
 const SECTOR: usize = 512;
 
 /// A log of two synced frames. The second one is shifted by `before` bytes and ends in a payload.

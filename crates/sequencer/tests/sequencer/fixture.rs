@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use journal::{FileLog, MemoryDisk, Options};
+use journal::{FileLog, LogOptions, MemoryDisk};
 use ledger::{
     AccountId, AccountKind, Administer, Amount, Change, Command, CreateHubAccount,
     CreateParticipant, Currency, Digest, FspName, FundsDirection, Genesis, MoveFunds, Prepare,
@@ -35,7 +35,7 @@ pub(crate) fn at(us: u64) -> ClockReading {
 }
 
 pub(crate) fn open_log(disk: &MemoryDisk) -> FileLog<MemoryDisk> {
-    let options = Options { room_bytes: 0, ..Options::default() };
+    let options = LogOptions { room_bytes: 0, ..LogOptions::default() };
     let opened = FileLog::open_or_create(disk.clone(), IDENTITY, options);
     opened.expect("a log in a state that a crash can leave opens").0
 }

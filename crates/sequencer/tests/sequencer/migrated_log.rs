@@ -1,7 +1,7 @@
 //! The log of a standalone switch that was moved to a topic. Every node makes the same bytes of it,
 //! wherever it starts and whatever messages are in between, and continues from its end.
 
-use journal::{FileLog, MemoryDisk, Options, contract};
+use journal::{FileLog, LogOptions, MemoryDisk, contract};
 use ledger::{Command, LogIndex, Stamp};
 use ports::{ClockReading, Log};
 use record::bundle::Bundle;
@@ -140,7 +140,7 @@ fn every_node_makes_the_same_frames_and_continues() {
     assert_eq!(end_of(one), end_of(two));
     assert_eq!(one.sequencer().state().hash(), two.sequencer().state().hash());
     assert_eq!(one.sequencer().state().stamp(), Stamp(1_004 * SECOND), "the brokers' time");
-    let mut log = FileLog::open(disks[0].clone(), Options::default()).expect("it opens").0;
+    let mut log = FileLog::open(disks[0].clone(), LogOptions::default()).expect("it opens").0;
     let copied = contract::frames_of(&mut log, LogIndex(1));
     assert!(copied[..frames.len()] == frames[..], "the frames are those that were moved");
 }

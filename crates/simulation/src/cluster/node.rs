@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use delivery::Policy;
-use journal::{FileLog, MemoryDisk, Options};
+use journal::{FileLog, LogOptions, MemoryDisk};
 use ledger::ParticipantIndex;
 use node::latency_trace::{LatencyTrace, TracedLog};
 use node::outbox::Outbox;
@@ -75,7 +75,7 @@ pub(crate) struct RunningNode {
 }
 
 pub(crate) fn open_log_copy(disk: &MemoryDisk, identity: LogIdentity) -> Option<LogCopy> {
-    let opened = FileLog::open_or_create(disk.clone(), identity, Options::default());
+    let opened = FileLog::open_or_create(disk.clone(), identity, LogOptions::default());
     opened.ok().map(|it| it.0.into_copy())
 }
 

@@ -63,7 +63,7 @@ fn visible_rows_are_never_absent_while_buffers_become_tables() {
     const BATCH: u32 = 200;
     const BATCHES: u32 = 120;
     let place = TempDir::new().expect("a directory");
-    let store = Disk::begin(&place.path().join("store"), IDENTITY, Options::default());
+    let store = Disk::begin(&place.path().join("store"), IDENTITY, StoreOptions::default());
     let store = store.expect("it begins");
     let shown = AtomicU32::new(0);
     thread::scope(|scope| {
@@ -122,12 +122,13 @@ impl TestStore {
 
     fn begin_anew(&mut self) {
         self.store = None;
-        self.store = Some(Disk::begin(&self.path(), IDENTITY, Options::default()).expect("room"));
+        self.store =
+            Some(Disk::begin(&self.path(), IDENTITY, StoreOptions::default()).expect("room"));
         self.known.clear();
     }
 
     fn open(&mut self) {
-        let opened = Disk::open(&self.path(), IDENTITY, Options::default());
+        let opened = Disk::open(&self.path(), IDENTITY, StoreOptions::default());
         let (store, reason) = opened.expect("it opens");
         assert_eq!(reason, None);
         self.store = Some(store);

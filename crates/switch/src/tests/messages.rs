@@ -52,7 +52,7 @@ fn a_participant_is_recorded_and_an_unknown_sender_is_counted() {
 #[test]
 fn stages_of_a_request_are_traced_while_tracing_is_on() {
     play(async |hub| {
-        let stages = hub.handle.stages();
+        let stages = hub.handle.latency_trace();
         let id = ledger::TransferId::parse("b51ec534-ee48-4575-b6a9-ead2955b8069").expect("an id");
         let labels = || -> Vec<String> {
             let all = stages.of(&id).stages.into_iter().map(|stage| stage.label);
@@ -60,7 +60,7 @@ fn stages_of_a_request_are_traced_while_tracing_is_on() {
         };
         assert_eq!(hub.converse(&prepare()).await, ["202"]);
         assert_eq!(labels(), [""; 0]);
-        stages.watch(true);
+        stages.enable(true);
         assert_eq!(hub.converse(&prepare()).await, ["202"]);
         let found = labels();
         for label in ["receive", "read the body", "parse and check", "apply", "answer"] {

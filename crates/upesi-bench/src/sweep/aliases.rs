@@ -1,8 +1,8 @@
-//! What a switch feels of its party directory: look-ups, memory and disk with ten thousand aliases
-//! and with millions of them. A part of [`crate::sweep::stored_transfers`].
+//! The party directory of the growth sweep: look-ups, memory and disk with ten thousand aliases and
+//! with millions. A part of [`crate::sweep::stored_transfers`].
 //!
-//! The aliases are brought in by this program's own `parties import`: first the subscribers of the
-//! FSPs, which are then looked up at random, and behind them others of the same FSPs.
+//! The aliases are imported with `upesi parties import`: first the subscribers of the FSPs, which
+//! are then looked up at random, followed by other aliases of the same FSPs.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -22,28 +22,28 @@ use harness::footprint::Footprint;
 use harness::options::{FspOptions, SUBSCRIBERS_MAX};
 use harness::scenario::Scenario;
 use harness::simulators::plan;
-use harness::switch_process::{SwitchCommand, SwitchProcess, ask};
+use harness::switch_process::{SwitchCommand, SwitchProcess, run_json_command};
 
-/// What an alias takes on disk at most, its line in the file to import included.
+/// Maximum disk space of an alias, including its line in the import file.
 pub(crate) const ALIAS_BYTES: u64 = 350;
-/// Numbers of those that are nobody's subscribers.
+/// First number of the aliases that are not subscribers.
 const OTHERS: u64 = 99_000_000_000;
 const IN_FLIGHT: usize = 64;
 
-/// A number of aliases with its switch and what was measured of it.
+/// A directory with a number of aliases, its switch and its measurements.
 pub(crate) struct AliasSwitch {
     aliases: u64,
     data: PathBuf,
     fsps: FspOptions,
     footprint: Footprint,
     imported_per_s: f64,
-    /// After the look-ups.
+    /// Resident memory after the look-ups.
     resident: u64,
     switch: Option<SwitchProcess>,
     lookups: Vec<BenchReport>,
 }
 
-/// What the import prints.
+/// The output of the import.
 #[derive(Deserialize)]
 struct Imported {
     registered: u64,
@@ -62,22 +62,22 @@ impl AliasSwitch {
         let subscribers = (aliases / standard.fsps as u64).clamp(1, SUBSCRIBERS_MAX);
         let fsps = FspOptions { subscribers, ..standard };
         eprintln!("importing {} aliases", short(aliases));
-        // What is left of an import that was cut short would not be so many.
+        // An interrupted import may have left a partial directory.
         let _ = std::fs::remove_dir_all(&data);
         onboard_directory(&fsps, &data, command)?;
         let switch = SwitchProcess::start(command, &data)?;
         let file = data.with_extension("csv");
         write(&file, aliases, &fsps).map_err(HarnessError::file(&file))?;
         let imported = import(command, &switch, &file);
-        // Whether the import went well or not, the file is of no more use.
+        // The file is not needed any more, whether the import succeeded or not.
         let _ = std::fs::remove_file(&file);
         let imported = imported?;
         if imported.registered != aliases {
-            let problem = format!("registered {} of {aliases} aliases", imported.registered);
+            let problem = format!("import registered {} of {aliases} aliases", imported.registered);
             return Err(HarnessError::Hub(problem));
         }
         switch.stop()?;
-        // Its memory shall be what it needs, not what the import needed.
+        // A restart excludes the memory of the import from the measurement.
         let switch = SwitchProcess::start(command, &data)?;
         Ok(Self {
             aliases,
@@ -91,7 +91,7 @@ impl AliasSwitch {
         })
     }
 
-    /// The highest rate of look-ups.
+    /// Measures the highest rate of look-ups.
     pub(crate) fn top_rate(
         &self,
         (seconds, quick): (f64, bool),
@@ -101,7 +101,7 @@ impl AliasSwitch {
         Ok(self.load(options, seconds, command)?.whole_run.rate_per_s)
     }
 
-    /// Look-ups at a constant rate.
+    /// Measures look-ups at a constant rate.
     pub(crate) fn round(
         &mut self,
         rate: f64,
@@ -119,18 +119,18 @@ impl AliasSwitch {
         seconds: f64,
         command: &SwitchCommand,
     ) -> Result<BenchReport, HarnessError> {
-        let switch = self.switch.as_ref().expect("each seat has a switch until the end");
+        let switch = self.switch.as_ref().expect("the switch runs until the end");
         let options = BenchOptions { registered: true, fsps: self.fsps.clone(), ..options };
         load(switch, Load { scenario: Scenario::Lookup, options, seconds }, command)
     }
 
-    /// Stops the switch and proves its log; gives what was wrong.
+    /// Stops the switch and verifies its log. Returns the problems.
     pub(crate) fn end(&mut self, command: &SwitchCommand) -> Vec<String> {
         self.resident = self.switch.as_ref().map_or(0, |it| it.figures().resident_bytes);
         let stopped = self.switch.take().map_or(Ok(()), SwitchProcess::stop);
         let stopped = stopped.map_err(|error| error.to_string());
         let unproved = stopped.and_then(|()| command.verify(&self.data)).err();
-        // The next sweep makes it anew: nothing may be in it but so many aliases.
+        // The next sweep recreates the directory, since it must contain only the imported aliases.
         let _ = std::fs::remove_dir_all(&self.data);
         let void = self.lookups.iter().filter(|run| !run.valid);
         let void = void.map(|run| run.invalid_because.first().cloned().unwrap_or_default());
@@ -158,19 +158,19 @@ impl AliasSwitch {
     }
 }
 
-pub(crate) fn table(seats: &[AliasSwitch]) -> Option<Table> {
-    let first = seats.first()?;
+pub(crate) fn table(switches: &[AliasSwitch]) -> Option<Table> {
+    let first = switches.first()?;
     let columns =
         ["aliases", "disk MB", "bytes each", "RSS MB", "imported/s", "p99 ms", "relative"];
-    let row = |seat: &AliasSwitch| Row {
-        name: short(seat.aliases),
+    let row = |switch: &AliasSwitch| Row {
+        name: short(switch.aliases),
         figures: vec![
-            Some(seat.disk_bytes() / 1e6),
-            Some(seat.disk_bytes() / seat.aliases as f64),
-            Some(seat.resident as f64 / 1e6),
-            Some(seat.imported_per_s),
-            seat.p99(),
-            relative(seat.p99(), first.p99()),
+            Some(switch.disk_bytes() / 1e6),
+            Some(switch.disk_bytes() / switch.aliases as f64),
+            Some(switch.resident as f64 / 1e6),
+            Some(switch.imported_per_s),
+            switch.p99(),
+            relative(switch.p99(), first.p99()),
         ],
     };
     Some(Table {
@@ -179,17 +179,17 @@ pub(crate) fn table(seats: &[AliasSwitch]) -> Option<Table> {
                 look-ups of random subscribers at one rate for all; medians of the rounds"
                 .to_owned(),
         columns: columns.map(str::to_owned).to_vec(),
-        rows: seats.iter().map(row).collect(),
+        rows: switches.iter().map(row).collect(),
     })
 }
 
-/// The limits were set for ten million aliases against ten thousand.
-pub(crate) fn goals(seats: &[AliasSwitch]) -> Vec<Goal> {
-    let [few, .., many] = seats else { return Vec::new() };
+/// The limits apply to ten million aliases compared with ten thousand.
+pub(crate) fn goals(switches: &[AliasSwitch]) -> Vec<Goal> {
+    let [few, .., many] = switches else { return Vec::new() };
     let with = |what: &str| format!("{what}, {} aliases", short(many.aliases));
     let added = (many.resident as f64 - few.resident as f64) / 1e6;
     let against =
-        format!("p99 of look-ups, {} against {}", short(many.aliases), short(few.aliases));
+        format!("p99 of look-ups, {} compared with {}", short(many.aliases), short(few.aliases));
     vec![
         Goal::new(with("GB on disk"), Some(many.disk_bytes() / 1e9), [1.5, 0.8]),
         Goal::new(with("MB of memory added"), Some(added), [100.0, 50.0]),
@@ -197,7 +197,7 @@ pub(crate) fn goals(seats: &[AliasSwitch]) -> Vec<Goal> {
     ]
 }
 
-/// The subscribers of all FSPs, then others.
+/// Writes the subscribers of all FSPs, then other aliases.
 fn write(path: &Path, aliases: u64, fsps: &FspOptions) -> std::io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     writeln!(file, "type,id,sub_id,fsp,currency")?;
@@ -219,5 +219,5 @@ fn import(
     let token = switch.token_file().as_os_str();
     let arguments =
         ["--admin".as_ref(), admin.as_ref(), "--token".as_ref(), token, file.as_os_str()];
-    ask(&command.program, "parties import", &arguments)
+    run_json_command(&command.program, "parties import", &arguments)
 }

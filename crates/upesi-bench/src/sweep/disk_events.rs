@@ -1,8 +1,8 @@
-//! What a switch does on its disk beside its work, noticed from outside, and what the seconds of a
-//! run were like in which it did: a new segment of the log, tables of the store that are written by
-//! a flush or a compaction, and a snapshot.
+//! Disk events of a switch, observed from outside, and the latency of the seconds in which they
+//! occurred: a new segment of the log, tables of the store written by a flush or a compaction, and
+//! a snapshot.
 //!
-//! A thread looks at the names and lengths of files some forty times a second; it reads none.
+//! A thread polls names and lengths of files about 40 times per second. It does not read them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,27 +16,27 @@ use crate::bench_report::BenchReport;
 use crate::sweep::stored_transfers::median;
 use harness::error::HarnessError;
 
-const GLANCE: Duration = Duration::from_millis(25);
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
-/// Of what kind it was.
+/// Kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Change {
+pub(crate) enum DiskEvent {
     Rotation,
     Compaction,
     Snapshot,
 }
 
-impl Change {
+impl DiskEvent {
     const ALL: [Self; 3] = [Self::Rotation, Self::Compaction, Self::Snapshot];
 }
 
-/// A thread that looks on.
-pub(crate) struct Watcher {
+/// A thread that polls the data directory.
+pub(crate) struct DiskWatcher {
     stopping: Arc<AtomicBool>,
-    thread: JoinHandle<Vec<(Instant, Change)>>,
+    thread: JoinHandle<Vec<(Instant, DiskEvent)>>,
 }
 
-impl Watcher {
+impl DiskWatcher {
     pub(crate) fn start(data: &Path) -> Result<Self, HarnessError> {
         let (data, stopping) = (data.to_owned(), Arc::new(AtomicBool::new(false)));
         let watched = Arc::clone(&stopping);
@@ -45,33 +45,33 @@ impl Watcher {
         Ok(Self { stopping, thread: thread.map_err(HarnessError::file("watcher"))? })
     }
 
-    /// When what was seen.
-    pub(crate) fn end(self) -> Vec<(Instant, Change)> {
+    /// Stops the thread and returns the observed events with their times.
+    pub(crate) fn end(self) -> Vec<(Instant, DiskEvent)> {
         self.stopping.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()
     }
 }
 
-fn watch(data: &Path, stopping: &AtomicBool) -> Vec<(Instant, Change)> {
-    let mut seen = Vec::new();
+fn watch(data: &Path, stopping: &AtomicBool) -> Vec<(Instant, DiskEvent)> {
+    let mut observed = Vec::new();
     let look = || [segments(data), tables(data), snapshots(data)];
     let mut before = look();
     while !stopping.load(Ordering::Relaxed) {
-        thread::sleep(GLANCE);
+        thread::sleep(POLL_INTERVAL);
         let (now, after) = (Instant::now(), look());
-        for (at, change) in Change::ALL.into_iter().enumerate() {
+        for (at, event) in DiskEvent::ALL.into_iter().enumerate() {
             if before[at] != after[at] {
-                seen.push((now, change));
+                observed.push((now, event));
             }
         }
         before = after;
     }
-    seen
+    observed
 }
 
 type Files = BTreeMap<PathBuf, u64>;
 
-/// Segments by name; they grow all the time.
+/// Segments by name, without their lengths, since they grow all the time.
 fn segments(data: &Path) -> Files {
     let names = files(data).map(|entry| entry.path());
     names
@@ -80,7 +80,7 @@ fn segments(data: &Path) -> Files {
         .collect()
 }
 
-/// Snapshots, the one that is being written among them, with their lengths.
+/// Snapshots with their lengths, including one that is being written.
 fn snapshots(data: &Path) -> Files {
     let is_one = |path: &Path| {
         let name = path.file_name().unwrap_or_default();
@@ -90,7 +90,7 @@ fn snapshots(data: &Path) -> Files {
     found.map(|entry| (entry.path(), entry.metadata().map_or(0, |it| it.len()))).collect()
 }
 
-/// Tables of the store, wherever below it they are, with their lengths.
+/// Tables of the store with their lengths, at any depth.
 fn tables(data: &Path) -> Files {
     let mut found = Files::new();
     let mut directories = vec![data.join("store")];
@@ -113,29 +113,29 @@ fn files(directory: &Path) -> impl Iterator<Item = fs::DirEntry> {
     fs::read_dir(directory).into_iter().flatten().flatten()
 }
 
-/// The 99th percentile of each second in milliseconds, by what was done in it.
+/// The 99th percentile of each second in milliseconds, by the event in it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Seconds {
+pub(crate) struct SecondsByEvent {
     quiet: Vec<f64>,
-    /// In the order of [`Change::ALL`].
+    /// In the order of [`DiskEvent::ALL`].
     changed: [Vec<f64>; 3],
 }
 
-impl Seconds {
-    /// Adds a run and what was seen in it.
-    pub(crate) fn add(&mut self, run: &BenchReport, seen: &[(Instant, Change)]) {
+impl SecondsByEvent {
+    /// Adds a run and the events observed in it.
+    pub(crate) fn add(&mut self, run: &BenchReport, observed: &[(Instant, DiskEvent)]) {
         let Some(began) = run.began else { return };
-        let at = |(moment, change): &(Instant, Change)| {
-            moment.checked_duration_since(began).map(|after| (after.as_secs(), *change))
+        let at = |(moment, event): &(Instant, DiskEvent)| {
+            moment.checked_duration_since(began).map(|after| (after.as_secs(), *event))
         };
-        let marked: Vec<_> = seen.iter().filter_map(at).collect();
+        let marked: Vec<_> = observed.iter().filter_map(at).collect();
         let seconds = run.seconds_one_by_one.iter().filter(|second| second.ended > 0);
         self.sort(seconds.map(|second| (u64::from(second.second), second.p99_ms)), &marked);
     }
 
-    fn sort(&mut self, seconds: impl Iterator<Item = (u64, f64)>, marked: &[(u64, Change)]) {
+    fn sort(&mut self, seconds: impl Iterator<Item = (u64, f64)>, marked: &[(u64, DiskEvent)]) {
         for (second, p99) in seconds {
-            let had = Change::ALL.map(|change| marked.contains(&(second, change)));
+            let had = DiskEvent::ALL.map(|event| marked.contains(&(second, event)));
             for (seconds, had) in self.changed.iter_mut().zip(had) {
                 seconds.extend(had.then_some(p99));
             }
@@ -145,8 +145,8 @@ impl Seconds {
         }
     }
 
-    /// Medians of the seconds with a rotation, of those with a flush or a compaction, and of those
-    /// with a snapshot, each by that of the quiet seconds.
+    /// Medians of the seconds with a rotation, with a flush or a compaction, and with a snapshot,
+    /// each divided by the median of the quiet seconds.
     pub(crate) fn relative(&self) -> [Option<f64>; 3] {
         let of = |seconds: &[f64]| median(seconds.iter().copied());
         let quiet = of(&self.quiet).filter(|quiet| *quiet > 0.0);
@@ -159,11 +159,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_are_told_by_what_was_done_in_them() {
-        let mut seconds = Seconds::default();
+    fn seconds_are_grouped_by_their_disk_events() {
+        let mut seconds = SecondsByEvent::default();
         assert_eq!(seconds.relative(), [None; 3]);
         let p99 = [(0, 2.0), (1, 3.0), (2, 2.0), (3, 8.0), (4, 5.0)];
-        let kinds = [Change::Rotation, Change::Compaction, Change::Compaction, Change::Snapshot];
+        let kinds = [
+            DiskEvent::Rotation,
+            DiskEvent::Compaction,
+            DiskEvent::Compaction,
+            DiskEvent::Snapshot,
+        ];
         let marked: Vec<_> = [1, 3, 3, 4].into_iter().zip(kinds).collect();
         seconds.sort(p99.into_iter(), &marked);
         assert_eq!(seconds.quiet, [2.0, 2.0]);
@@ -171,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn new_segments_and_tables_are_seen_and_what_grows_otherwise_is_not() {
+    fn new_segments_and_tables_are_events_and_growth_is_not() {
         let directory = std::env::temp_dir().join(format!("upesi-changes-{}", std::process::id()));
         let tables_of = directory.join("store/rows/keyspaces/1/tables");
         fs::create_dir_all(&tables_of).expect("makes it");

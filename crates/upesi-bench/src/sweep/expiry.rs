@@ -1,11 +1,11 @@
-//! Many reserved transfers expire at once while others go on: what the others feel.
+//! The expiry sweep: many reserved transfers expire at once while others continue.
 //!
-//! Two fleets on threads of their own run against one switch. The payees of the *holders* keep
-//! what they receive and never answer, and all their transfers carry expirations within the same
-//! stretch of time; the *live* FSPs make transfers at a constant rate before, in and after it.
+//! Two groups of simulators on separate threads run against one switch. The payees of the *holders*
+//! never answer, and all transfers of the holders expire within the same interval. The *live* FSPs
+//! make transfers at a constant rate before, during and after it.
 //!
-//! The run is one of [`harness::run`], with holders. Transfers belong to the stretch of the
-//! expirations by their intended start: what stalls in it and ends after it counts.
+//! The run is one of [`harness::run`], with holders. A transfer counts in the interval if its
+//! intended start lies in it, even if it ends later.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use dfsp::{Expiry, SimulatorOptions};
 
 use crate::bench::{report, unit_checks};
-use crate::bench_report::Expiring;
+use crate::bench_report::ExpiryConfiguration;
 use crate::options::BenchOptions;
 use crate::sweep::ExpiryOptions;
 use crate::sweep::plans::base;
@@ -31,19 +31,20 @@ use harness::scenario::Scenario;
 use harness::simulators::plan;
 use harness::switch_process::{Confirm, SwitchCommand};
 
-/// Measured seconds before the moment and after the last expiration.
+/// Measured seconds before the first and after the last expiration.
 const AROUND: u32 = 10;
 const AROUND_QUICK: u32 = 3;
-/// Live transfers in flight at which the next one is dropped.
+/// Live transfers in flight above which new ones are dropped.
 const BACKLOG: usize = 100_000;
-/// Number of the first holder; the live ones have the usual numbers.
+/// Number of the first holder. The live FSPs have the usual numbers.
 const FIRST_HOLDER: u64 = 401;
 const BY_BEFORE: &str = "p99_while_expiring_by_before";
 
 /// Makes the run.
 ///
 /// # Errors
-/// It could not be set up.
+///
+/// The run could not be set up.
 pub(crate) fn expiry(
     options: &ExpiryOptions,
     command: &SwitchCommand,
@@ -76,7 +77,7 @@ pub(crate) fn expiry(
     measured.checks.extend(unit_checks(&measured));
     let facts = facts(&size, size.holders(&plan).expiring(), &measured);
     let goal = goal(&facts);
-    let name = format!("{} expire, {}/s go on", size.count, size.rate);
+    let name = format!("{} expire, {}/s continue", size.count, size.rate);
     let mut result = report(Scenario::Transfer, &bench, &command, measured);
     let expiring = size.expiring_configuration();
     result.configuration["expiry"] = serde_json::to_value(expiring).expect("plain members");
@@ -84,9 +85,10 @@ pub(crate) fn expiry(
     let invalid_because: Vec<String> = step.problem().into_iter().collect();
     Ok(SweepReport {
         sweep: "expiry",
-        question: "many reserved transfers expire within a second: what do transfers feel that go \
-                   on meanwhile, and when has everybody been told"
-            .to_owned(),
+        question:
+            "many reserved transfers expire within a second: how does this affect the latency of \
+                   other transfers, and when have all parties been notified?"
+                .to_owned(),
         valid: invalid_because.is_empty(),
         invalid_because,
         published: Vec::new(),
@@ -114,10 +116,10 @@ impl Size {
         let (count, rate) =
             if quick { (2_000, options.rate.min(100.0)) } else { (options.count, options.rate) };
         let reserve = options.reserve.unwrap_or(5.0 + count as f64 / 2_000.0);
-        require((1..=1_000_000).contains(&count), "--count takes 1 to 1000000")?;
-        require((1.0..=1e5).contains(&rate), "--rate takes 1 to 100000 a second")?;
-        require((0.0..=60.0).contains(&options.within), "--within takes 0 to 60 seconds")?;
-        require((1.0..=3_600.0).contains(&reserve), "--reserve takes 1 to 3600 seconds")?;
+        require((1..=1_000_000).contains(&count), "--count: expected 1 to 1000000")?;
+        require((1.0..=1e5).contains(&rate), "--rate: expected 1 to 100000 per second")?;
+        require((0.0..=60.0).contains(&options.within), "--within: expected 0 to 60 seconds")?;
+        require((1.0..=3_600.0).contains(&reserve), "--reserve: expected 1 to 3600 seconds")?;
         let live = base(quick).fsps;
         Ok(Self {
             count,
@@ -132,7 +134,7 @@ impl Size {
 }
 
 impl Size {
-    /// The load that goes on, with the options that make it.
+    /// The options of the live load.
     fn load(&self) -> BenchOptions {
         let around = 2.0 * f64::from(self.around);
         BenchOptions {
@@ -145,8 +147,8 @@ impl Size {
         }
     }
 
-    fn expiring_configuration(&self) -> Expiring {
-        Expiring {
+    fn expiring_configuration(&self) -> ExpiryConfiguration {
+        ExpiryConfiguration {
             count: self.count,
             within: self.within.as_secs_f64(),
             reserve: self.reserve.as_secs_f64(),
@@ -164,7 +166,7 @@ impl Size {
     }
 }
 
-/// A payee that keeps what it receives, and a payer whose transfers expire then.
+/// Makes an FSP a payee that never answers and a payer whose transfers expire in the interval.
 fn hold(holder: &mut SimulatorOptions, size: &Size, moment: SystemTime) {
     let from = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
     holder.holds = true;
@@ -175,14 +177,14 @@ fn hold(holder: &mut SimulatorOptions, size: &Size, moment: SystemTime) {
     });
 }
 
-/// Expirations are felt little by those that go on.
+/// The latency of live transfers rises little while others expire.
 fn goal(facts: &BTreeMap<&'static str, f64>) -> Goal {
     let name = "p99 of live transfers that began while others expired, by the median of the \
                 seconds before";
     Goal::new(name.to_owned(), facts.get(BY_BEFORE).copied(), [1.5, 1.1])
 }
 
-/// What the live transfers felt before, in and after the stretch of the expirations.
+/// Latencies of the live transfers before, during and after the expirations.
 fn facts(size: &Size, expiring: [u64; 2], measured: &Measured) -> BTreeMap<&'static str, f64> {
     let [from, to] = expiring.map(|second| second as usize);
     let live = &measured.result;
@@ -204,8 +206,8 @@ fn facts(size: &Size, expiring: [u64; 2], measured: &Measured) -> BTreeMap<&'sta
     if usual > 0.0 {
         facts.insert(BY_BEFORE, then.p99 / usual);
     }
-    if let Some(told) = measured.notified_after {
-        facts.insert("all_told_after_s", told.as_secs_f64());
+    if let Some(elapsed) = measured.notified_after {
+        facts.insert("all_told_after_s", elapsed.as_secs_f64());
     }
     facts
 }
@@ -215,16 +217,16 @@ mod tests {
     use super::*;
     use crate::sweep::SweepOutput;
 
-    /// What stands in the results is what was done, not what other runs do.
+    /// The results contain the options of this run, not the defaults of other runs.
     #[test]
-    fn the_configuration_is_that_of_the_run() {
+    fn configuration_is_that_of_the_run() {
         for (quick, expected) in
             [(true, (7.0, 2_000, 6.0, 100.0)), (false, (21.0, 9_000, 9.5, 500.0))]
         {
             let output = SweepOutput { quick, json: None, report: None, program: None };
             let options =
                 ExpiryOptions { count: 9_000, within: 1.0, rate: 500.0, reserve: None, output };
-            let size = Size::of(&options).expect("these make sense");
+            let size = Size::of(&options).expect("these are valid");
             let (load, expiring) = (size.load(), size.expiring_configuration());
             assert_eq!(expiring.within, 1.0);
             let rate = load.rate.expect("it is an open loop");
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_goal_is_about_those_that_go_on() {
+    fn goal_compares_live_transfers_with_the_time_before() {
         for (ratio, verdict) in [(1.05, "aim reached"), (1.5, "must reached"), (1.6, "MISSED")] {
             assert_eq!(goal(&BTreeMap::from([(BY_BEFORE, ratio)])).verdict, verdict, "{ratio}");
         }

@@ -1,8 +1,8 @@
 //! The runs of each sweep: a table in `sweeps.json`, with the published figures for the same
-//! question, and the options of the command line.
+//! question, combined with the options of the command line.
 //!
-//! The figures are those that their publications print; where one computes instead of measuring,
-//! its name says so.
+//! The figures are those that the publications print. The name of a computed figure states that it
+//! is computed.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,14 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::options::BenchOptions;
-use crate::sweep::report::{Published, Source};
+use crate::sweep::report::{PublishedRow, Source};
 use crate::sweep::{TableLoad, TableOptions};
 use harness::error::HarnessError;
 use harness::options::{FspOptions, require};
 use harness::scenario::Scenario;
 
 const TABLES: &str = include_str!("sweeps.json");
-/// What the switch takes as its most syncs a second.
+/// Maximum of the switch's option for syncs per second.
 const SYNCS_PER_SECOND_MAX: u32 = 1_000_000;
 
 /// One run to be made.
@@ -29,12 +29,12 @@ pub(crate) struct Plan {
     pub(crate) options: BenchOptions,
     /// Text for the configuration file of the switch.
     pub(crate) configuration: String,
-    /// Further arguments of the switch, and what they make of its durability.
+    /// An additional argument of the switch, and the resulting durability.
     pub(crate) injected: Option<(String, String)>,
-    pub(crate) published: Vec<Published>,
+    pub(crate) published: Vec<PublishedRow>,
 }
 
-/// A sweep's runs and what they are compared with.
+/// A sweep's runs and the publications to compare with.
 pub(crate) struct Plans {
     pub(crate) question: String,
     pub(crate) sources: Vec<Source>,
@@ -44,9 +44,9 @@ pub(crate) struct Plans {
 #[derive(Deserialize)]
 struct Table {
     scenario: String,
-    /// Options of the command line that it takes, with their defaults.
+    /// Options that the sweep accepts, with their defaults.
     takes: Map<String, Value>,
-    /// What they are in a quick sweep.
+    /// Their values in a quick sweep.
     quick: Map<String, Value>,
     question: String,
     sources: Vec<Source>,
@@ -55,35 +55,35 @@ struct Table {
 
 #[derive(Deserialize)]
 struct Run {
-    /// Options of the command line are in braces.
+    /// May contain options in braces.
     name: String,
     #[serde(default)]
     group: String,
     #[serde(default)]
     at: f64,
     concurrency: Option<usize>,
-    /// Most records in a batch of the log.
+    /// Maximum records in a batch of the log.
     batch: Option<u32>,
-    /// By how much each sync takes longer.
+    /// Added duration of each sync.
     sync_delay_us: Option<u32>,
-    /// Whether syncs are as few as the command line says.
+    /// Whether syncs per second are limited as given on the command line.
     #[serde(default)]
     is_at_syncs_per_second: bool,
     #[serde(default)]
-    published: Vec<Published>,
+    published: Vec<PublishedRow>,
 }
 
-/// The runs of a table, with the options of the command line in their load and in their names.
+/// Builds the runs of a table, with the options of the command line in their load and names.
 pub(crate) fn plans(name: &str, options: &TableOptions) -> Result<Plans, HarnessError> {
     let quick = options.output.quick;
     let table = table(name);
     let set = table.options(name, &options.load, quick)?;
-    let load: TableLoad = serde_json::from_value(set.clone().into()).expect("the tables are good");
+    let load: TableLoad = serde_json::from_value(set.clone().into()).expect("the tables are valid");
     let most = load.syncs_per_second.unwrap_or(SYNCS_PER_SECOND_MAX);
     let syncs = (1..=SYNCS_PER_SECOND_MAX).contains(&most);
-    require(syncs, "--syncs-per-second takes 1 to 1000000")?;
+    require(syncs, "--syncs-per-second: expected 1 to 1000000")?;
     let scenario = Scenario::ALL.into_iter().find(|it| it.name() == table.scenario);
-    let scenario = scenario.expect("the tables are good");
+    let scenario = scenario.expect("the tables are valid");
     let standard = base(quick);
     let plan = |run: Run| Plan {
         name: set.iter().fold(run.name, |name, (option, value)| {
@@ -120,7 +120,7 @@ pub(crate) fn plans(name: &str, options: &TableOptions) -> Result<Plans, Harness
 }
 
 impl Table {
-    /// Every option that has a value: by default, as given, or in a quick sweep.
+    /// Every option with a value: the default, the given one, or that of a quick sweep.
     fn options(
         &self,
         name: &str,
@@ -133,9 +133,12 @@ impl Table {
         };
         for (option, value) in given.into_iter().filter(|(_, value)| !value.is_null()) {
             let shown = option.replace('_', "-");
-            require(set.contains_key(&option), &format!("sweep {name} takes no --{shown}"))?;
+            require(
+                set.contains_key(&option),
+                &format!("--{shown}: not an option of sweep {name}"),
+            )?;
             let is_set = quick && self.quick.contains_key(&option);
-            require(!is_set, &format!("--quick says what --{shown} is: leave one of them out"))?;
+            require(!is_set, &format!("--quick sets --{shown}; omit one of them"))?;
             if option == "seconds" {
                 set.remove("count");
             }
@@ -158,7 +161,7 @@ pub(crate) fn base(quick: bool) -> BenchOptions {
 
 fn table(name: &str) -> Table {
     let tables = serde_json::from_str::<HashMap<String, Table>>(TABLES);
-    tables.expect("the tables are good").remove(name).expect("each sweep has a table")
+    tables.expect("the tables are valid").remove(name).expect("each sweep has a table")
 }
 
 fn batch_limit(records: u32) -> String {
@@ -189,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_takes_its_own_options_only() {
+    fn table_accepts_only_its_own_options() {
         let named = |name, quick, load| match plans(name, &options(quick, load)) {
             Ok(plans) => plans.plans.last().map(|plan| plan.name.clone()).unwrap_or_default(),
             Err(error) => error.to_string(),
@@ -198,10 +201,11 @@ mod tests {
         let rate = || TableLoad { rate: Some(500.0), ..TableLoad::default() };
         assert_eq!(named("hour", false, seconds()), "1000/s for 60 s");
         assert_eq!(named("hour", true, TableLoad::default()), "100/s for 5 s");
-        assert_eq!(named("coil", false, rate()), "sweep coil takes no --rate");
-        let refused = "--quick says what --seconds is: leave one of them out";
+        assert_eq!(named("coil", false, rate()), "--rate: not an option of sweep coil");
+        let refused = "--quick sets --seconds; omit one of them";
         assert_eq!(named("disk", true, seconds()), refused);
-        let coil = plans("coil", &options(false, seconds())).expect("it takes seconds, too").plans;
+        let coil =
+            plans("coil", &options(false, seconds())).expect("it accepts seconds, too").plans;
         assert_eq!((coil[0].options.count, coil[0].options.seconds), (None, 60.0));
     }
 }

@@ -1,4 +1,4 @@
-//! Results of a sweep: its runs, each beside the published figures for the same question.
+//! Results of a sweep: its runs, each with the published figures for the same question.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,22 +13,21 @@ use harness::report::{DemoReport, Latency, Machine};
 /// Results of a sweep.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct SweepReport {
-    /// Its word on the command line.
+    /// Name on the command line.
     pub sweep: &'static str,
-    /// What it asks.
+    /// The question that it answers.
     pub question: String,
     /// Whether it counts: every run was made and is valid.
     pub valid: bool,
-    /// Runs that are void or missing, and why.
+    /// Runs that are void or missing, with the reason.
     pub invalid_because: Vec<String>,
-    /// Where the published figures are from, and what they leave out; empty when there are none.
+    /// Sources of the published figures, and what they omit; may be empty.
     pub published: Vec<Source>,
-    /// What the runs say together, by name; the name ends in the unit.
+    /// Figures over all runs, by name; the name ends in the unit.
     pub facts: BTreeMap<&'static str, f64>,
-    /// What they say together as tables.
+    /// Figures over all runs, as tables.
     pub tables: Vec<Table>,
-    /// Figures that were set as goals, and what they came to. A goal that is missed makes nothing
-    /// void.
+    /// Goals with their measured values. A missed goal does not make the sweep void.
     pub goals: Vec<Goal>,
     /// The runs, in order.
     pub steps: Vec<Step>,
@@ -37,56 +36,56 @@ pub(crate) struct SweepReport {
 /// A publication.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Source {
-    /// What it is.
+    /// Its title.
     pub title: String,
     /// The work that was measured.
     pub work: String,
-    /// What carried it.
+    /// The hardware of the measurement.
     pub hardware: String,
-    /// What an answer survived.
+    /// Durability of an acknowledgement.
     pub durability: String,
-    /// What a reader would need beside it and is not told.
+    /// Relevant facts that the publication omits.
     pub left_out: String,
 }
 
 /// One run.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Step {
-    /// What is special about it.
+    /// The varied parameter.
     pub name: String,
-    /// Runs that make one line of a chart.
+    /// Group of runs that form one line of a chart.
     pub group: String,
-    /// Its place along that line.
+    /// Its place on that line.
     pub at: f64,
-    /// Published figures for the same.
-    pub published: Vec<Published>,
-    /// Ours.
+    /// PublishedRow figures for the same parameter.
+    pub published: Vec<PublishedRow>,
+    /// Our result.
     pub result: BenchReport,
 }
 
-/// One row of a published table; `null` for what it does not say.
+/// One row of a published table; `null` for a figure that it does not contain.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub(crate) struct Published {
-    /// What the row is called there.
+pub(crate) struct PublishedRow {
+    /// Name of the row in the publication.
     pub name: String,
-    /// Units a second.
+    /// Units per second.
     pub rate_per_s: Option<f64>,
     /// Mean latency.
     pub avg_ms: Option<f64>,
     /// 99th percentile.
     pub p99_ms: Option<f64>,
-    /// Longest.
+    /// Maximum latency.
     pub max_ms: Option<f64>,
 }
 
 impl Step {
-    /// Name and problem, when the run is void.
+    /// Name and problem if the run is void.
     pub(crate) fn problem(&self) -> Option<String> {
         let why = self.result.invalid_because.first().map_or("see its checks", |why| why);
         (!self.result.valid).then(|| format!("{}: {why}", self.name))
     }
 
-    /// The run and the published rows for it: the first beside it, the others below.
+    /// The run and its published rows: the first on the same line, the others below.
     fn rows(&self) -> Vec<Vec<String>> {
         let Window { rate_per_s, latency_ms, .. } = self.result.whole_run;
         let Latency { avg, p50, p99, max, .. } = latency_ms;
@@ -96,9 +95,9 @@ impl Step {
         let valid = if self.result.valid { "yes" } else { "VOID" };
         let ours: Vec<_> =
             ours.chain([self.result.dropped.to_string(), valid.to_owned()]).collect();
-        let none = [Published { name: "-".to_owned(), ..Published::default() }];
+        let none = [PublishedRow { name: "-".to_owned(), ..PublishedRow::default() }];
         let published = if self.published.is_empty() { &none[..] } else { &self.published };
-        let row = |(index, row): (usize, &Published)| {
+        let row = |(index, row): (usize, &PublishedRow)| {
             let name = if index == 0 { &*self.name } else { "" };
             let theirs = [row.rate_per_s, row.avg_ms, row.p99_ms, row.max_ms].map(text::cell);
             let ours = if index == 0 { &ours[..] } else { &[] };
@@ -108,7 +107,8 @@ impl Step {
     }
 }
 
-/// Columns of the runs: the published row, then ours: ms CPU of the switch and syncs per unit.
+/// Columns of the runs: the published row, then ours. CPU is milliseconds of the switch per unit;
+/// syncs are per unit.
 const RUN_COLUMNS: [&str; 15] = [
     "run",
     "published",
@@ -143,7 +143,7 @@ impl fmt::Display for SweepReport {
         }
         match self.valid {
             true => writeln!(f, "valid           yes"),
-            false => writeln!(f, "VOID            this sweep is no result"),
+            false => writeln!(f, "VOID            this sweep is not a valid result"),
         }
     }
 }
@@ -151,7 +151,7 @@ impl fmt::Display for SweepReport {
 impl SweepReport {
     fn sources(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.published.is_empty() {
-            writeln!(f, "published       we know of no published figure for this")?;
+            writeln!(f, "published       no published figure is known for this")?;
         }
         for source in &self.published {
             f.write_str(&text::fields(source, &[]))?;
@@ -159,13 +159,13 @@ impl SweepReport {
         self.ours().into_iter().try_for_each(|line| writeln!(f, "ours            {line}"))
     }
 
-    /// What our figures were measured on.
+    /// The environment of our figures.
     pub(crate) fn ours(&self) -> Option<String> {
         let result = &self.steps.first()?.result;
         let (Machine { cores, processor, kernel, profile }, place) =
             (&result.summary.machine, &result.environment);
         Some(format!(
-            "{cores} cores ({processor}) for switch, DFSPs and load together, {:.1} GB, Linux \
+            "{cores} cores ({processor}) shared by switch, DFSPs and load, {:.1} GB, Linux \
              {kernel}{}; {}; FSPIOP {}, no TLS, no JWS; load {:.2} before; profile \
              {profile}, commit {}",
             place.memory_bytes as f64 / 1e9,

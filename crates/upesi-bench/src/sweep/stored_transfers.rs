@@ -1,13 +1,14 @@
-//! What a switch feels of the transfers that it has stored: rate, latency, start, memory and disk
-//! with few and with many of them.
+//! The growth sweep: rate, latency, start, memory and disk of a switch with few and with many
+//! stored transfers.
 //!
-//! Phases: look whether the disk has room; fill a directory for each size; time how the store of
-//! the largest is built anew, and see what a log takes when it is packed; kill each switch as
-//! `kill -9` does and time its start; then, round by round, load one size after the other, so that
-//! a machine that grows slower meets all of them; stop each after its last round and prove its log;
-//! let `upesi-bench core` say what kernel, log and store do without HTTP. All switches run at the
-//! same time, one of them under load. Small directories are copied before each round, since a round
-//! adds to them. The party directory is measured in the same rounds ([`crate::sweep::aliases`]).
+//! Phases: (1) check for enough disk space; (2) fill a directory for each size; (3) time the
+//! rebuild of the largest store, and measure the size of a compressed log; (4) kill each switch
+//! with `kill -9` and time its start; (5) load the sizes in turn, round by round, so that a change
+//! in the speed of the machine affects all of them; (6) stop each switch after its last round and
+//! verify its log; (7) measure kernel, log and store without HTTP with `upesi-bench core`. All
+//! switches run at the same time, one of them under load. Small directories are copied before each
+//! round, since a round adds to them. The party directory is measured in the same rounds
+//! ([`crate::sweep::aliases`]).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,8 +23,8 @@ use crate::bench_report::{BenchReport, Durability};
 use crate::options::BenchOptions;
 use crate::sweep::GrowthOptions;
 use crate::sweep::aliases::{self, ALIAS_BYTES, AliasSwitch};
-use crate::sweep::disk_events::{Seconds, Watcher};
-use crate::sweep::offline::{After, core_rate};
+use crate::sweep::disk_events::{DiskWatcher, SecondsByEvent};
+use crate::sweep::offline::{OfflineFigures, core_rate};
 use crate::sweep::plans::base;
 use crate::sweep::report::{Step, SweepReport};
 use crate::sweep::tables::{Goal, Row, Table};
@@ -33,106 +34,110 @@ use harness::interrupt::Interrupt;
 use harness::options::require;
 use harness::proc_stats::free_bytes;
 use harness::scenario::Scenario;
-use harness::switch_process::{Confirm, SwitchCommand, SwitchProcess, ask, own_program};
+use harness::switch_process::{
+    Confirm, SwitchCommand, SwitchProcess, own_program, run_json_command,
+};
 
-/// A transfer with a body of 1 KB takes less on disk, whatever it is stored as.
+/// Upper bound of the disk space of a transfer with a body of 1 KB.
 const TRANSFER_BYTES: u64 = 2_500;
-/// And less than this packed, or without bodies.
+/// Upper bound of the same, compressed or without bodies.
 const PACKED_BYTES: u64 = 800;
-/// Bytes of log and store for a transfer without bodies, while tables are merged.
+/// Disk space of log and store for a transfer without bodies, while tables are merged.
 const ALONE_BYTES: u64 = 1_000;
-/// Transfers whose packed form is measured, at most.
+/// Maximum number of transfers whose log is compressed.
 const PACKED_MAX: u64 = 1_000_000;
-/// What a second at the highest rate adds to a log, at most, and how many such seconds a round has
-/// for each of its own: one run at that rate and two at half of it.
+/// Maximum growth of a log in one second at the highest rate, and the number of such seconds per
+/// configured second of a round: one run at that rate and two at half of it.
 const ADDED_BYTES_PER_S: f64 = 45e6;
 const ADDED_SECONDS: f64 = 2.0;
-/// What shall stay free beside it.
+/// Disk space to leave free.
 const FREE_BYTES: u64 = 2 << 30;
 const FREE_BYTES_QUICK: u64 = 64 << 20;
-/// Directories up to here are copied before each round.
+/// Directories up to this size are copied before each round.
 const COPIED_BYTES_MAX: u64 = 1 << 30;
-/// Aliases that more of them are compared with.
+/// Number of aliases that larger directories are compared with.
 const FEW_ALIASES: u64 = 10_000;
 const QUICK_ALIASES: [u64; 2] = [200, 2_000];
 const IN_FLIGHT: usize = 256;
-/// Longest run of look-ups, and the fewest of them: what stands still for a moment in one of them
-/// would decide its p99.
+/// Longest run of look-ups, and minimum number of rounds. A single stall would otherwise decide the
+/// p99.
 const LOOK_UP_SECONDS_MAX: f64 = 30.0;
 const LOOK_UP_ROUNDS: usize = 5;
 /// Longest load before a switch is killed to time its start.
 const BEFORE_KILL_SECONDS: f64 = 5.0;
-/// Part of a run after which the snapshot is asked for.
+/// Fraction of a run after which a snapshot is requested.
 const SNAPSHOT_AT: f64 = 0.3;
 
 /// Makes the runs.
 ///
 /// # Errors
-/// The options make no sense, the disk has no room, or a switch does not start.
+///
+/// The options are invalid, the disk has too little space, or a switch does not start.
 pub(crate) fn growth(
     options: &GrowthOptions,
     command: &SwitchCommand,
 ) -> Result<SweepReport, HarnessError> {
     let size = Extent::of(options)?;
     let command = command.clone().confirming(Confirm::Off);
-    let place = Place::new(options.data.clone())?;
-    size.check_room(&place.path)?;
+    let directory = WorkDirectory::new(options.data.clone())?;
+    size.check_room(&directory.path)?;
     let interrupt = Interrupt::listen();
-    let mut seats = Vec::new();
+    let mut switches = Vec::new();
     for stored in &size.sizes {
         interrupt.check()?;
-        seats.push(SizedSwitch::fill(*stored, (&place.path, size.segment_mib()), &command)?);
+        switches.push(SizedSwitch::fill(*stored, (&directory.path, size.segment_mib()), &command)?);
     }
-    let after = After::of(&place.path, (seats.last(), packable(&seats)), &command)?;
-    for seat in &mut seats {
+    let offline =
+        OfflineFigures::measure(&directory.path, (switches.last(), packable(&switches)), &command)?;
+    for sized in &mut switches {
         interrupt.check()?;
-        seat.begin(&size, &command)?;
+        sized.begin(&size, &command)?;
     }
     let mut directories = Vec::new();
     for aliases in size.directories() {
         interrupt.check()?;
-        let seat = AliasSwitch::take(aliases, &place.path, (size.quick, &command))?;
-        directories.push(seat);
+        let sized = AliasSwitch::take(aliases, &directory.path, (size.quick, &command))?;
+        directories.push(sized);
     }
     let look_up = (size.seconds.min(LOOK_UP_SECONDS_MAX), size.quick);
     let lookups_per_s = match directories.first() {
-        Some(seat) => (seat.top_rate(look_up, &command)? / 2.0).max(1.0),
+        Some(sized) => (sized.top_rate(look_up, &command)? / 2.0).max(1.0),
         None => 0.0,
     };
     let mut invalid_because = Vec::new();
     for round in 1..=size.rounds {
-        for seat in &mut seats {
+        for sized in &mut switches {
             interrupt.check()?;
-            eprintln!("round {round} of {}: {} stored", size.rounds, short(seat.stored));
-            seat.round(round, &size, &command)?;
+            eprintln!("round {round} of {}: {} stored transfers", size.rounds, short(sized.stored));
+            sized.round(round, &size, &command)?;
             if round == size.rounds {
-                invalid_because.extend(seat.end(place.temporary, &command));
-                invalid_because.extend(seat.problems());
+                invalid_because.extend(sized.end(directory.temporary, &command));
+                invalid_because.extend(sized.problems());
             }
         }
     }
     let least = if size.quick { 1 } else { LOOK_UP_ROUNDS };
     for _ in 0..least.max(size.rounds) {
-        for seat in &mut directories {
+        for sized in &mut directories {
             interrupt.check()?;
-            seat.round(lookups_per_s, look_up, &command)?;
+            sized.round(lookups_per_s, look_up, &command)?;
         }
     }
-    for seat in &mut directories {
-        invalid_because.extend(seat.end(&command));
+    for sized in &mut directories {
+        invalid_because.extend(sized.end(&command));
     }
-    let largest = seats.last().map(|seat| core_rate(&place.path, seat.stored));
+    let largest = switches.last().map(|sized| core_rate(&directory.path, sized.stored));
     let core = largest.transpose().unwrap_or_else(|error| {
-        // An hour of measuring is not lost for that.
-        invalid_because.push(format!("kernel, log and store alone: {error}"));
+        // The other results remain valid if only this measurement fails.
+        invalid_because.push(format!("measurement of kernel, log and store: {error}"));
         None
     });
-    Ok(report(&seats, &directories, (&after, core.flatten()), invalid_because))
+    Ok(report(&switches, &directories, (&offline, core.flatten()), invalid_because))
 }
 
-/// The largest directory that is packed to measure it.
-fn packable(seats: &[SizedSwitch]) -> Option<&SizedSwitch> {
-    seats.iter().rfind(|seat| seat.stored <= PACKED_MAX).or(seats.first())
+/// The largest directory whose log is compressed.
+fn packable(switches: &[SizedSwitch]) -> Option<&SizedSwitch> {
+    switches.iter().rfind(|sized| sized.stored <= PACKED_MAX).or(switches.first())
 }
 
 /// How large the sweep is.
@@ -142,7 +147,7 @@ struct Extent {
     rounds: usize,
     aliases: u64,
     quick: bool,
-    /// Whether a directory stays when its load is over.
+    /// Whether a directory is kept after its load.
     keeps: bool,
 }
 
@@ -152,21 +157,21 @@ impl Extent {
         let mut sizes = if quick { vec![500, 2_000] } else { options.sizes.clone() };
         sizes.sort_unstable();
         sizes.dedup();
-        require(!sizes.is_empty(), "--sizes takes one size at least, such as 0.1M,1M")?;
-        require((0.5..=3_600.0).contains(&options.seconds), "--seconds takes 0.5 to 3600")?;
-        require((1..=100).contains(&options.rounds), "--rounds takes 1 to 100")?;
+        require(!sizes.is_empty(), "--sizes: expected at least one size, such as 0.1M,1M")?;
+        require((0.5..=3_600.0).contains(&options.seconds), "--seconds: expected 0.5 to 3600")?;
+        require((1..=100).contains(&options.rounds), "--rounds: expected 1 to 100")?;
         let (seconds, rounds) = if quick { (2.0, 1) } else { (options.seconds, options.rounds) };
         let aliases = if quick { options.aliases.min(QUICK_ALIASES[1]) } else { options.aliases };
         let few = if quick { QUICK_ALIASES[0] } else { FEW_ALIASES };
         require(
             aliases == 0 || (few < aliases && aliases <= 1_000_000_000),
-            "--aliases takes 0, or more than 10k and up to 1000M",
+            "--aliases: expected 0, or more than 10k and up to 1000M",
         )?;
         let keeps = options.data.is_some();
         Ok(Self { sizes, seconds, rounds, aliases, quick, keeps })
     }
 
-    /// Length of the segments: a short run has several, too.
+    /// Length of the segments. A quick sweep has several of them, too.
     fn segment_mib(&self) -> u64 {
         if self.quick { 1 } else { 256 }
     }
@@ -180,8 +185,8 @@ impl Extent {
         }
     }
 
-    /// What the rounds add, at most, while it is there: with a single one, each directory goes when
-    /// its load is over, unless it was asked for.
+    /// Maximum disk space that the rounds add. With a single round, each directory is removed after
+    /// its load unless it is kept.
     fn added_bytes(&self) -> u64 {
         let one = (self.seconds * ADDED_SECONDS * ADDED_BYTES_PER_S) as u64;
         let goes = self.rounds == 1 && !self.keeps;
@@ -189,11 +194,11 @@ impl Extent {
         if self.quick { 0 } else { one * at_once as u64 }
     }
 
-    /// Refuses what the disk has no room for; what is there from before is not asked for again.
+    /// Checks for enough free disk space. Existing directories count as allocated.
     fn check_room(&self, place: &Path) -> Result<(), HarnessError> {
         let missing = |stored: &u64| {
             let there = Footprint::of(&directory(place, *stored)).total();
-            // Small ones are there twice.
+            // Small ones exist twice.
             let copies = if stored * TRANSFER_BYTES <= COPIED_BYTES_MAX { 2 } else { 1 };
             (stored * TRANSFER_BYTES * copies).saturating_sub(there)
         };
@@ -201,7 +206,8 @@ impl Extent {
         let aliases = self.directories().iter().sum::<u64>() * ALIAS_BYTES;
         let packed = self.sizes.last().map_or(0, |stored| PACKED_MAX.min(*stored) * PACKED_BYTES);
         let filled = self.sizes.iter().map(missing).sum::<u64>();
-        // In the end kernel, log and store alone fill another one; those that go have gone then.
+        // The final measurement of kernel, log and store fills another directory. Directories that
+        // are not kept have been removed by then.
         let largest = self.sizes.last().copied().unwrap_or_default();
         let alone = if self.keeps { largest * ALONE_BYTES } else { 0 };
         let needed = filled + self.added_bytes() + aliases + packed + alone + rest;
@@ -212,22 +218,22 @@ impl Extent {
         require(
             needed <= free,
             &format!(
-                "directories of {} transfers, and of the aliases, need {needed_gb:.1} GB, and \
-                 {place} has {free_gb:.1} GB free: take smaller --sizes, or --data DIR on a larger \
-                 disk",
+                "directories of {} transfers, and of the aliases, need {needed_gb:.1} GB, but \
+                 {place} has {free_gb:.1} GB free; choose smaller --sizes, or --data DIR on a \
+                 larger disk",
                 names.join(", ")
             ),
         )
     }
 }
 
-/// Where the directories are; a temporary one is removed in the end, however the sweep ends.
-struct Place {
+/// The directory of the sweep. A temporary one is removed at the end, also after a failure.
+struct WorkDirectory {
     path: PathBuf,
     temporary: bool,
 }
 
-impl Place {
+impl WorkDirectory {
     fn new(given: Option<PathBuf>) -> Result<Self, HarnessError> {
         let temporary = given.is_none();
         let own = || std::env::temp_dir().join(format!("upesi-growth-{}", std::process::id()));
@@ -237,21 +243,21 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for WorkDirectory {
     fn drop(&mut self) {
         if self.temporary {
-            // What cannot be removed from the temporary directory, the system will.
+            // The system cleans up what cannot be removed here.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// A size with its switch and what was measured of it.
+/// A directory of one size, its switch and its measurements.
 pub(crate) struct SizedSwitch {
     pub(crate) stored: u64,
-    /// As it was filled.
+    /// The filled directory.
     pub(crate) data: PathBuf,
-    /// What the switch runs on: the same, or a copy.
+    /// The directory that the switch uses: the filled one or a copy.
     used: PathBuf,
     footprint: Footprint,
     ready: Duration,
@@ -259,10 +265,10 @@ pub(crate) struct SizedSwitch {
     switch: Option<SwitchProcess>,
     closed: Vec<BenchReport>,
     half: Vec<BenchReport>,
-    /// The same, with a snapshot asked for on the way.
+    /// At half the rate, with a snapshot during the run.
     snapshot: Vec<BenchReport>,
     /// Seconds at half the rate.
-    seconds: Seconds,
+    seconds: SecondsByEvent,
 }
 
 impl SizedSwitch {
@@ -289,19 +295,23 @@ impl SizedSwitch {
             closed: Vec::new(),
             half: Vec::new(),
             snapshot: Vec::new(),
-            seconds: Seconds::default(),
+            seconds: SecondsByEvent::default(),
         })
     }
 
-    /// Starts its switch, kills it right after a load, and times the next start.
+    /// Starts the switch, kills it right after a load, and times the next start.
     fn begin(&mut self, size: &Extent, command: &SwitchCommand) -> Result<(), HarnessError> {
         self.renew()?;
-        eprintln!("killing the switch with {} and starting it again", short(self.stored));
+        eprintln!(
+            "killing the switch with {} stored transfers and restarting it",
+            short(self.stored)
+        );
         let loaded = SwitchProcess::start(command, &self.used)?;
         let options = BenchOptions { concurrency: IN_FLIGHT, ..base(size.quick) };
         let seconds = size.seconds.min(BEFORE_KILL_SECONDS);
         load(&loaded, Load { scenario: Scenario::Transfer, options, seconds }, command)?;
-        // Killed when dropped: the log is behind its last snapshot, the store has an open journal.
+        // Dropping the process kills it: the log is ahead of its last snapshot, and the store has
+        // an open journal.
         drop(loaded);
         let switch = SwitchProcess::start(command, &self.used)?;
         self.ready = switch.ready_after;
@@ -309,7 +319,7 @@ impl SizedSwitch {
         self.restart(command)
     }
 
-    /// Has a directory that is copied be as it was filled.
+    /// Restores a copied directory to its filled state and restarts the switch.
     fn restart(&mut self, command: &SwitchCommand) -> Result<(), HarnessError> {
         if self.used != self.data {
             self.switch.take().map_or(Ok(()), SwitchProcess::stop)?;
@@ -319,7 +329,7 @@ impl SizedSwitch {
         Ok(())
     }
 
-    /// Copies the directory as it was filled, if it is one of those.
+    /// Copies the filled directory again, if it is one that is copied.
     fn renew(&self) -> Result<(), HarnessError> {
         if self.used == self.data {
             return Ok(());
@@ -332,7 +342,7 @@ impl SizedSwitch {
         }
     }
 
-    /// The highest rate, the latency at half of it, and the same with a snapshot in between.
+    /// Measures the highest rate, the latency at half of it, and the same with a snapshot.
     fn round(
         &mut self,
         round: usize,
@@ -351,10 +361,10 @@ impl SizedSwitch {
         let half = self.watched(at_half(), size, command)?;
         self.half.push(half);
         self.restart(command)?;
-        let switch = self.switch.as_ref().expect("each seat has a switch until the end");
-        let asking = Asking::after(size.seconds * SNAPSHOT_AT, switch)?;
+        let switch = self.switch.as_ref().expect("the switch runs until the end");
+        let request = SnapshotRequest::after(size.seconds * SNAPSHOT_AT, switch)?;
         let result = self.watched(at_half(), size, command)?;
-        if asking.end()? {
+        if request.end()? {
             self.snapshot.push(result);
         }
         Ok(())
@@ -366,34 +376,38 @@ impl SizedSwitch {
         size: &Extent,
         command: &SwitchCommand,
     ) -> Result<BenchReport, HarnessError> {
-        let switch = self.switch.as_ref().expect("each seat has a switch until the end");
+        let switch = self.switch.as_ref().expect("the switch runs until the end");
         load(switch, Load { scenario: Scenario::Transfer, options, seconds: size.seconds }, command)
     }
 
-    /// The same, with its seconds told by what the switch did on its disk.
+    /// Makes a run and groups its seconds by the disk events of the switch.
     fn watched(
         &mut self,
         options: BenchOptions,
         size: &Extent,
         command: &SwitchCommand,
     ) -> Result<BenchReport, HarnessError> {
-        let watcher = Watcher::start(&self.used)?;
+        let watcher = DiskWatcher::start(&self.used)?;
         let result = self.bench(options, size, command);
-        let seen = watcher.end();
+        let events = watcher.end();
         let result = result?;
-        self.seconds.add(&result, &seen);
+        self.seconds.add(&result, &events);
         Ok(result)
     }
 
-    /// Stops the switch and proves its log; gives what was wrong. What nobody wants again goes.
+    /// Stops the switch and verifies its log. Returns a problem. Removes directories that are not
+    /// needed any more.
     fn end(&mut self, is_temporary: bool, command: &SwitchCommand) -> Option<String> {
-        eprintln!("stopping the switch with {} and verifying its log", short(self.stored));
+        eprintln!(
+            "stopping the switch with {} stored transfers and verifying its log",
+            short(self.stored)
+        );
         let switch = self.switch.take()?;
         self.resident = switch.figures().resident_bytes;
         let stopped = switch.stop().map_err(|error| error.to_string());
         let problem = stopped.and_then(|()| command.verify(&self.used)).err();
         if is_temporary || self.used != self.data {
-            // A copy beside what is kept is made anew when it is needed.
+            // A copy is recreated when it is needed.
             let _ = fs::remove_dir_all(&self.used);
         }
         problem.map(|problem| format!("{} stored: {problem}", short(self.stored)))
@@ -426,7 +440,7 @@ impl SizedSwitch {
     }
 }
 
-/// Fills a directory by this program's own `preload`, which shows how far it is.
+/// Fills a directory with this program's own `preload`, which shows its progress.
 fn fill(
     command: &SwitchCommand,
     data: &Path,
@@ -436,17 +450,17 @@ fn fill(
     let what = format!("preload --total {stored} --segment-mib {segment_mib}");
     let switch = ["--program".as_ref(), command.program.as_os_str()];
     let arguments = [&["--data".as_ref(), data.as_os_str()], &switch[..]].concat();
-    ask::<IgnoredAny>(&own_program()?, &what, &arguments).map(drop)
+    run_json_command::<IgnoredAny>(&own_program()?, &what, &arguments).map(drop)
 }
 
-/// What a run shall be.
+/// The parameters of a run.
 pub(crate) struct Load {
     pub(crate) scenario: Scenario,
     pub(crate) options: BenchOptions,
     pub(crate) seconds: f64,
 }
 
-/// One run against a switch that runs already.
+/// Makes one run against a running switch.
 pub(crate) fn load(
     switch: &SwitchProcess,
     Load { scenario, options, seconds }: Load,
@@ -461,38 +475,38 @@ pub(crate) fn load(
         ..options
     };
     let mut result = run(scenario, &options, command)?;
-    // It is one of ours, though the run does not know.
+    // The run treats the switch as a remote hub of unknown durability.
     result.summary.durability.clone_from(&command.durability);
     result.durability_of = Durability::embedded();
     Ok(result)
 }
 
-/// Asks for a snapshot on the way through a run, unless that ends before.
-struct Asking {
+/// Requests a snapshot during a run, unless the run ends earlier.
+struct SnapshotRequest {
     thread: JoinHandle<Option<Result<u16, HarnessError>>>,
-    /// Dropped, it says that the run has ended.
+    /// Dropped when the run ends.
     under_way: SyncSender<()>,
 }
 
-impl Asking {
+impl SnapshotRequest {
     fn after(seconds: f64, switch: &SwitchProcess) -> Result<Self, HarnessError> {
         let mut admin = switch.admin()?;
         let (under_way, ended) = sync_channel(0);
-        let ask = move || match ended.recv_timeout(Duration::from_secs_f64(seconds)) {
+        let take = move || match ended.recv_timeout(Duration::from_secs_f64(seconds)) {
             Err(RecvTimeoutError::Timeout) => {
                 let asked = admin.call("POST", "/snapshots", None);
                 Some(asked.map(|answered| answered.status))
             }
             _ => None,
         };
-        let thread = thread::Builder::new().name("snapshot".to_owned()).spawn(ask);
+        let thread = thread::Builder::new().name("snapshot".to_owned()).spawn(take);
         Ok(Self { thread: thread.map_err(HarnessError::file("/snapshots"))?, under_way })
     }
 
-    /// Whether a snapshot was taken.
+    /// Returns whether a snapshot was taken.
     fn end(self) -> Result<bool, HarnessError> {
         drop(self.under_way);
-        let asked = self.thread.join().map_err(|_| HarnessError::Fleet)?;
+        let asked = self.thread.join().map_err(|_| HarnessError::SimulatorsEnded)?;
         Ok(asked.transpose()?.is_some_and(|status| status < 300))
     }
 }
@@ -501,7 +515,7 @@ fn directory(place: &Path, stored: u64) -> PathBuf {
     place.join(format!("stored-{stored}"))
 }
 
-/// Copies a directory, and has it on disk before anything is measured.
+/// Copies a directory, and syncs the copy before anything is measured.
 fn copy(from: &Path, to: &Path) -> Result<(), HarnessError> {
     fs::create_dir_all(to).map_err(HarnessError::file(to))?;
     for entry in fs::read_dir(from).map_err(HarnessError::file(from))? {
@@ -519,23 +533,23 @@ fn copy(from: &Path, to: &Path) -> Result<(), HarnessError> {
 }
 
 fn report(
-    seats: &[SizedSwitch],
+    switches: &[SizedSwitch],
     directories: &[AliasSwitch],
-    (after, core): (&After, Option<f64>),
+    (offline, core): (&OfflineFigures, Option<f64>),
     invalid_because: Vec<String>,
 ) -> SweepReport {
-    let of = |seat: &SizedSwitch, (group, what), runs: &[BenchReport]| {
+    let of = |sized: &SizedSwitch, (group, what), runs: &[BenchReport]| {
         let result = middle(runs)?.clone();
-        let name = format!("{} stored, {what}", short(seat.stored));
-        let at = seat.stored as f64 / 1e6;
+        let name = format!("{} stored, {what}", short(sized.stored));
+        let at = sized.stored as f64 / 1e6;
         Some(Step { name, group: str::to_owned(group), at, published: Vec::new(), result })
     };
     let closed = ("256 in flight, by millions stored", "256 in flight");
     let half = ("half of the top rate, by millions stored", "half rate");
-    let steps = seats.iter().filter_map(|seat| of(seat, closed, &seat.closed));
-    let steps = steps.chain(seats.iter().filter_map(|seat| of(seat, half, &seat.half)));
+    let steps = switches.iter().filter_map(|sized| of(sized, closed, &sized.closed));
+    let steps = steps.chain(switches.iter().filter_map(|sized| of(sized, half, &sized.half)));
     let asked = ("half of the top rate, a snapshot on the way", "half rate, with a snapshot");
-    let steps = steps.chain(seats.iter().filter_map(|seat| of(seat, asked, &seat.snapshot)));
+    let steps = steps.chain(switches.iter().filter_map(|sized| of(sized, asked, &sized.snapshot)));
     let steps = steps.chain(directories.iter().filter_map(AliasSwitch::step)).collect();
     SweepReport {
         sweep: "growth",
@@ -546,13 +560,13 @@ fn report(
         invalid_because,
         published: Vec::new(),
         facts: Default::default(),
-        tables: [table(seats)].into_iter().chain(aliases::table(directories)).collect(),
-        goals: [goals(seats, after, core), aliases::goals(directories)].concat(),
+        tables: [table(switches)].into_iter().chain(aliases::table(directories)).collect(),
+        goals: [goals(switches, offline, core), aliases::goals(directories)].concat(),
         steps,
     }
 }
 
-fn table(seats: &[SizedSwitch]) -> Table {
+fn table(switches: &[SizedSwitch]) -> Table {
     let columns = [
         "stored",
         "rate/s",
@@ -568,25 +582,25 @@ fn table(seats: &[SizedSwitch]) -> Table {
         "store B",
         "snap B",
     ];
-    let first = seats.first();
+    let first = switches.first();
     let rate = first.and_then(SizedSwitch::rate);
-    let p99 = first.and_then(|seat| SizedSwitch::p99(&seat.half));
-    let row = |seat: &SizedSwitch| {
-        let each = |bytes: u64| Some(bytes as f64 / seat.stored as f64);
-        let (own_rate, own_p99) = (seat.rate(), SizedSwitch::p99(&seat.half));
-        let found = &seat.footprint;
+    let p99 = first.and_then(|sized| SizedSwitch::p99(&sized.half));
+    let row = |sized: &SizedSwitch| {
+        let each = |bytes: u64| Some(bytes as f64 / sized.stored as f64);
+        let (own_rate, own_p99) = (sized.rate(), SizedSwitch::p99(&sized.half));
+        let found = &sized.footprint;
         Row {
-            name: short(seat.stored),
+            name: short(sized.stored),
             figures: vec![
                 own_rate,
                 relative(own_rate, rate),
                 own_p99,
                 relative(own_p99, p99),
-                seat.seconds.relative()[0],
-                seat.seconds.relative()[1],
-                seat.seconds.relative()[2],
-                Some(seat.ready.as_secs_f64()),
-                Some(seat.resident as f64 / 1e6),
+                sized.seconds.relative()[0],
+                sized.seconds.relative()[1],
+                sized.seconds.relative()[2],
+                Some(sized.ready.as_secs_f64()),
+                Some(sized.resident as f64 / 1e6),
                 each(found.log),
                 each(found.store),
                 each(found.snapshots),
@@ -602,19 +616,19 @@ fn table(seats: &[SizedSwitch]) -> Table {
                 rounds"
                 .to_owned(),
         columns: columns.map(str::to_owned).to_vec(),
-        rows: seats.iter().map(row).collect(),
+        rows: switches.iter().map(row).collect(),
     }
 }
 
 /// The limits were set for ten million stored against a hundred thousand.
-fn goals(seats: &[SizedSwitch], after: &After, core: Option<f64>) -> Vec<Goal> {
-    let (Some(few), Some(many)) = (seats.first(), seats.last()) else { return Vec::new() };
+fn goals(switches: &[SizedSwitch], offline: &OfflineFigures, core: Option<f64>) -> Vec<Goal> {
+    let (Some(few), Some(many)) = (switches.first(), switches.last()) else { return Vec::new() };
     let against = format!("{} stored against {}", short(many.stored), short(few.stored));
     let with = |what: &str| format!("{what}, {} stored", short(many.stored));
     let p99 = SizedSwitch::p99(&many.half);
     let (ready, resident) = (many.ready.as_secs_f64(), many.resident as f64 / 1e6);
     let [rotation, compaction, snapshot] = many.seconds.relative();
-    let archived = after.packed_share.map(|share| many.archived_bytes(share));
+    let archived = offline.packed_share.map(|share| many.archived_bytes(share));
     let quiet = |what: &str| with(&format!("p99 of seconds with a {what} against quiet ones"));
     let rate = relative(many.rate(), few.rate());
     let half = relative(p99, SizedSwitch::p99(&few.half));
@@ -625,7 +639,7 @@ fn goals(seats: &[SizedSwitch], after: &After, core: Option<f64>) -> Vec<Goal> {
         (quiet("rotation"), rotation, [1.5, 1.1]),
         (quiet("compaction"), compaction, [1.5, 1.1]),
         (with("commands/s of kernel, log and store, without HTTP"), core, [350e3, 1e6]),
-        (with("transfers/s when the store is built anew"), after.rebuilt_per_s, [100e3, 300e3]),
+        (with("transfers/s when the store is rebuilt"), offline.rebuilt_per_s, [100e3, 300e3]),
         (with("s until ready after kill -9"), Some(ready), [15.0, 3.0]),
         (with("MB resident after the load"), Some(resident), [600.0, 300.0]),
         (with("bytes on disk a transfer, live"), Some(many.live_bytes()), [3_200.0, 2_200.0]),
@@ -651,7 +665,7 @@ pub(crate) fn middle(runs: &[BenchReport]) -> Option<&BenchReport> {
     runs.get(runs.len() / 2).copied()
 }
 
-/// `0.1M`, `250k`, `42`.
+/// Formats a count: `0.1M`, `250k`, `42`.
 pub(crate) fn short(count: u64) -> String {
     match count {
         100_000.. => format!("{}M", count as f64 / 1e6),
@@ -665,7 +679,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_written_as_they_are_read() {
+    fn counts_parse_to_the_number_they_were_formatted_from() {
         for (count, text) in [
             (10_000_000, "10M"),
             (100_000, "0.1M"),
@@ -679,7 +693,7 @@ mod tests {
     }
 
     #[test]
-    fn a_median_is_one_of_the_values() {
+    fn median_is_one_of_the_values() {
         assert_eq!(median([3.0, 1.0, 2.0].into_iter()), Some(2.0));
         assert_eq!(median([].into_iter()), None);
         assert_eq!(relative(Some(3.0), Some(0.0)), None);

@@ -1,16 +1,16 @@
-//! Tables and goals of a sweep whose answer is more than its runs.
+//! Tables and goals of a sweep, in addition to its runs.
 
 use std::fmt;
 
 use serde::Serialize;
 use waterfall::text;
 
-/// Figures side by side.
+/// Figures in rows and columns.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Table {
-    /// What it shows.
+    /// Its title.
     pub title: String,
-    /// What the rows are told apart by, then what each figure is, with its unit.
+    /// The name of the row key, then the name of each figure with its unit.
     pub columns: Vec<String>,
     /// The rows.
     pub rows: Vec<Row>,
@@ -19,29 +19,29 @@ pub(crate) struct Table {
 /// A row of a table.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
-    /// What it is about.
+    /// Its name.
     pub name: String,
-    /// Its figures; `null` for what is not offered or was not measured.
+    /// Its figures; `null` if not available or not measured.
     pub figures: Vec<Option<f64>>,
 }
 
-/// A figure that was set as a goal, and what it came to.
+/// A goal and the measured value.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Goal {
-    /// What is measured, with its unit.
+    /// The measured quantity, with its unit.
     pub name: String,
-    /// What it came to; `null` when it is not offered or was not measured.
+    /// The measured value; `null` if not available or not measured.
     pub value: Option<f64>,
-    /// What it has to be.
+    /// The required value.
     pub must: f64,
-    /// What it should be.
+    /// The desired value.
     pub aim: f64,
-    /// How the value stands to both.
+    /// The comparison with both.
     pub verdict: &'static str,
 }
 
 impl Goal {
-    /// A goal below which is better, unless `aim` lies above `must`.
+    /// Builds a goal. Lower is better, unless `aim` is greater than `must`.
     pub(crate) fn new(name: String, value: Option<f64>, [must, aim]: [f64; 2]) -> Self {
         let sign = if must < aim { -1.0 } else { 1.0 };
         let within = |value: f64, bound: f64| value * sign <= bound * sign;
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_goal_knows_which_side_is_better() {
+    fn goal_direction_follows_from_must_and_aim() {
         for (value, bounds, verdict) in [
             (Some(0.99), [0.92, 0.98], "aim reached"),
             (Some(0.93), [0.92, 0.98], "must reached"),

@@ -241,7 +241,7 @@ settings! {
         keep_ended_seconds: u64 = 30, ..=86_400;
         /// Memory for blocks, indexes and filters of the cold store. A new transfer costs no disk
         /// access while the filters fit: about 1.3 MiB per million transfers and parties
-        cache_mib: u64 = store::Options::default().cache_bytes >> 20, 8..=65_536;
+        cache_mib: u64 = store::StoreOptions::default().cache_bytes >> 20, 8..=65_536;
     }
 
     /// Compression and archiving of closed segments.

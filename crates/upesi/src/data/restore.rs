@@ -401,7 +401,7 @@ impl StagingDirectory {
         store.sync().map_err(|error| self.failure(&error.to_string()))?;
         let disk = RealDisk::open(self.unfinished()).map_err(|it| self.failure(&it.to_string()))?;
         let tail = Tail { durable: tail.end, ..*tail };
-        snapshots::put(&disk, (&tail, replay.state().tables()), &mut snapshots::unpaced)
+        snapshots::store_state(&disk, (&tail, replay.state().tables()), &mut snapshots::unpaced)
             .map_err(|error| self.failure(&error.to_string()))?;
         Ok(CreatedFiles { records, state_hash })
     }

@@ -6,13 +6,15 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use harness::Progress;
-use journal::{FileLog, Options, RealDisk, TailPolicy, TieredDisk, Verify};
+use journal::{FileLog, LogOptions, RealDisk, TailPolicy, TieredDisk, Verify};
 use ledger::snapshot::StateHeader;
 use ledger::{Digest, EvictedRows, LogIndex, State};
 use ports::{Disk, DiskError, Log};
 use record::frame::Tail;
 use serde::Serialize;
-use snapshots::{InvalidFile, ReplayStore, SnapshotFile, Source, list, load, take, unpaced};
+use snapshots::{
+    InvalidFile, OfflineSource, ReplayStore, SnapshotFile, list, load, take_offline, unpaced,
+};
 
 use crate::CliError;
 use crate::cli::stdout::print_json;
@@ -72,7 +74,7 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), CliError> {
         error => failed(error.to_string()),
     })?;
     let quarantined = quarantine::load(&disk).map_err(failed)?;
-    let options = Options { verify: Verify::LastSegment, ..Options::default() };
+    let options = LogOptions { verify: Verify::LastSegment, ..LogOptions::default() };
     let (mut log, _recovery) =
         FileLog::open(disk.clone(), options).map_err(|error| failed(error.to_string()))?;
     let quarantine = quarantine::for_replay(&quarantined);
@@ -83,11 +85,11 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), CliError> {
         progress.show(steps);
         Ok(())
     };
-    let source = Source { frames: &log.frames(), quarantine: &quarantine };
+    let source = OfflineSource { frames: &log.frames(), quarantine: &quarantine };
     let paths = StorePaths::new(&Config::default(), &arguments.data, log.tail().identity);
     let store = paths.open(&mut log, Some(TailPolicy::Refuse))?;
-    let replay_store = ReplayStore { side: paths.cold_tier(&store)?, store };
-    let taken = take(&disk, (source, Some(replay_store)), &mut pace);
+    let replay_store = ReplayStore { cold_tier: paths.cold_tier(&store)?, store };
+    let taken = take_offline(&disk, (source, Some(replay_store)), &mut pace);
     progress.end();
     let taken = taken.map_err(|error| failed(error.to_string()))?;
     let newest = list(&disk).map_err(|error| failed(error.to_string()))?.into_iter().next();
@@ -97,7 +99,7 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), CliError> {
         file: newest.name,
         bytes: taken.as_ref().map(|taken| taken.bytes),
         records: taken.as_ref().map_or(0, |taken| taken.records),
-        removed: taken.map(|taken| taken.passed_over).unwrap_or_default(),
+        removed: taken.map(|taken| taken.skipped).unwrap_or_default(),
         seconds: started.elapsed().as_secs_f64(),
     };
     print(&report, arguments.json)

@@ -92,7 +92,7 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<(), CliError> {
 fn from_store(log: &OfflineLog, data: &Path, id: TransferId) -> Result<Explanation, String> {
     let records =
         journal::OfflineReader::open(log.disk().clone()).map_err(|error| error.to_string())?;
-    let store = Disk::open_for_questions(&data.join(layout::STORE), records.identity())?;
+    let store = Disk::open_for_queries(&data.join(layout::STORE), records.identity())?;
     let mark = store.mark();
     let decisions = read_decisions(&store, id).map_err(|error| error.to_string())?;
     let mut check = StoreCheck {
@@ -114,7 +114,7 @@ fn from_store(log: &OfflineLog, data: &Path, id: TransferId) -> Result<Explanati
     });
     visited.map_err(|error| error.to_string())?;
     match check.missing {
-        _ if !check.is_of_log => Err("it belongs to another log".into()),
+        _ if !check.is_of_log => Err("its last record differs from that of the log".into()),
         Some(missing) => {
             Err(format!("it ends with record {}, before record {missing}", mark.log_index.0))
         }

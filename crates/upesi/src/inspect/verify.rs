@@ -19,7 +19,7 @@ use record::command::read_fields;
 use record::frame::{LogIdentity, damaged_records};
 use sequencer::{ColdTier, Replay, ReplayError, ReplayStart};
 use serde::Serialize;
-use store::{Disk, Options, WriteBehind};
+use store::{Disk, StoreOptions, WriteBehind};
 
 use crate::CliError;
 use crate::cli::stdout::{moment, print_json};
@@ -384,7 +384,7 @@ impl Scratch {
     /// Creates the store for final rows of the kernel.
     fn cold_tier(&self) -> Result<ColdTier, CliError> {
         let path = self.path.join("store");
-        let options = Options { cache_bytes: CACHE_BYTES };
+        let options = StoreOptions { cache_bytes: CACHE_BYTES };
         let store = Disk::begin(&path, LogIdentity::default(), options);
         let store = store.map_err(|(StoreError::Failed(what) | StoreError::Damaged(what))| {
             CliError::new(format!("--scratch: the store: {what}"))

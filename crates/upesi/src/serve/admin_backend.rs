@@ -243,15 +243,15 @@ impl AdminBackend for NodeBackend {
     }
 
     fn is_tracing(&self) -> bool {
-        self.handle.stages().is_watching()
+        self.handle.latency_trace().is_enabled()
     }
 
     fn set_tracing(&self, enabled: bool) {
-        self.handle.stages().watch(enabled);
+        self.handle.latency_trace().enable(enabled);
     }
 
     fn trace(&self, transfer: &TransferId) -> TransferTrace {
-        let trace = self.handle.stages().of(transfer);
+        let trace = self.handle.latency_trace().of(transfer);
         let span = |stage: node::latency_trace::StageSpan| Span {
             start_ns: stage.start_ns,
             end_ns: stage.end_ns,
@@ -261,7 +261,7 @@ impl AdminBackend for NodeBackend {
             stages: trace.stages.into_iter().map(span).collect(),
             waits: trace.waits.into_iter().map(span).collect(),
             retained: trace.reach,
-            under_way: trace.under_way,
+            under_way: trace.in_progress,
         }
     }
 
@@ -280,7 +280,7 @@ impl AdminBackend for NodeBackend {
             uptime: Duration::from_micros(uptime_us),
             datastore: service(condition.stopped.is_some()),
             broker: service(condition.is_log_down()),
-            stuck: condition.stuck.iter().map(stage).collect(),
+            stuck: condition.stalls.iter().map(stage).collect(),
             stalled_lanes: self.stalled_lanes(),
             open_breakers: self.open_breakers(),
         }

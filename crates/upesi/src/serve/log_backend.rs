@@ -15,7 +15,7 @@ use std::sync::mpsc::Receiver;
 
 #[cfg(feature = "kafka")]
 use journal::Damage;
-use journal::{FileLog, OpenError, Options, RealDisk, Recovery, TieredDisk};
+use journal::{FileLog, LogOptions, OpenError, RealDisk, Recovery, TieredDisk};
 use ledger::FspName;
 #[cfg(feature = "kafka")]
 use ledger::Genesis;
@@ -105,7 +105,7 @@ pub(crate) struct OpenBackend {
 #[cfg(feature = "kafka")]
 pub(crate) struct Topic {
     pub(crate) address: kafka::Address,
-    pub(crate) options: kafka::Options,
+    pub(crate) options: kafka::TopicOptions,
     pub(crate) next: i64,
     pub(crate) last: Option<sequencer::LastMessage>,
 }
@@ -174,7 +174,8 @@ impl NodeParts {
         };
         let connect = |arrivals: node::Arrivals<Message>| {
             let sink = move |arrival| arrivals.push(arrival);
-            kafka::Stream::start(&address, &options, next, sink).map_err(|error| error.to_string())
+            kafka::TopicStream::start(&address, &options, next, sink)
+                .map_err(|error| error.to_string())
         };
         let of_io = (mailboxes, InboxLimits::default());
         let context = (clock, directory);
@@ -254,7 +255,7 @@ impl LogLocation {
         data: &Path,
         disk: TieredDisk<RealDisk>,
         hub: FspName,
-        options: Options,
+        options: LogOptions,
     ) -> Result<OpenBackend, CliError> {
         let mut random = [0; 32];
         getrandom::fill(&mut random).map_err(|error| CliError::new(error.to_string()))?;
@@ -273,13 +274,13 @@ impl LogLocation {
             }
             #[cfg(feature = "kafka")]
             Self::Kafka { address, node, creates, security } => {
-                let options = kafka::Options {
+                let options = kafka::TopicOptions {
                     node: node.clone(),
                     patience: BROKER_TIMEOUT,
                     copy: options,
                     security: (**security).clone(),
                 };
-                let founding = sequencer::GenesisMessage {
+                let genesis = sequencer::GenesisMessage {
                     identity,
                     genesis: Genesis { seed, hub },
                     node: self.node(),
@@ -290,8 +291,8 @@ impl LogLocation {
                 // If a copy exists, the topic existed and must not be created again.
                 let is_copy = has_segments(data);
                 let missing = match *creates && is_marked && !is_copy {
-                    true => kafka::Missing::Begin(&founding),
-                    false => kafka::Missing::Refuse,
+                    true => kafka::MissingLog::Create(&genesis),
+                    false => kafka::MissingLog::Refuse,
                 };
                 let opened = kafka::open(address, disk, &options, missing)
                     .map_err(|error| refusal(&error, (data, address), (is_marked, is_copy)))?;
@@ -354,7 +355,7 @@ fn refusal(
     (is_marked, is_copy): (bool, bool),
 ) -> CliError {
     let is_gone = matches!(error, kafka::OpenError::NoLog(_));
-    let is_its_own = is_gone || matches!(error, kafka::OpenError::Another { .. });
+    let is_its_own = is_gone || matches!(error, kafka::OpenError::OtherLog { .. });
     let data = data.display();
     if is_marked && is_copy && is_gone {
         return CliError::new(format!(

@@ -123,14 +123,14 @@ mod tests {
         TABLE.iter().map(|metric| metric.family).chain(families())
     }
 
-    /// UPDATE_EXPECT=1 writes the page anew.
+    /// UPDATE_EXPECT=1 regenerates the page.
     #[test]
     fn manual_lists_each_metric() {
         let mut page = "# Metrics\n\n\
-            `GET /metrics` of the admin API has these, in the text format of Prometheus. This page \
-            is made\nfrom the tables in [crates/upesi/src/serve/metrics.rs]\
+            `GET /metrics` of the admin API returns them as Prometheus text. This page is generated\n\
+            from the tables in [crates/upesi/src/serve/metrics.rs]\
             (../../crates/upesi/src/serve/metrics.rs) and\n[crates/operations/src/metrics.rs]\
-            (../../crates/operations/src/metrics.rs). What to watch, and alerts:\n\
+            (../../crates/operations/src/metrics.rs). Dashboards and alerts:\n\
             [watching.md](watching.md).\n\n\
             | Metric | Kind | Unit | Meaning |\n|---|---|---|---|\n"
             .to_owned();

@@ -10,7 +10,7 @@ use ledger::LogIndex;
 use ports::{ColdStore, Log};
 use record::frame::LogIdentity;
 use sequencer::{ColdTier, is_of_log};
-use store::{Disk, Options, WriteBehind};
+use store::{Disk, StoreOptions, WriteBehind};
 
 use crate::CliError;
 use crate::cli::stdout;
@@ -22,7 +22,7 @@ use crate::serve::truncation;
 pub(crate) struct StorePaths {
     path: PathBuf,
     identity: LogIdentity,
-    options: Options,
+    options: StoreOptions,
     keep_final: Duration,
 }
 
@@ -31,7 +31,7 @@ impl StorePaths {
         Self {
             path: data.join(layout::STORE),
             identity,
-            options: Options { cache_bytes: config.store.cache_mib << 20 },
+            options: StoreOptions { cache_bytes: config.store.cache_mib << 20 },
             keep_final: Duration::from_secs(config.store.keep_ended_seconds),
         }
     }
@@ -65,7 +65,7 @@ impl StorePaths {
         }
         print_rebuild(&match end < mark.log_index {
             true => format!("it has record {}, but the log ends with {}", mark.log_index.0, end.0),
-            false => "it belongs to another log".into(),
+            false => format!("its record {} differs from that of the log", mark.log_index.0),
         });
         drop(store);
         self.create()

@@ -89,7 +89,7 @@ impl fmt::Display for SyncDelay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use journal::{FileLog, MemoryDisk, Options};
+    use journal::{FileLog, LogOptions, MemoryDisk};
     use ports::Log;
     use record::frame::LogIdentity;
 
@@ -101,7 +101,7 @@ mod tests {
             let opened = FileLog::open_or_create(
                 MemoryDisk::new(1),
                 LogIdentity([1; 16]),
-                Options::default(),
+                LogOptions::default(),
             );
             let mut log = DelayedLog::new(opened.expect("a new disk has room").0, Some(slowness));
             let start = Instant::now();

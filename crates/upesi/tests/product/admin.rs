@@ -56,7 +56,7 @@ fn silent_connections_lock_out_neither_operators_nor_probes() {
 }
 
 #[test]
-fn probes_have_a_listener_of_their_own_or_none() {
+fn probes_have_a_separate_listener_or_none() {
     let home = Home::configured(PROBES);
     let switch = home.serve();
     let get = |path: &str| {
@@ -80,7 +80,7 @@ fn probes_have_a_listener_of_their_own_or_none() {
 }
 
 #[test]
-fn signals_that_mean_nothing_end_nothing_and_quit_ends_in_order() {
+fn ignored_signals_have_no_effect_and_quit_stops_cleanly() {
     let home = Home::new();
     let switch = home.serve();
     let signals = [
@@ -183,7 +183,7 @@ fn assert_no_fault(answer: &Response, request: &str, refused: bool) {
 }
 
 #[test]
-fn a_wrong_id_is_never_a_fault_of_the_hub() {
+fn invalid_id_is_a_client_error() {
     let scheme = Scheme::start();
     let before = scheme.admin.get("/participants");
     let [admin, fspiop] =
@@ -209,7 +209,7 @@ fn endpoint(kind: &str, value: &str) -> String {
 
 /// A switch that is reached from elsewhere calls nothing on its own machine, under whatever name.
 #[test]
-fn loopback_is_for_participants_of_a_switch_on_loopback() {
+fn loopback_participants_require_a_switch_on_loopback() {
     let everywhere = Ports { fspiop: SocketAddr::from(([0, 0, 0, 0], 0)), ..Ports::free() };
     let home = Home::new();
     let switch = home.serve_on(everywhere);

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use journal::{FileLog, Options, RealDisk};
+use journal::{FileLog, LogOptions, RealDisk};
 use ports::Log;
 use rustix::fs::FlockOperation;
 use rustix::process::Signal;
@@ -75,7 +75,7 @@ fn split(data: &Path) {
     let identity = walked.unwrap().tail.identity;
     fs::remove_file(data.join("00000000000000000001.segment")).unwrap();
     fs::remove_file(data.join("durable.mark")).unwrap();
-    let options = Options { segment_bytes: 4_096, ..Options::default() };
+    let options = LogOptions { segment_bytes: 4_096, ..LogOptions::default() };
     let mut log = FileLog::create(disk, identity, options).unwrap();
     for frame in frames {
         log.append(&frame).unwrap();
@@ -106,7 +106,7 @@ pub(crate) fn names(data: &Path, ending: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn an_archived_log_is_proved_explained_replayed_and_served() {
+fn archived_log_is_verified_explained_replayed_and_served() {
     let (home, transfer) = played();
     home.serve().stop(Signal::TERM);
     let (data, beside) = (home.data(), Beside::new());
@@ -170,7 +170,10 @@ fn an_archived_log_is_proved_explained_replayed_and_served() {
     assert!(said.contains(restore), "{said}");
     for more in [&good[..], b"more"] {
         fs::write(&object, [&good, more].concat()).unwrap();
-        refused(&["verify", "--data", data], "the object is longer than archive.catalogue says");
+        refused(
+            &["verify", "--data", data],
+            "the object is longer than recorded in archive.catalogue",
+        );
     }
     fs::write(&object, &good).unwrap();
     let catalogue = Path::new(data).join("archive.catalogue");
@@ -210,7 +213,7 @@ fn an_archived_log_is_proved_explained_replayed_and_served() {
 /// With a snapshot a start needs no old segment. What needs one is refused and said, until it can
 /// be read.
 #[test]
-fn a_segment_that_is_missing_is_said_once_somebody_needs_it() {
+fn missing_segment_is_reported_once_when_needed() {
     let (home, transfer) = played();
     let (data, beside) = (home.data(), Beside::new());
     let place = beside.place("archive");
@@ -261,7 +264,7 @@ fn a_segment_that_is_missing_is_said_once_somebody_needs_it() {
 /// A callback whose message stands in an archive that is away waits for it, however long: that is
 /// no attempt, and the participant's failure least of all.
 #[test]
-fn a_callback_waits_for_an_archive_that_is_away() {
+fn callback_waits_for_an_unavailable_archive() {
     let scheme = Scheme::start();
     scheme.payee.answer(|_| Reply::Status(503));
     let owed = Transfer::of("10");
@@ -323,7 +326,7 @@ fn a_callback_waits_for_an_archive_that_is_away() {
 /// What decides nothing is not needed: neither by a start from a later snapshot, nor to tell of
 /// what is here.
 #[test]
-fn a_record_in_quarantine_and_in_an_archive_that_is_away_stops_nothing() {
+fn quarantined_record_in_an_unavailable_archive_blocks_nothing() {
     let aside = Transfer::of("7");
     let (home, payee, log_index) = Scheme::with_prepare_in_quarantine(&aside);
     payee.answer(|_| Reply::Accept);
@@ -374,7 +377,7 @@ fn a_record_in_quarantine_and_in_an_archive_that_is_away_stops_nothing() {
 
 /// What is missing in the middle of a log stops a start too that reads nothing of it.
 #[test]
-fn a_segment_that_is_gone_is_noticed_by_a_start_from_a_snapshot() {
+fn start_from_a_snapshot_detects_a_missing_segment() {
     let (home, _) = played();
     let data = home.data();
     answer(&["snapshot", "--json", "--data", text(&data)]);
@@ -401,7 +404,7 @@ fn a_segment_that_is_gone_is_noticed_by_a_start_from_a_snapshot() {
 /// A snapshot is of a record that was durable: a log that ends before it has lost its end, whatever
 /// became of the mark.
 #[test]
-fn a_log_that_ends_before_a_snapshot_of_it_is_refused() {
+fn log_that_ends_before_its_snapshot_is_refused() {
     let (home, _) = played();
     let data = home.data();
     home.serve().stop(Signal::TERM);
@@ -480,7 +483,7 @@ fn damaged_tail_is_truncated_only_on_request() {
 
 /// The restore drill: what comes of a copy made beside a running switch has the same state.
 #[test]
-fn a_copy_of_a_running_switch_gives_the_same_state() {
+fn backup_of_a_running_switch_restores_the_same_state() {
     let scheme = Scheme::start();
     let beside = Beside::new();
     let (home, place) = (scheme.home.data(), beside.place("copy"));
@@ -510,7 +513,7 @@ fn a_copy_of_a_running_switch_gives_the_same_state() {
 
 /// What is damaged in a copy, or gone, the next backup says and writes again.
 #[test]
-fn a_damaged_copy_is_mended_from_the_log_while_there_is_one() {
+fn damaged_backup_is_repaired_from_the_log() {
     let (home, _) = played();
     let beside = Beside::new();
     let place = beside.place("copy");
@@ -541,7 +544,7 @@ fn a_damaged_copy_is_mended_from_the_log_while_there_is_one() {
 
 /// A switch that keeps a copy by itself dies with its directory; the copy has what it said.
 #[test]
-fn a_switch_keeps_its_copy_and_its_archive_by_itself() {
+fn switch_maintains_backup_and_archive() {
     let beside = Beside::new();
     let (archive, copy) = (beside.place("archive"), beside.place("copy"));
     let (home, _) = played();
@@ -578,7 +581,7 @@ fn a_switch_keeps_its_copy_and_its_archive_by_itself() {
 
 /// A place that goes away is said, shown, and taken again when it is back; the switch works on.
 #[test]
-fn a_place_that_is_gone_is_said_and_tried_again() {
+fn unavailable_blob_store_is_reported_and_retried() {
     let beside = Beside::new();
     let copy = beside.place("copy");
     fs::rename(beside.path("copy"), beside.path("away")).unwrap();
@@ -593,7 +596,7 @@ fn a_place_that_is_gone_is_said_and_tried_again() {
 
 /// A switch that keeps a copy keeps nobody from making another, elsewhere or in the same place.
 #[test]
-fn a_copy_is_made_beside_a_switch_that_keeps_one() {
+fn backup_command_runs_next_to_the_switch_backup() {
     let beside = Beside::new();
     let (kept, other) = (beside.place("kept"), beside.place("other"));
     let scheme = Scheme::configured(&format!("[backup]\nto = \"{kept}\"\nevery_seconds = 1\n"));
@@ -616,7 +619,7 @@ fn a_copy_is_made_beside_a_switch_that_keeps_one() {
 
 /// While somebody else copies, a switch that keeps a copy waits, and complains of nothing.
 #[test]
-fn who_copies_beside_a_switch_does_not_make_its_own_copy_late() {
+fn backup_command_does_not_delay_the_switch_backup() {
     let beside = Beside::new();
     let kept = beside.place("kept");
     let scheme = Scheme::configured(&format!("[backup]\nto = \"{kept}\"\nevery_seconds = 1\n"));
@@ -637,7 +640,7 @@ fn who_copies_beside_a_switch_does_not_make_its_own_copy_late() {
 }
 
 #[test]
-fn what_holds_no_log_has_nothing_to_archive() {
+fn directory_without_a_log_cannot_be_archived() {
     let beside = Beside::new();
     let place = beside.place("empty");
     let empty = place.strip_prefix("file://").unwrap();
@@ -649,7 +652,7 @@ fn what_holds_no_log_has_nothing_to_archive() {
 /// Every stored form, as it was first written, is read by this program: compressed segments, the
 /// open one in chunks, the manifest and the marker of a copy, and a quarantine.
 #[test]
-fn what_earlier_versions_stored_is_read() {
+fn data_of_earlier_versions_is_readable() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
     let plain = fixtures.join("data-1");
     let proof = answer(&["verify", "--json", "--data", text(&plain)]);

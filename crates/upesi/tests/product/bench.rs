@@ -1,4 +1,4 @@
-//! Measurements, short: what they print, and that a run which cannot be trusted is no result.
+//! Short measurements: their output, and the conditions that make a run void.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
@@ -55,7 +55,7 @@ pub(crate) const MEMBERS: [&str; 34] = [
     "seconds_one_by_one",
 ];
 
-/// A run of twelve seconds ends within it on a full disk, where waiting for what is open would take
+/// Time limit of a run of twelve seconds on a full disk. Waiting for open transfers would take
 /// longer.
 const SOON: Duration = Duration::from_secs(40);
 
@@ -65,7 +65,7 @@ fn bench(arguments: &[&str]) -> Output {
     finish(command)
 }
 
-/// A run whose measured part has begun, and what it tells from then on.
+/// Starts a run and waits for its measured part. Returns the run and its further log lines.
 fn measuring(arguments: &[&str]) -> (Child, impl Iterator<Item = String> + use<>) {
     let mut child = laboratory()
         .args(arguments)
@@ -74,10 +74,10 @@ fn measuring(arguments: &[&str]) -> (Child, impl Iterator<Item = String> + use<>
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let told = BufReader::new(child.stderr.take().expect("it is piped")).lines();
-    let mut told = told.map_while(Result::ok);
-    assert!(told.any(|line| line.starts_with("measuring")), "it never measured");
-    (child, told)
+    let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let mut lines = lines.map_while(Result::ok);
+    assert!(lines.any(|line| line.starts_with("measuring")), "the measured part never began");
+    (child, lines)
 }
 
 pub(crate) fn read(path: &Path) -> Value {
@@ -85,18 +85,18 @@ pub(crate) fn read(path: &Path) -> Value {
     serde_json::from_str(&text).expect("the results are JSON")
 }
 
-fn said(output: &Output) -> String {
+fn text_of(output: &Output) -> String {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     format!("{}\n{}\n{}", output.status, text(&output.stdout), text(&output.stderr))
 }
 
-/// A short run of one scenario, which must be valid; gives its result.
+/// Makes a short run of one scenario, which must be valid. Returns its result.
 fn measure(scenario: &str, more: &[&str]) -> Value {
     let place = TempDir::new().unwrap();
     let json = place.path().join("out.json");
     let short = ["--warmup", "0.1", "--subscribers", "20", "--json", json.to_str().unwrap()];
     let output = bench(&[&[scenario], &short[..], more].concat());
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", text_of(&output));
     read(&json)
 }
 
@@ -115,8 +115,7 @@ fn every_scenario_gives_a_valid_result() {
         assert_eq!(result["confirm_to_payee"], Value::from(false), "{scenario}");
         let steady = result["steady"]["ended"].as_u64();
         assert!(steady.is_some_and(|ended| (170..=173).contains(&ended)), "{scenario}: {result}");
-        // Even what is only forwarded comes in, is answered, and goes out; several may share a
-        // call.
+        // Every message is received, answered and sent; several may share a call.
         for calls in ["socket_reads_per_tx", "socket_writes_per_tx"] {
             let each = result["system_calls"][calls].as_f64();
             assert!(each.is_some_and(|each| (0.5..20.0).contains(&each)), "{scenario}: {result}");
@@ -125,7 +124,7 @@ fn every_scenario_gives_a_valid_result() {
 }
 
 #[test]
-fn an_open_skewed_run_tells_its_shares_and_makes_a_page() {
+fn open_skewed_run_reports_its_shares_and_writes_a_page() {
     let place = TempDir::new().unwrap();
     let page = place.path().join("out.html");
     let page_name = page.to_str().unwrap();
@@ -139,7 +138,7 @@ fn an_open_skewed_run_tells_its_shares_and_makes_a_page() {
     assert_eq!(result["offered_per_s"], Value::from(300.0));
     assert_eq!(result["dropped"], Value::from(0));
     let html = std::fs::read_to_string(&page).unwrap();
-    assert!(html.contains("default-src 'none'"), "it fetches nothing");
+    assert!(html.contains("default-src 'none'"), "the page makes no requests");
     let shown = shown_in(&html);
     assert_eq!((&shown["view"], &shown["report"]), (&"bench".into(), &result));
     assert!(shown["texts"][0].as_str().unwrap().contains("valid           yes"), "{shown}");
@@ -148,15 +147,15 @@ fn an_open_skewed_run_tells_its_shares_and_makes_a_page() {
 /// The data that a page shows.
 fn shown_in(html: &str) -> Value {
     let (_, rest) = html.split_once("id=\"data\">").expect("a page has data");
-    let (json, _) = rest.split_once("</script>").expect("its element ends");
-    serde_json::from_str(json).expect("it is JSON")
+    let (json, _) = rest.split_once("</script>").expect("the element is closed");
+    serde_json::from_str(json).expect("JSON")
 }
 
-/// Options of a run of a moment.
+/// Options of a very short run.
 const MOMENT: [&str; 10] =
     ["lookup", "--count", "50", "--fsps", "2", "--warmup", "0", "--subscribers", "20", "--json"];
 
-/// Runs with the output somewhere, and gives what is said of it.
+/// Makes a very short run with this standard output.
 fn bench_into(output: impl Into<Stdio>) -> Output {
     let mut command = laboratory();
     let command = command.args(MOMENT).stdin(Stdio::null()).stdout(output);
@@ -164,15 +163,15 @@ fn bench_into(output: impl Into<Stdio>) -> Output {
 }
 
 #[test]
-fn results_are_added_to_an_output_and_never_take_its_place() {
+fn results_are_appended_to_standard_output() {
     let place = TempDir::new().unwrap();
     let all = place.path().join("all.json");
     std::fs::write(&all, "{\"earlier\": true}\n").unwrap();
     let appended = std::fs::OpenOptions::new().append(true).open(&all).unwrap();
     let output = bench_into(appended);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", text_of(&output));
     let text = std::fs::read_to_string(&all).unwrap();
-    let rest = text.strip_prefix("{\"earlier\": true}\n").expect("what was there stays");
+    let rest = text.strip_prefix("{\"earlier\": true}\n").expect("the earlier content remains");
     let result: Value = serde_json::from_str(rest).unwrap();
     assert_eq!(result["valid"], Value::from(true));
 
@@ -182,13 +181,13 @@ fn results_are_added_to_an_output_and_never_take_its_place() {
         ours.read_to_string(&mut text).map(|_| text)
     });
     let output = bench_into(OwnedFd::from(theirs));
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", text_of(&output));
     let result: Value = serde_json::from_str(&reader.join().unwrap().unwrap()).unwrap();
     assert_eq!(result["valid"], Value::from(true));
 }
 
 #[test]
-fn options_that_are_refused_leave_earlier_results_alone() {
+fn refused_options_leave_earlier_results_unchanged() {
     let place = TempDir::new().unwrap();
     let old = place.path().join("old.json");
     let name = old.to_str().unwrap();
@@ -207,17 +206,17 @@ fn options_that_are_refused_leave_earlier_results_alone() {
 }
 
 #[test]
-fn a_rate_that_is_mostly_dropped_is_no_result() {
+fn run_with_many_dropped_units_is_void() {
     let many = ["--rate", "20000", "--backlog", "1", "--seconds", "0.5"];
     let output = bench(&[&["lookup", "--fsps", "2", "--warmup", "0"], &many[..]].concat());
-    let said = said(&output);
-    assert!(!output.status.success() && said.contains("VOID"), "{said}");
-    assert!(said.contains("units were dropped") && said.contains("lower --rate"), "{said}");
+    let text = text_of(&output);
+    assert!(!output.status.success() && text.contains("VOID"), "{text}");
+    assert!(text.contains("units were dropped") && text.contains("lower --rate"), "{text}");
 }
 
 const TRANSFERS: [&str; 5] = ["transfer", "--count", "500", "--concurrency", "16"];
 
-/// A run through a relay before the participants; gives how many callbacks that lost.
+/// Makes a run through a relay of callbacks. Returns the number of callbacks that the relay lost.
 fn measure_through(callbacks: Relay, what: &[&str]) -> (Output, Value, u64) {
     let home = Home::configured("[transfers]\nconfirm_to_payee = false\n");
     let switch = home.serve();
@@ -236,11 +235,11 @@ fn measure_through(callbacks: Relay, what: &[&str]) -> (Output, Value, u64) {
 }
 
 #[test]
-fn a_hub_that_loses_one_callback_in_a_hundred_gets_no_result() {
+fn run_with_one_percent_lost_callbacks_is_void() {
     let (output, result, lost) = measure_through(Relay::of_callbacks(100), &TRANSFERS);
-    assert!(lost >= 5, "{lost} lost; {}", said(&output));
-    assert!(!output.status.success(), "{}", said(&output));
-    assert!(output.out().contains("VOID"), "{}", said(&output));
+    assert!(lost >= 5, "{lost} lost; {}", text_of(&output));
+    assert!(!output.status.success(), "{}", text_of(&output));
+    assert!(output.out().contains("VOID"), "{}", text_of(&output));
     assert_eq!(result["valid"], Value::from(false));
     let failed = |name: &str| {
         let checks = result["checks"].as_array().unwrap();
@@ -248,30 +247,29 @@ fn a_hub_that_loses_one_callback_in_a_hundred_gets_no_result() {
         assert_eq!(check["passed"], Value::from(false), "{check}");
         check["problems"][0].as_str().unwrap().to_owned()
     };
-    let hung = failed("each unit had its callback in time");
+    let hung = failed("each unit received its callback in time");
     assert!(hung.contains(" of 500 units"), "{hung}");
-    failed("the hub's counters say what the FSPs counted");
+    failed("the hub's counters agree with the FSPs");
 }
 
 #[test]
-fn the_same_hub_with_a_relay_that_loses_nothing_is_measured() {
+fn run_through_a_lossless_relay_is_valid() {
     let (output, result, lost) = measure_through(Relay::of_callbacks(0), &TRANSFERS);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", text_of(&output));
     assert_eq!((lost, &result["valid"]), (0, &Value::from(true)));
-    assert_eq!(result["system_calls"], Value::Null, "its process is not known");
+    assert_eq!(result["system_calls"], Value::Null, "the process is not known");
 }
 
-/// The last line that a run says; it must be void.
+/// The last line of standard error of a run, which must be void.
 fn last_line(output: &Output) -> String {
-    assert!(!output.status.success(), "{}", said(output));
-    assert!(output.out().contains("VOID"), "{}", said(output));
+    assert!(!output.status.success(), "{}", text_of(output));
+    assert!(output.out().contains("VOID"), "{}", text_of(output));
     let errors = output.err();
     errors.lines().last().unwrap_or_default().to_owned()
 }
 
-/// However short a run is, and with a stock that is just large enough.
 #[test]
-fn short_runs_and_stocks_that_suffice_are_valid() {
+fn short_runs_and_sufficient_stocks_are_valid() {
     for arguments in [
         &["lookup", "--seconds", "0.3"][..],
         &["transfer", "--seconds", "0.3", "--rate", "20"],
@@ -280,29 +278,29 @@ fn short_runs_and_stocks_that_suffice_are_valid() {
         &["fulfil", "--count", "50", "--stock", "50"],
     ] {
         let output = bench(&[arguments, &["--fsps", "2", "--subscribers", "20"]].concat());
-        assert!(output.status.success(), "{arguments:?}: {}", said(&output));
+        assert!(output.status.success(), "{arguments:?}: {}", text_of(&output));
     }
 }
 
 #[test]
-fn a_stock_that_is_used_up_ends_the_run_and_makes_it_void() {
+fn exhausted_stock_ends_the_run_and_makes_it_void() {
     let output = bench(&["fulfil", "--stock", "40", "--seconds", "60", "--fsps", "2"]);
     let last = last_line(&output);
     assert!(last.contains("the stock of 40 transfers was used up after"), "{last}");
 }
 
-/// The first of two ports side by side that nobody listens at.
+/// The first of two adjacent free ports.
 fn free_pair() -> String {
     let pair = || {
         let first = TcpListener::bind("127.0.0.1:0").ok()?;
         let port = first.local_addr().ok()?.port();
         TcpListener::bind(("127.0.0.1", port.checked_add(1)?)).ok().map(|_| port.to_string())
     };
-    (0..100).find_map(|_| pair()).expect("two ports side by side are free")
+    (0..100).find_map(|_| pair()).expect("two adjacent ports are free")
 }
 
 #[test]
-fn a_hub_that_is_not_there_is_what_a_void_run_tells_first() {
+fn unreachable_hub_is_the_first_cause_of_a_void_run() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let hub = format!("http://{closed}");
     let port = free_pair();
@@ -312,11 +310,11 @@ fn a_hub_that_is_not_there_is_what_a_void_run_tells_first() {
     let last = last_line(&output);
     assert!(last.contains("connections to the hub could not be opened"), "{last}");
     assert!(last.contains(&closed.to_string()) && last.contains("refused"), "{last}");
-    assert!(!said(&output).contains("hung"), "nothing was ever sent: {}", said(&output));
+    assert!(!text_of(&output).contains("timed out"), "nothing was sent: {}", text_of(&output));
 }
 
 #[test]
-fn a_hub_that_finds_other_parties_than_asked_for_gets_no_result() {
+fn run_with_mismatched_parties_is_void() {
     let home = Home::configured("[transfers]\nconfirm_to_payee = false\n");
     let switch = home.serve();
     let relay = Relay::of_hub(switch.fspiop, |request| {
@@ -329,15 +327,16 @@ fn a_hub_that_finds_other_parties_than_asked_for_gets_no_result() {
     let place = ["--hub", &hub, "--admin", &admin, "--token", token.to_str().unwrap()];
     let size = ["--fsps", "4", "--count", "100", "--warmup", "0", "--subscribers", "20"];
     let output = bench(&[&["lookup"], &place[..], &size].concat());
-    let (last, all) = (last_line(&output), said(&output));
+    let (last, all) = (last_line(&output), text_of(&output));
     drop(relay);
-    assert!(all.contains("FAILED  no answer was another than asked for"), "{all}");
-    assert!(all.contains("PUT /parties told 2552040") && all.contains("of fsp202 was"), "{all}");
-    assert!(last.contains(" wrong, such as: PUT /parties told"), "{last}");
+    assert!(all.contains("FAILED  every response matched its request"), "{all}");
+    assert!(all.contains("PUT /parties contains 2552040"), "{all}");
+    assert!(all.contains(" of fsp202"), "{all}");
+    assert!(last.contains(" wrong, such as: PUT /parties contains"), "{last}");
 }
 
 #[test]
-fn a_hub_that_changes_what_it_passes_on_gets_no_result_and_that_comes_first() {
+fn run_with_altered_callbacks_is_void_for_that_reason() {
     let changing = Relay::of_changed_callbacks;
     for (scenario, changed, expected) in [
         (
@@ -345,17 +344,17 @@ fn a_hub_that_changes_what_it_passes_on_gets_no_result_and_that_comes_first() {
             changing(|it| {
                 replace_in(it, "POST /transfers", r#""condition":""#, r#""condition":"A"#)
             }),
-            " wrong, such as: POST /transfers came to fsp20",
+            " wrong, such as: POST /transfers to fsp20",
         ),
         (
             "transfer",
             changing(|it| replace_in(it, "PUT /transfers/", "COMMITTED", "RESERVED")),
-            " wrong, such as: PUT /transfers told fsp20",
+            " wrong, such as: PUT /transfers to fsp20",
         ),
         (
             "quote",
             changing(|it| replace_in(it, "PUT /quotes/", r#""condition":""#, r#""condition":"A"#)),
-            ": a callback cannot be read",
+            ": invalid callback",
         ),
         (
             "quote",
@@ -372,7 +371,7 @@ fn a_hub_that_changes_what_it_passes_on_gets_no_result_and_that_comes_first() {
         let (output, result, _) = measure_through(changed, &[scenario, "--count", "200"]);
         let last = last_line(&output);
         let first = result["invalid_because"][0].as_str().unwrap();
-        let all = said(&output);
+        let all = text_of(&output);
         assert!(all.contains(expected), "{scenario}: {all}");
         let is_cause = !expected.starts_with(": ");
         assert!(!is_cause || last.contains(expected), "{scenario}: {last}");
@@ -380,25 +379,29 @@ fn a_hub_that_changes_what_it_passes_on_gets_no_result_and_that_comes_first() {
     }
 }
 
-/// Each unit that hangs holds its place for the whole of its time, and one makes the run void.
+/// Each hung unit blocks its slot until its timeout, and a single one makes the run void.
 #[test]
-fn a_number_of_units_that_cannot_give_a_result_is_not_carried_out_to_its_end() {
+fn counted_run_that_is_already_void_ends_early() {
     let many = ["transfer", "--count", "100000", "--concurrency", "64"];
     let (output, result, lost) = measure_through(Relay::of_callbacks(3), &many);
-    assert!(!output.status.success() && 100 <= lost, "{lost} lost; {}", said(&output));
+    assert!(!output.status.success() && 100 <= lost, "{lost} lost; {}", text_of(&output));
     let ended = result["whole_run"]["ended"].as_u64().unwrap();
-    assert!(ended < 10_000, "{ended} ended well");
+    assert!(ended < 10_000, "{ended} succeeded");
     assert!(
         last_line(&output).contains("prepares to the hub, payees received"),
         "{}",
-        said(&output)
+        text_of(&output)
     );
-    assert!(said(&output).contains("units hung until its time was over"), "{}", said(&output));
+    assert!(
+        text_of(&output).contains("units timed out without a callback"),
+        "{}",
+        text_of(&output)
+    );
 }
 
-/// A hub that takes registrations and says nothing of them is given up as soon as one may.
+/// A run is given up after the timeout if the hub accepts registrations and sends no callbacks.
 #[test]
-fn registrations_that_are_not_confirmed_are_given_up_in_the_time_that_is_given() {
+fn unconfirmed_registrations_time_out() {
     let home = Home::configured("");
     let switch = home.serve();
     let callbacks = Relay::of_changed_callbacks(|request| {
@@ -411,14 +414,18 @@ fn registrations_that_are_not_confirmed_are_given_up_in_the_time_that_is_given()
     let began = Instant::now();
     let short = ["--fsps", "2", "--subscribers", "20", "--timeout", "2.5"];
     let output = bench(&[&["lookup"], &place[..], &short].concat());
-    assert!(!output.status.success() && began.elapsed().as_secs() < 30, "{}", said(&output));
-    let expected = "20 of 20 registrations had no callback, none within 2.5s";
-    assert!(said(&output).contains(expected), "{}", said(&output));
-    assert!(said(&output).contains("0 of 40 subscribers registered (0.0%)"), "{}", said(&output));
+    assert!(!output.status.success() && began.elapsed().as_secs() < 30, "{}", text_of(&output));
+    let expected = "20 of 20 registrations have no callback; none arrived within 2.5s";
+    assert!(text_of(&output).contains(expected), "{}", text_of(&output));
+    assert!(
+        text_of(&output).contains("0 of 40 subscribers registered (0.0%)"),
+        "{}",
+        text_of(&output)
+    );
 }
 
 #[test]
-fn a_run_without_an_admin_api_says_that_no_books_were_compared() {
+fn run_without_an_admin_api_reports_that_no_accounts_were_compared() {
     let home = Home::configured("[transfers]\nconfirm_to_payee = false\n");
     let switch = home.serve();
     let port = free_pair();
@@ -427,15 +434,15 @@ fn a_run_without_an_admin_api_says_that_no_books_were_compared() {
     let size = ["transfer", "--hub", &hub, "--fsps", "2", "--count", "40", "--warmup", "0"];
     let run = |more: &[&str]| {
         let output = bench(&[&size[..], &["--port", &port], more].concat());
-        assert!(output.status.success(), "{}", said(&output));
-        said(&output)
+        assert!(output.status.success(), "{}", text_of(&output));
+        text_of(&output)
     };
     let known = run(&["--admin", &admin, "--token", token.to_str().unwrap()]);
     assert!(known.contains("valid           yes\n"), "{known}");
     let place = TempDir::new().unwrap();
     let json = place.path().join("out.json");
     let unknown = run(&["--existing", "--json", json.to_str().unwrap()]);
-    assert!(unknown.contains("valid           yes, without books"), "{unknown}");
+    assert!(unknown.contains("valid           yes, without the hub's accounts"), "{unknown}");
     let result = read(&json);
     assert_eq!((&result["valid"], &result["books_compared"]), (&true.into(), &false.into()));
 }
@@ -448,38 +455,41 @@ fn positions_are_compared_in_the_currency_of_the_run() {
     for currency in ["USD", "EUR"] {
         let kept = ["transfer", "--currency", currency, "--data", data.to_str().unwrap()];
         let output = bench(&[&kept[..], &skewed].concat());
-        assert!(output.status.success(), "{currency}: {}", said(&output));
+        assert!(output.status.success(), "{currency}: {}", text_of(&output));
     }
 }
 
 #[test]
-fn what_cannot_be_run_is_refused_in_one_line() {
+fn invalid_options_are_refused_in_one_line() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let nobody = "http://127.0.0.1:9";
+    let closed = "http://127.0.0.1:9";
     for (arguments, expected) in [
-        (&["transfer", "--rate", "0"][..], "--rate takes 0.01 to 1000000 a second"),
-        (&["transfer", "--seconds", "0"], "--seconds takes 0.1 to 86400"),
+        (&["transfer", "--rate", "0"][..], "--rate: expected 0.01 to 1000000 per second"),
+        (&["transfer", "--seconds", "0"], "--seconds: expected 0.1 to 86400"),
         (&["transfer", "--program", "/nowhere/upesi"], "/nowhere/upesi"),
         (&["transfer", "--port", &port], "fsp201"),
-        (&["transfer", "--hub", nobody, "--admin", nobody], "refused"),
-        (&["transfer", "--hub", nobody], "--existing"),
+        (&["transfer", "--hub", closed, "--admin", closed], "refused"),
+        (&["transfer", "--hub", closed], "--existing"),
         (&["transfer", "--data", "/proc/nowhere"], "/proc/nowhere"),
         (&["transfer", "--pairs", "skewed", "--fsps", "2"], "4 to 64"),
         (&["fulfil", "--rate", "1000000", "--seconds", "9"], "--stock"),
         (&["fulfil", "--fsps", "2", "--stock", "450000"], "raise --fsps"),
-        (&["fulfil", "--count", "100", "--stock", "10"], "--stock 10 does not last: --count 100"),
+        (&["fulfil", "--count", "100", "--stock", "10"], "--stock 10: too small, --count 100"),
         (&["fulfil", "--rate", "1000", "--seconds", "5", "--stock", "10"], "fulfils 5000"),
-        (&["transfer", "--rate", "500", "--ceiling"], "--ceiling is the highest rate of a closed"),
-        (&["transfer", "--hub", nobody, "--existing", "--pid", "4294967295"], "--pid"),
-        (&["transfer", "--hub", nobody, "--existing"], "--existing needs --port"),
-        (&["sweep", "disk", "--syncs-per-second", "0"], "--syncs-per-second takes 1 to 1000000"),
+        (&["transfer", "--rate", "500", "--ceiling"], "--ceiling: not with --rate"),
+        (&["transfer", "--hub", closed, "--existing", "--pid", "4294967295"], "--pid"),
+        (&["transfer", "--hub", closed, "--existing"], "--existing: requires --port"),
+        (
+            &["sweep", "disk", "--syncs-per-second", "0"],
+            "--syncs-per-second: expected 1 to 1000000",
+        ),
         (&["transfers"], "unrecognized subcommand"),
-        (&["sweep", "expiry", "--count", "0"], "--count takes 1 to 1000000"),
-        (&["sweep", "growth", "--sizes", "900M"], "take smaller --sizes, or --data DIR"),
-        (&["sweep", "growth", "--aliases", "10k"], "--aliases takes 0, or more than 10k"),
-        (&["sweep", "growth", "--sizes", "few"], "no number such as"),
-        (&["sweep", "hour", "--rate", "0"], "--rate takes 0.01 to 1000000 a second"),
+        (&["sweep", "expiry", "--count", "0"], "--count: expected 1 to 1000000"),
+        (&["sweep", "growth", "--sizes", "900M"], "choose smaller --sizes, or --data DIR"),
+        (&["sweep", "growth", "--aliases", "10k"], "--aliases: expected 0, or more than 10k"),
+        (&["sweep", "growth", "--sizes", "few"], "invalid number 'few'"),
+        (&["sweep", "hour", "--rate", "0"], "--rate: expected 0.01 to 1000000 per second"),
         (&["sweep", "coil", "--json", "/nowhere/out.json"], "/nowhere/out.json"),
         (&["transfer", "--pairs", "crooked"], "uniform or skewed"),
         (&["transfer", "--nodes", "3", "--upgrade", "/nowhere/upesi"], "--upgrade /nowhere/upesi"),
@@ -492,8 +502,8 @@ fn what_cannot_be_run_is_refused_in_one_line() {
 }
 
 #[test]
-fn a_cut_is_refused_where_something_leads_out() {
-    let test = "bench::a_cut_is_refused_where_something_leads_out";
+fn cut_is_refused_in_a_network_with_a_route_out() {
+    let test = "bench::cut_is_refused_in_a_network_with_a_route_out";
     apart(test, Need::Network, || {
         run("ip", &["link", "set", "lo", "up"]);
         run("ip", &["link", "add", "out", "type", "veth", "peer", "name", "far"]);
@@ -501,22 +511,22 @@ fn a_cut_is_refused_where_something_leads_out() {
         let errors = bench(&["transfer", "--nodes", "3", "--kill", "cut"]).fails();
         assert!(errors.contains("unshare --user --map-root-user --net"), "{errors}");
         let routes = std::fs::read_to_string("/proc/self/net/fib_trie").unwrap();
-        assert!(!routes.contains("10.77.0."), "it added its addresses: {routes}");
+        assert!(!routes.contains("10.77.0."), "addresses were added: {routes}");
     });
 }
 
 #[test]
-fn a_sweep_sets_its_runs_beside_the_published_figures() {
+fn sweep_compares_its_runs_with_the_published_figures() {
     let place = TempDir::new().unwrap();
     let (json, page) = (place.path().join("out.json"), place.path().join("out.html"));
     let (json_name, page_name) = (json.to_str().unwrap(), page.to_str().unwrap());
     let files = ["--json", json_name, "--report", page_name];
     let output = bench(&[&["sweep", "coil", "--quick"], &files[..]].concat());
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", text_of(&output));
     let result = read(&json);
     assert_eq!((&result["valid"], &result["sweep"]), (&Value::from(true), &Value::from("coil")));
     let steps = result["steps"].as_array().unwrap();
-    assert_eq!(steps.len(), 9, "five sizes of batches, four numbers in flight");
+    assert_eq!(steps.len(), 9, "five batch sizes, four concurrencies");
     for step in steps {
         assert_eq!(step["result"]["valid"], Value::from(true), "{step}");
         assert_eq!(step["result"]["whole_run"]["ended"], Value::from(200), "{step}");
@@ -524,7 +534,7 @@ fn a_sweep_sets_its_runs_beside_the_published_figures() {
     let [single, many] = [&steps[0], &steps[4]];
     assert_eq!(single["name"], "batch 1, 100 in flight");
     assert_eq!(single["published"][1]["rate_per_s"], Value::from(71.0));
-    // A prepare and a fulfilment, each under a sync of its own; deliveries join them or not.
+    // A prepare and a fulfilment have separate syncs, which recorded deliveries may share.
     let syncs = |step: &Value| step["result"]["syncs_per_tx"].as_f64().unwrap();
     assert!(syncs(single) >= 2.0 && syncs(many) < syncs(single), "{single} {many}");
     for member in ["title", "work", "hardware", "durability", "left_out"] {
@@ -532,11 +542,11 @@ fn a_sweep_sets_its_runs_beside_the_published_figures() {
     }
     let shown = shown_in(&std::fs::read_to_string(&page).unwrap());
     assert_eq!((&shown["view"], &shown["report"]), (&"sweep".into(), &result));
-    assert_eq!(shown["texts"].as_array().unwrap().len(), 9, "what a terminal shows of each run");
+    assert_eq!(shown["texts"].as_array().unwrap().len(), 9, "the terminal text of each run");
 }
 
 #[test]
-fn a_switch_with_slower_syncs_says_so_before_it_is_ready() {
+fn switch_with_injected_sync_delay_reports_it_at_start() {
     let place = TempDir::new().unwrap();
     let any = "127.0.0.1:0";
     let mut child = Command::new(PROGRAM)
@@ -546,48 +556,48 @@ fn a_switch_with_slower_syncs_says_so_before_it_is_ready() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     let lines = lines.map_while(Result::ok);
     let greeting: Vec<_> = lines.take_while(|line| !line.contains("ready")).collect();
     child.kill().unwrap();
     child.wait().unwrap();
-    let told = "INJECTED: each sync takes 1.5ms longer, one sync every 2ms at most";
-    assert!(greeting.iter().any(|line| line.contains(told)), "{greeting:?}");
+    let injected = "INJECTED: each sync takes 1.5ms longer, one sync every 2ms at most";
+    assert!(greeting.iter().any(|line| line.contains(injected)), "{greeting:?}");
 }
 
 #[test]
-fn an_interrupted_run_shows_what_it_has_and_is_void() {
+fn interrupted_run_prints_its_results_and_is_void() {
     let (mut child, errors) =
         measuring(&["quote", "--seconds", "600", "--fsps", "2", "--warmup", "0"]);
     let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    kill_process(id.expect("it has an id"), Signal::INT).unwrap();
+    kill_process(id.expect("a process id"), Signal::INT).unwrap();
     let rest: Vec<String> = errors.collect();
     let status = child.wait().unwrap();
     let mut output = String::new();
-    child.stdout.take().expect("it is piped").read_to_string(&mut output).unwrap();
+    child.stdout.take().expect("piped").read_to_string(&mut output).unwrap();
     assert!(!status.success() && output.contains("VOID"), "{output} {rest:?}");
     assert!(output.contains("interrupted"), "{output}");
 }
 
 #[test]
-fn a_run_on_a_full_disk_is_void_says_so_and_ends_soon() {
-    let test = "bench::a_run_on_a_full_disk_is_void_says_so_and_ends_soon";
+fn run_on_a_full_disk_ends_early_and_names_the_cause() {
+    let test = "bench::run_on_a_full_disk_ends_early_and_names_the_cause";
     apart(test, Need::Memory, || {
         let place = TempDir::new().unwrap();
         let disk = place.path().join("disk");
         let _mounted = Mounted::memory(&disk, 256);
         let data = disk.join("data");
         let started = Instant::now();
-        // The switch looks at its disk every ten seconds.
+        // The switch checks its disk every ten seconds.
         let short = ["--seconds", "12", "--warmup", "0.1", "--fsps", "2", "--subscribers", "20"];
         let into = ["--data", data.to_str().unwrap()];
-        let (child, told) = measuring(&[&["transfer"], &short[..], &into].concat());
+        let (child, lines) = measuring(&[&["transfer"], &short[..], &into].concat());
         fill_up(&disk.join("ballast"));
-        let rest: Vec<String> = told.collect();
+        let rest: Vec<String> = lines.collect();
         let output = child.wait_with_output().unwrap();
-        let said = output.out();
-        assert!(!output.status.success() && said.contains("VOID"), "{said} {rest:?}");
-        assert!(said.contains("its disk is full"), "{said} {rest:?}");
+        let text = output.out();
+        assert!(!output.status.success() && text.contains("VOID"), "{text} {rest:?}");
+        assert!(text.contains("its disk is full"), "{text} {rest:?}");
         assert!(started.elapsed() < SOON, "{:?}: {rest:?}", started.elapsed());
     });
 }
@@ -601,25 +611,26 @@ fn the_ceiling_is_measured_before_and_after() {
     let ratio = result["ratio_to_ceiling"].as_f64().expect("a ratio");
     let rate = result["achieved_per_s"].as_f64().expect("a rate");
     assert!((ratio * mean - rate).abs() < 1e-6 * rate, "{ratio} x {mean} is not {rate}");
-    // Its subscribers are registered, and the callbacks of that must not stay owed.
+    // Subscribers are registered, and the callbacks of the registrations must not remain open.
     let whole = measure("whole", &["--count", "100", "--fsps", "2", "--ceiling"]);
-    let check = |check: &&Value| check["name"] == "the null switch came to rest, before and after";
-    let rested = whole["checks"].as_array().unwrap().iter().find(check).expect("it is checked");
-    assert_eq!(rested["passed"], Value::from(true), "{rested}");
+    let check =
+        |check: &&Value| check["name"] == "the forward-only switch was idle, before and after";
+    let idle = whole["checks"].as_array().unwrap().iter().find(check).expect("the check exists");
+    assert_eq!(idle["passed"], Value::from(true), "{idle}");
     let refused = bench(&["lookup", "--ceiling"]);
-    assert!(!refused.status.success() && said(&refused).contains("--ceiling goes with"));
+    assert!(!refused.status.success() && text_of(&refused).contains("--ceiling: only for"));
 }
 
-/// Stages of real transfers, and the same figures again from the file they were written to.
+/// The figures of a file of events are those of the transfers that it was written from.
 #[test]
-fn a_waterfall_is_drawn_from_transfers_and_from_a_file() {
+fn waterfall_is_drawn_from_transfers_and_from_a_file() {
     let place = TempDir::new().unwrap();
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
     let waterfall = |arguments: &[&str]| {
         let mut command = Command::new(PROGRAM);
         command.arg("waterfall").args(arguments);
         let output = finish(command);
-        assert!(output.status.success(), "{}", said(&output));
+        assert!(output.status.success(), "{}", text_of(&output));
         output.out()
     };
     let (events, page) = (path("one.ndjson"), path("many.html"));
@@ -628,20 +639,20 @@ fn a_waterfall_is_drawn_from_transfers_and_from_a_file() {
     {
         assert!(one.contains(stage), "{stage} is missing: {one}");
     }
-    // To the last notice, of each of many.
+    // All stages of each of several transfers, up to the last notice.
     let twenty = path("twenty.ndjson");
     waterfall(&["--at-once", "20", "--out", &twenty]);
-    let drawn = std::fs::read_to_string(&twenty).expect("it was written");
+    let drawn = std::fs::read_to_string(&twenty).expect("written");
     for stage in ["prepare to payee: send", "fulfil to payer: send", "fulfil to payer: connect"] {
         assert_eq!(drawn.matches(stage).count(), 20, "{stage}: {drawn}");
     }
-    // It waits for the sequencer's thread at least, and is handed back.
-    let gap = one.lines().find(|line| line.trim_start().starts_with("gap: nobody worked"));
-    let gap = gap.expect("there is a line for the gap");
-    assert!(!gap.contains("p50       0.0 us"), "nobody ever waited: {one}");
+    // A transfer waits at least for the sequencer's thread and for its response.
+    let gap = one.lines().find(|line| line.trim_start().starts_with("gap: no stage active"));
+    let gap = gap.expect("a line for the gap");
+    assert!(!gap.contains("p50       0.0 us"), "there was no wait: {one}");
     let at = |label: &str| one.find(label).unwrap_or_else(|| panic!("no {label}: {one}"));
     for wait in ["prepare: wait", "fulfil: wait", "prepare to payee: dispatch"] {
-        assert!(at("gap: nobody worked") < at(wait), "waits stand below the gap: {one}");
+        assert!(at("gap: no stage active") < at(wait), "waits are listed after the gap: {one}");
     }
     let again = waterfall(&[&events, "--unit", "ns", "--out", &path("one.html")]);
     let figures = |text: &str| {
@@ -649,7 +660,7 @@ fn a_waterfall_is_drawn_from_transfers_and_from_a_file() {
         line.split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(figures(&again), figures(&one));
-    // Capitals and the colon make no difference; what is left out still spans the total.
+    // Case and the colon are ignored. An excluded event still counts in the total.
     let fewer = waterfall(&[&events, "--unit", "ns", "--exclude", "PREPARE receive"]);
     assert!(fewer.contains("prepare: receive (not counted)"), "{fewer}");
     let parts = |text: &str| figures(text).split(" / ").map(str::to_owned).collect::<Vec<_>>();
@@ -659,7 +670,7 @@ fn a_waterfall_is_drawn_from_transfers_and_from_a_file() {
     assert_eq!((less[1] == all[1], &less[2]), (false, &all[2]), "{fewer}");
     let many = waterfall(&["--at-once", "5", "--out", &page]);
     assert!(many.starts_with("median"), "{many}");
-    let html = std::fs::read_to_string(&page).expect("it was written");
+    let html = std::fs::read_to_string(&page).expect("written");
     let shown = shown_in(&html);
     let median = &shown["median"];
     assert!(median["heading"].as_str().unwrap().starts_with("The median of 5"), "{median}");
@@ -670,18 +681,18 @@ fn a_waterfall_is_drawn_from_transfers_and_from_a_file() {
         command.args(["waterfall", "--out", &path("x.pdf")]);
         command
     });
-    assert!(!other.status.success() && said(&other).contains(".html"));
+    assert!(!other.status.success() && text_of(&other).contains(".html"));
     let nowhere = finish({
         let mut command = Command::new(PROGRAM);
         command.args(["waterfall", "--out", "/nowhere/x.html"]);
         command
     });
-    let errors = said(&nowhere);
+    let errors = text_of(&nowhere);
     assert!(!nowhere.status.success() && errors.contains("/nowhere/x.html"), "{errors}");
-    assert!(!errors.contains("starting the switch"), "nothing is sent first: {errors}");
+    assert!(!errors.contains("starting the switch"), "nothing may be sent first: {errors}");
 }
 
-/// It says how far it is, also while it only waits for the next one, and ends at once.
+/// Shows progress also during a pause, and ends immediately.
 #[test]
 fn waterfalls_show_progress_and_can_be_interrupted_in_a_pause() {
     let mut child = Command::new(PROGRAM)
@@ -691,39 +702,39 @@ fn waterfalls_show_progress_and_can_be_interrupted_in_a_pause() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut errors = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+    let mut errors = BufReader::new(child.stderr.take().expect("piped")).lines();
     let shown = errors.find(|line| line.as_ref().is_ok_and(|line| line.contains("1 of 3 transf")));
-    assert!(shown.is_some(), "it says nothing");
+    assert!(shown.is_some(), "no progress line");
     let (asked, id) = (Instant::now(), i32::try_from(child.id()).ok().and_then(Pid::from_raw));
-    kill_process(id.expect("it has an id"), Signal::INT).unwrap();
+    kill_process(id.expect("a process id"), Signal::INT).unwrap();
     let rest: Vec<String> = errors.map_while(Result::ok).collect();
     assert!(!child.wait().unwrap().success() && asked.elapsed().as_secs() < 20, "{rest:?}");
     assert!(rest.iter().any(|line| line.contains("interrupted")), "{rest:?}");
 }
 
-/// The last JSON that stands on the output.
+/// Standard output of a successful command, parsed as JSON.
 fn json_of(output: &Output) -> Value {
-    assert!(output.status.success(), "{}", said(output));
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(output)))
+    assert!(output.status.success(), "{}", text_of(output));
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text_of(output)))
 }
 
-fn assert_says_where(result: &Value) {
+fn assert_has_origin(result: &Value) {
     for member in ["/machine/kernel", "/environment/memory_bytes", "/commit", "/configuration"] {
         assert!(result.pointer(member).is_some_and(|it| !it.is_null()), "{member}: {result}");
     }
 }
 
-/// Results of the core have their origin and options; each row of `durable` takes as long as said.
+/// Results of the core have their origin and options. Each row of `durable` lasts as requested.
 #[test]
-fn the_core_is_measured_for_as_long_as_wanted_and_says_where() {
+fn core_is_measured_for_the_requested_time_with_its_origin() {
     let place = TempDir::new().unwrap();
     let (data, file) = (place.path().to_str().unwrap(), place.path().join("core.json"));
     let core = |more: &[&str]| bench(&[&["core", "--data", data], more].concat());
     let seconds = ["--seconds", "2", "--rounds", "1", "--json", file.to_str().unwrap()];
     let output = core(&[&["--only", "durable"], &seconds[..]].concat());
-    assert!(said(&output).contains("commit  "), "{}", said(&output));
+    assert!(text_of(&output).contains("commit  "), "{}", text_of(&output));
     let result = read(&file);
-    assert_says_where(&result);
+    assert_has_origin(&result);
     assert_eq!(result["configuration"]["only"], serde_json::json!(["durable"]));
     let section = &result["sections"][0];
     assert_eq!(section["columns"][8], "seconds", "{section}");
@@ -732,39 +743,39 @@ fn the_core_is_measured_for_as_long_as_wanted_and_says_where() {
     }
     let slow = ["--seconds", "3", "--rate", "1000", "--pairs-per-second", "300", "--json"];
     let output = core(&[&["--only", "arrivals,stream"], &slow[..]].concat());
-    assert_says_where(&json_of(&output));
+    assert_has_origin(&json_of(&output));
     for shown in ["of 3000 commands (", "of 900 pairs ("] {
-        assert!(said(&output).contains(shown), "no {shown}: {}", said(&output));
+        assert!(text_of(&output).contains(shown), "no {shown}: {}", text_of(&output));
     }
-    assert!(std::fs::read_dir(data).unwrap().count() == 1, "only the results are left");
+    assert!(std::fs::read_dir(data).unwrap().count() == 1, "only the results remain");
 }
 
 #[test]
-fn the_instrument_shows_progress_and_says_where() {
+fn harness_measurement_shows_progress_and_origin() {
     let output = bench(&["harness", "--seconds", "2.5", "--concurrency", "4", "--json"]);
     let result = json_of(&output);
-    assert_says_where(&result);
+    assert_has_origin(&result);
     assert_eq!(result["configuration"]["concurrency"], Value::from(4));
     assert_eq!(result["forwarded"]["machine"], result["exchanges"]["machine"]);
-    assert!(said(&output).contains(" exchanges ("), "{}", said(&output));
+    assert!(text_of(&output).contains(" exchanges ("), "{}", text_of(&output));
 }
 
 #[test]
-fn a_demonstration_writes_its_results_to_the_output_too() {
+fn demo_prints_results_as_json() {
     let mut command = Command::new(PROGRAM);
     command.args(["demo", "--transactions", "50", "--concurrency", "4", "--fsps", "2", "--json"]);
     assert_eq!(json_of(&finish(command))["verified"], Value::from(true));
 }
 
 #[test]
-fn growth_compares_sizes_and_says_what_was_reached() {
+fn growth_compares_sizes_with_the_goals() {
     let place = TempDir::new().unwrap();
     let (json, page) = (place.path().join("out.json"), place.path().join("out.html"));
     let kept = place.path().join("kept");
     let files = ["--json", json.to_str().unwrap(), "--report", page.to_str().unwrap()];
     let size = ["sweep", "growth", "--quick", "--data", kept.to_str().unwrap()];
     let output = bench(&[&size, &files[..]].concat());
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", text_of(&output));
     let result = read(&json);
     assert_eq!(result["valid"], Value::from(true), "{result}");
     let rows = result["tables"][0]["rows"].as_array().unwrap();
@@ -778,7 +789,7 @@ fn growth_compares_sizes_and_says_what_was_reached() {
     let goals = result["goals"].as_array().unwrap();
     let disk = goals.iter().find(|goal| goal["must"] == 3_200.0).unwrap();
     assert_ne!(disk["verdict"], "not offered", "{disk}");
-    for named in ["commands/s of kernel", "the store is built anew", "a transfer, archived"] {
+    for named in ["commands/s of kernel", "the store is rebuilt", "a transfer, archived"] {
         let goal = goals.iter().find(|goal| goal["name"].as_str().unwrap().contains(named));
         assert!(goal.unwrap()["value"].as_f64().unwrap() > 0.0, "{named}: {goals:?}");
     }
@@ -790,5 +801,5 @@ fn growth_compares_sizes_and_says_what_was_reached() {
     assert!(result.to_string().contains("ready after kill -9"), "{result}");
     let left: Vec<_> =
         std::fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left.len(), 2, "the filled directories are kept, their copies are not: {left:?}");
+    assert_eq!(left.len(), 2, "filled directories are kept, copies are not: {left:?}");
 }

@@ -167,7 +167,7 @@ fn old_transfers_are_answered_after_a_kill_and_without_their_store() {
 }
 
 #[test]
-fn a_store_that_is_damaged_or_of_another_log_is_built_anew() {
+fn damaged_or_foreign_store_is_rebuilt() {
     let scheme = Scheme::start();
     let past = Past::new(&scheme);
     past.check(&scheme);
@@ -197,7 +197,7 @@ fn a_store_that_is_damaged_or_of_another_log_is_built_anew() {
 }
 
 #[test]
-fn a_store_that_is_ahead_of_its_log_shows_that_its_end_is_missing() {
+fn store_ahead_of_its_log_reveals_a_truncated_log() {
     let scheme = Scheme::start();
     let past = Past::new(&scheme);
     let aside = tempfile::tempdir().unwrap();
@@ -231,7 +231,7 @@ fn a_store_that_is_ahead_of_its_log_shows_that_its_end_is_missing() {
         other.check(&scheme);
     }
     let swap = |data: &Path| replace(&store, &data.join("store"));
-    let scheme = restart(scheme, swap, Some("another way"));
+    let scheme = restart(scheme, swap, Some("differs from that of the log"));
     past.check(&scheme);
     other.check(&scheme);
     check_state(scheme);

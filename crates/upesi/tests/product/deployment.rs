@@ -57,8 +57,8 @@ fn with_log_in_files(arguments: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn what_the_chart_renders_starts_is_probed_and_stops() {
-    let test = "deployment::what_the_chart_renders_starts_is_probed_and_stops";
+fn rendered_chart_starts_is_probed_and_stops() {
+    let test = "deployment::rendered_chart_starts_is_probed_and_stops";
     apart(test, Need::Container, || {
         run("ip", &["link", "set", "lo", "up"]);
         run("ip", &["address", "add", &format!("{ADDRESS}/32"), "dev", "lo"]);
@@ -103,8 +103,8 @@ fn prove_rendered(topology: &str) {
 }
 
 #[test]
-fn what_compose_starts_starts_is_probed_and_stops() {
-    let test = "deployment::what_compose_starts_starts_is_probed_and_stops";
+fn compose_deployment_starts_is_probed_and_stops() {
+    let test = "deployment::compose_deployment_starts_is_probed_and_stops";
     apart(test, Need::Container, || {
         run("ip", &["link", "set", "lo", "up"]);
         run("ip", &["address", "add", &format!("{ADDRESS}/32"), "dev", "lo"]);
@@ -223,7 +223,7 @@ fn ask(address: &str, request: &str, host: &str, more: &str) -> u16 {
 }
 
 #[test]
-fn health_tells_supervisors() {
+fn health_exit_code_informs_supervisors() {
     let home = Home::configured("[health]\nstuck_seconds = 2\n").injured("sequencer");
     let switch = home.serve();
     let url = format!("http://{}", switch.admin);
@@ -251,7 +251,7 @@ fn health_tells_supervisors() {
 }
 
 #[test]
-fn a_given_token_is_used_and_none_is_made() {
+fn given_token_is_used_and_none_is_generated() {
     let home = Home::new();
     let token = home.configuration().with_file_name("token");
     let text = format!("[admin]\ntoken_file = {:?}\n", token.display().to_string());
@@ -275,7 +275,7 @@ fn a_given_token_is_used_and_none_is_made() {
 
 /// Every alert has its line among what to do, and there is none for an alert that is not.
 #[test]
-fn every_alert_is_explained() {
+fn every_alert_has_a_runbook_entry() {
     let rules = read("deploy/prometheus/rules.yaml");
     let alerts: BTreeSet<_> =
         rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
@@ -300,7 +300,7 @@ fn alert<'a>(rules: &'a str, name: &str) -> Vec<&'a str> {
 
 /// The page for notices that no participant takes comes before 10,000 are owed, without waiting.
 #[test]
-fn a_page_comes_before_many_notices_are_owed_to_stalled_lanes() {
+fn stalled_lane_alert_fires_before_many_notices_are_owed() {
     const OWED_MAX: u64 = 10_000;
     /// A lane counts as stalled after 5 s; 5 s between scrapes, and between evaluations.
     const SECONDS_UNTIL_SEEN: u64 = 15;
@@ -318,7 +318,7 @@ fn a_page_comes_before_many_notices_are_owed_to_stalled_lanes() {
 
 /// What the image is made of must hold every file that is compiled in.
 #[test]
-fn the_image_is_given_what_is_compiled_in() {
+fn image_build_receives_all_compiled_in_files() {
     let given = read("deploy/container/Dockerfile.dockerignore");
     let given: Vec<_> = given.lines().filter_map(|line| line.strip_prefix('!')).collect();
     let mut looked_at = 0;

@@ -32,7 +32,7 @@ const TOO_MANY: u64 = 200;
 const ROOM_BLOCKS: u64 = 40;
 
 #[test]
-fn a_log_can_be_begun_wherever_its_beginning_was_left() {
+fn log_creation_survives_a_crash_at_every_write() {
     for operations in 0.. {
         let home = Home::new();
         match home.serve_until(Ports::free(), operations) {
@@ -47,7 +47,7 @@ fn a_log_can_be_begun_wherever_its_beginning_was_left() {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_wherever_the_disk_was_left() {
+fn nothing_acknowledged_is_lost_by_a_crash_at_any_write() {
     let server = serve(|_| Reply::Accept);
     let home = onboarded(&server);
     let mut record = Record::default();

@@ -36,7 +36,7 @@ fn documents_in_the_repository_are_those_of_the_code() {
 }
 
 #[test]
-fn the_switch_does_what_its_document_says() {
+fn switch_conforms_to_its_openapi_document() {
     let scheme = Scheme::start();
     for api in APIS {
         let served = scheme.admin.get(&format!("/openapi/{api}.json"));

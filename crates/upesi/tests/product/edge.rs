@@ -54,7 +54,7 @@ fn prepare(from: &str, to: &str) -> Vec<u8> {
 
 /// Credentials are found neither at a recipient nor in any file of the switch.
 #[test]
-fn what_identifies_a_caller_is_neither_forwarded_nor_stored() {
+fn caller_identifying_headers_are_neither_forwarded_nor_stored() {
     const NAMES: [&str; 11] = [
         "authorization",
         "cookie",
@@ -105,7 +105,7 @@ fn what_identifies_a_caller_is_neither_forwarded_nor_stored() {
 }
 
 #[test]
-fn clients_that_are_slow() {
+fn slow_clients_time_out() {
     let times = "header_timeout_ms = 250\nbody_timeout_ms = 250\nidle_timeout_ms = 500\n";
     let scheme = Scheme::configured(times);
     let before = scheme.admin.state();
@@ -235,7 +235,7 @@ async fn http2_by_prior_knowledge() {
 }
 
 #[test]
-fn http2_requests_that_are_only_reset_end_the_connection() {
+fn http2_reset_flood_ends_the_connection() {
     let scheme = Scheme::start();
     let mut flood = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
     for stream in (1..4_000u32).step_by(2) {
@@ -257,7 +257,7 @@ fn http2_requests_that_are_only_reset_end_the_connection() {
 }
 
 #[test]
-fn headers_for_one_hop_go_no_further_even_after_a_restart() {
+fn hop_by_hop_headers_are_not_forwarded_even_after_a_restart() {
     let scheme = Scheme::start();
     let refuse: fn(&_) -> Reply = |_| Reply::Status(503);
     scheme.payee.answer(refuse);
@@ -335,7 +335,7 @@ fn only_allowed_addresses_are_called() {
 }
 
 #[test]
-fn a_network_that_is_none_is_refused_at_start() {
+fn invalid_network_is_refused_at_start() {
     let home =
         crate::support::switch::Home::configured("[endpoints]\nnetworks = [\"10.0.0.0/33\"]\n");
     let said = home.serve_in_vain(crate::support::switch::Ports::free()).err();

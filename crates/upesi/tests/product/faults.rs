@@ -103,8 +103,8 @@ fn nothing_acknowledged_is_lost_when_the_file_system_is_full() {
 /// What a start cannot write of the store stays in memory, or ends the start: it is no reason to
 /// throw away what is there.
 #[test]
-fn a_start_on_a_full_disk_keeps_the_store() {
-    let test = "faults::a_start_on_a_full_disk_keeps_the_store";
+fn start_on_a_full_disk_keeps_the_store() {
+    let test = "faults::start_on_a_full_disk_keeps_the_store";
     apart(test, Need::Memory, || {
         let server = serve(|_| Reply::Accept);
         let home = Home::configured(SMALL);

@@ -101,7 +101,7 @@ fn send(connection: &mut Connection, message: &Message) -> u16 {
 /// A healthy pair pays while all silent participants have as much under way as they may: with the
 /// windows of their lanes full, and with more look-ups than there are connections for them.
 #[test]
-fn silent_participants_behind_the_same_address_slow_no_others() {
+fn silent_participants_of_one_address_delay_no_others() {
     let home = Home::configured(ENDLESS);
     let switch = home.serve();
     let admin = Admin::new(&home, &switch);
@@ -206,7 +206,7 @@ fn failed(scheme: &Scheme, number: usize) -> String {
 
 /// Look-ups fail at once until a probe finds that the payee answers.
 #[test]
-fn a_probe_closes_the_breaker_of_a_participant_that_answers_again() {
+fn probe_closes_the_breaker_of_a_recovered_participant() {
     let scheme = Scheme::configured("[delivery]\nanswer_timeout_ms = 300\n");
     open_the_breaker(&scheme);
     let asked = scheme.payee.take(5).len();
@@ -233,7 +233,7 @@ fn a_probe_closes_the_breaker_of_a_participant_that_answers_again() {
 }
 
 #[test]
-fn an_answer_to_a_notice_or_another_address_closes_the_breaker() {
+fn response_or_new_address_closes_the_breaker() {
     let scheme = Scheme::configured("[delivery]\nanswer_timeout_ms = 300\n");
     open_the_breaker(&scheme);
     scheme.payee.answer(|_| Reply::Status(503));

@@ -148,7 +148,7 @@ pub(crate) fn prove_as(more: &[&str], homes: &[&Home]) {
 }
 
 #[test]
-fn three_nodes_and_one_that_is_killed() {
+fn one_of_three_nodes_is_killed() {
     let directory = TempDir::new().unwrap();
     let cluster = start_brokers(&directory);
     let scheme = Scheme::at(home(&cluster, "a"));
@@ -205,7 +205,7 @@ fn three_nodes_and_one_that_is_killed() {
 /// A participant that one node's admin API has just created is known to every node: its messages
 /// are neither dropped nor answered as those of an unknown sender.
 #[test]
-fn a_new_participant_is_known_to_every_node_at_once() {
+fn new_participant_is_known_to_every_node_at_once() {
     let directory = TempDir::new().unwrap();
     let cluster = start_brokers(&directory);
     let scheme = Scheme::at(home(&cluster, "a"));
@@ -319,7 +319,7 @@ fn kills_under_load() {
 
 /// A node that stands still for longer than its lease sends nothing of what it meant to send.
 #[test]
-fn a_node_that_stands_still() {
+fn suspended_node_is_replaced_and_recovers() {
     let directory = TempDir::new().unwrap();
     let cluster = start_brokers(&directory);
     let scheme = Scheme::at(home(&cluster, "a"));
@@ -359,7 +359,7 @@ fn a_node_that_stands_still() {
 
 /// Two nodes with one name, directories that are lost, all brokers started anew, and none left.
 #[test]
-fn names_directories_and_brokers() {
+fn node_start_checks_names_directories_and_brokers() {
     let directory = TempDir::new().unwrap();
     let mut cluster = start_brokers(&directory);
     let mut scheme = Scheme::at(home(&cluster, "a"));

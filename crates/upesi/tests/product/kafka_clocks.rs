@@ -26,7 +26,7 @@ const NODE: &str = "node";
 /// transfers go on, none ends early, and with the clocks time is right again. A node that dies
 /// while time stands still is missed once it goes on: its callbacks wait until then.
 #[test]
-fn clocks_that_are_ten_minutes_off() {
+fn broker_clock_ten_minutes_off_is_tolerated() {
     let (directory, clocks) = (TempDir::new().unwrap(), Clocks::new());
     clocks.set(BROKERS, 0);
     clocks.set(NODE, TEN_MINUTES);

@@ -1,4 +1,4 @@
-//! The demonstration with nodes and brokers: what it shows, and that it leaves nothing behind.
+//! The demonstration with nodes and brokers: its output, and the end of all its processes.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -23,17 +23,16 @@ fn demonstration(data: &Path) -> Command {
 }
 
 #[test]
-fn a_node_and_a_broker_are_killed_and_nothing_is_lost() {
+fn demo_survives_a_killed_node_and_broker() {
     let home = TempDir::new().unwrap();
     let json = home.path().join("out.json");
     let mut command = demonstration(&home.path().join("data"));
     command.arg("--json").arg(&json);
     let output = finish_within(command, LONG);
-    let said = output.out();
-    let complained = output.err();
-    assert!(output.status.success(), "{said}{complained}");
-    for part in ["is killed", "is started again", "which led the topic, is killed"] {
-        assert!(complained.contains(part) && said.contains(part), "{part}: {said}{complained}");
+    let (text, errors) = (output.out(), output.err());
+    assert!(output.status.success(), "{text}{errors}");
+    for part in ["is killed", "is started again", "the leader of the topic, is killed"] {
+        assert!(errors.contains(part) && text.contains(part), "{part}: {text}{errors}");
     }
     let result: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
     assert_eq!((&result["failed"], &result["verified"]), (&Value::from(0), &Value::from(true)));
@@ -46,22 +45,22 @@ fn a_node_and_a_broker_are_killed_and_nothing_is_lost() {
 }
 
 #[test]
-fn an_interrupted_one_ends_all_that_it_started() {
+fn interrupted_demo_stops_all_its_processes() {
     let home = TempDir::new().unwrap();
     let mut command = demonstration(&home.path().join("data"));
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().contains("measuring")), "it never measures");
+    assert!(lines.any(|line| line.unwrap().contains("measuring")), "the measured part never began");
     assert!(6 <= running_in(home.path()).len(), "three nodes and three brokers");
     let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).unwrap();
     kill_process(id, Signal::INT).unwrap();
-    // Until it has ended.
+    // Reads until the process has ended.
     lines.for_each(drop);
     assert!(!child.wait().unwrap().success());
     assert_eq!(running_in(home.path()), Vec::<String>::new());
 }
 
-/// Programs that name something in this directory.
+/// Command lines of processes with a path in this directory.
 fn running_in(directory: &Path) -> Vec<String> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());

@@ -30,8 +30,8 @@ const MEBIBYTES: u32 = 96;
 
 /// A broker that cannot write any more ends, and is as one that died.
 #[test]
-fn a_broker_whose_disk_is_full() {
-    let test = "kafka_faults::a_broker_whose_disk_is_full";
+fn full_broker_disk_loses_nothing() {
+    let test = "kafka_faults::full_broker_disk_loses_nothing";
     apart_within(test, (Need::Memory, LONG), || {
         let directory = TempDir::new().unwrap();
         let place = |number: u32| directory.path().join(format!("broker-{number}"));
@@ -70,8 +70,8 @@ fn fill_up(path: &Path) {
 /// A node that cannot write its copy stops; the others go on, and with room it applies what it
 /// missed.
 #[test]
-fn a_node_whose_disk_is_full() {
-    let test = "kafka_faults::a_node_whose_disk_is_full";
+fn node_with_a_full_disk_stops_and_recovers() {
+    let test = "kafka_faults::node_with_a_full_disk_stops_and_recovers";
     apart_within(test, (Need::Memory, LONG), || {
         let directory = TempDir::new().unwrap();
         let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
@@ -110,7 +110,7 @@ fn a_node_whose_disk_is_full() {
 /// A copy is synced by nobody, so that a loss of power may take any of its end: a start goes on
 /// from what is whole, or says that the directory must be empty, and what to do.
 #[test]
-fn a_node_that_loses_power() {
+fn node_recovers_from_a_power_loss() {
     let directory = TempDir::new().unwrap();
     let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
     let scheme = Scheme::at(home(&cluster, "a"));
@@ -169,7 +169,7 @@ fn newest_segment(home: &Home) -> PathBuf {
 /// The broker that leads the topic dies, or stands still with its connections open: another one
 /// leads, and service is back long before anybody is refused.
 #[test]
-fn a_leader_that_dies_and_one_that_stands_still() {
+fn killed_and_suspended_leaders_lose_nothing() {
     let directory = TempDir::new().unwrap();
     let mut cluster = start_brokers(&directory);
     let scheme = Scheme::at(home(&cluster, "a"));
@@ -203,7 +203,7 @@ fn a_leader_that_dies_and_one_that_stands_still() {
 /// For a minute a node neither hears nor says anything; its work goes on elsewhere, and when it
 /// goes on it catches up and has its lanes again.
 #[test]
-fn a_node_that_stands_still_for_a_minute() {
+fn node_suspended_for_a_minute_recovers() {
     let directory = TempDir::new().unwrap();
     let cluster = start_brokers(&directory);
     let scheme = Scheme::at(home(&cluster, "a"));
@@ -239,7 +239,7 @@ fn a_node_that_stands_still_for_a_minute() {
 /// A node that takes a record for another than all others do has decided otherwise: it stops and
 /// says where, and with an empty directory it is one of them again.
 #[test]
-fn a_node_that_decides_otherwise() {
+fn diverging_node_is_detected() {
     let directory = TempDir::new().unwrap();
     let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
     let scheme = Scheme::at(home(&cluster, "a"));
@@ -276,7 +276,7 @@ fn a_node_that_decides_otherwise() {
 /// A directory of yesterday is brought up to date from the topic. What somebody else wrote there is
 /// passed over, said once and counted; a node that came too late to begin the log is nobody else.
 #[test]
-fn an_old_disk_and_foreign_messages() {
+fn stale_disk_and_foreign_messages_are_refused() {
     let directory = TempDir::new().unwrap();
     let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
     let scheme = Scheme::at(home(&cluster, "a"));
@@ -341,12 +341,13 @@ fn say(cluster: &Cluster, messages: &[&[u8]]) {
 
     let address: kafka::Address =
         format!("kafka://{}/{TOPIC}", cluster.bootstrap()).parse().unwrap();
-    let copy = journal::Options::default();
+    let copy = journal::LogOptions::default();
     let security = kafka::Security::default();
-    let options = kafka::Options { node: "stranger".to_owned(), patience: MINUTE, copy, security };
+    let options =
+        kafka::TopicOptions { node: "stranger".to_owned(), patience: MINUTE, copy, security };
     let (sink, arrivals) = std::sync::mpsc::sync_channel(4_096);
     let sink = move |arrival| sink.send(arrival).is_ok();
-    let mut stream = kafka::Stream::start(&address, &options, 0, sink).unwrap();
+    let mut stream = kafka::TopicStream::start(&address, &options, 0, sink).unwrap();
     for (tag, message) in messages.iter().enumerate() {
         stream.send(message, tag as u64).unwrap();
     }

@@ -14,7 +14,7 @@ use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::Home;
 
 #[test]
-fn a_node_that_is_told_to_stop() {
+fn stopping_node_hands_over_its_lanes() {
     let directory = TempDir::new().unwrap();
     let cluster =
         Cluster::start(Options::new(1, directory.path()), &mut |line| println!("{line}")).unwrap();

@@ -31,8 +31,8 @@ const ALONE_MS: f64 = 12_000.0;
 const ROUNDS: &str = "kafka-fault-rounds";
 
 #[test]
-fn nothing_is_lost_by_faults_in_any_combination() {
-    let test = "kafka_matrix::nothing_is_lost_by_faults_in_any_combination";
+fn combined_faults_lose_nothing() {
+    let test = "kafka_matrix::combined_faults_lose_nothing";
     let within = budget() + ROUND * (rounds_min() as u32 + 1);
     apart_within(test, (Need::Network, within), || {
         // Without a fault that cuts anything off, all of it is on the loopback interface.
@@ -121,7 +121,7 @@ fn count() {
 }
 
 #[test]
-fn fifteen_rounds_have_every_combination_once() {
+fn fifteen_rounds_cover_every_combination_once() {
     let mut sets: Vec<_> = (0..COMBINATIONS).map(faults).collect();
     assert!(sets.iter().all(|set| !set.is_empty()));
     sets.sort();

@@ -54,7 +54,7 @@ fn bytes(home: &Home) -> Vec<u8> {
 }
 
 #[test]
-fn a_scheme_moves_to_brokers_and_back() {
+fn scheme_migrates_to_brokers_and_back() {
     let directory = TempDir::new().unwrap();
     let cluster =
         Cluster::start(Options::new(1, directory.path()), &mut |line| println!("{line}")).unwrap();

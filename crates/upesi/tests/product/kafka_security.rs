@@ -18,7 +18,7 @@ const USER: &str = "upesi";
 const PASSWORD: &str = "not-a-secret-outside-of-this-test";
 
 #[test]
-fn nodes_and_brokers_that_know_each_other() {
+fn nodes_and_brokers_authenticate_each_other() {
     let directory = TempDir::new().unwrap();
     let files = Files::make(directory.path());
     let mut options = Options::new(1, directory.path().join("brokers"));

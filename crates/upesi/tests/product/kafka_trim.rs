@@ -16,7 +16,7 @@ const TRANSFERS: usize = 600;
 const KEEP: &str = "100";
 
 #[test]
-fn what_a_copy_holds_goes_from_the_topic() {
+fn topic_is_trimmed_up_to_the_backup() {
     let directory = TempDir::new().unwrap();
     let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
     let log = format!("kafka://{}/scheme", cluster.bootstrap());

@@ -15,7 +15,7 @@ fn ask(method: &str, path: &str) -> Message {
 
 /// A connection may be closed just when it is used again. Nobody sends a look-up twice but the hub.
 #[test]
-fn a_participant_that_hangs_up_after_each_answer_misses_nothing() {
+fn participant_that_closes_each_connection_receives_everything() {
     const LOOK_UPS: usize = 200;
     let scheme = Scheme::start();
     scheme.payee.answer(|_| Reply::HangUp);
@@ -29,7 +29,7 @@ fn a_participant_that_hangs_up_after_each_answer_misses_nothing() {
 
 /// An answer ends nothing while the request is still being written.
 #[test]
-fn a_participant_that_answers_early_is_sent_the_whole_body() {
+fn participant_that_answers_early_receives_the_whole_body() {
     const ANSWER: usize = 100_000;
     const BODY: usize = 4 << 20;
     let scheme = Scheme::start();

@@ -78,7 +78,7 @@ fn segments(data: &str) -> usize {
 }
 
 #[test]
-fn an_archive_in_a_bucket_is_read_as_the_log() {
+fn archive_in_a_bucket_is_read_as_part_of_the_log() {
     let scene = Scene::new();
     let (home, transfer) = played();
     let data = home.data();
@@ -119,7 +119,7 @@ fn an_archive_in_a_bucket_is_read_as_the_log() {
 
 /// The restore drill, by way of a bucket.
 #[test]
-fn a_copy_in_a_bucket_gives_the_same_state() {
+fn backup_in_a_bucket_restores_the_same_state() {
     let scene = Scene::new();
     let (home, _) = played();
     let data = home.data();
@@ -148,7 +148,7 @@ fn a_copy_in_a_bucket_gives_the_same_state() {
 }
 
 #[test]
-fn what_is_wrong_with_a_bucket_is_said_and_changes_nothing() {
+fn bucket_errors_are_reported_and_change_nothing() {
     let scene = Scene::new();
     let (home, _) = played();
     let data = home.data();

@@ -103,7 +103,7 @@ fn played() -> (Home, [Transfer; 4]) {
 
 /// Why a payee ended a transfer, in its own words.
 #[test]
-fn an_abort_is_explained_with_its_error() {
+fn abort_is_explained_with_its_error() {
     let (home, [_, aborted, ..]) = played();
     let life = life(&home, &aborted.id);
     let told = messages(&life);
@@ -112,7 +112,7 @@ fn an_abort_is_explained_with_its_error() {
 }
 
 #[test]
-fn a_proof_says_what_it_counted() {
+fn verify_reports_its_counts() {
     let (home, _) = played();
     let (proof, output) = answer(&home, &["verify", "--json"]);
     assert!(output.status.success(), "{}", output.err());
@@ -163,7 +163,7 @@ fn printed_to(output: impl Into<Stdio>, arguments: &[&str]) -> (Option<i32>, Str
 }
 
 #[test]
-fn who_reads_no_more_ends_a_command_without_a_word() {
+fn closed_pipe_ends_a_command_silently() {
     let (home, _) = played();
     let data = home.data();
     let data = data.to_str().unwrap();
@@ -188,7 +188,7 @@ fn who_reads_no_more_ends_a_command_without_a_word() {
 }
 
 #[test]
-fn damage_is_located_and_nothing_is_mended() {
+fn damage_is_located_and_not_repaired() {
     let (home, _) = played();
     let path = segment(&home.data());
     let good = fs::read(&path).unwrap();
@@ -249,7 +249,7 @@ fn damage_is_located_and_nothing_is_mended() {
 
 /// Wherever in its stored message or its fields a record is damaged, its transfer is named.
 #[test]
-fn the_transfer_of_a_damaged_record_is_named() {
+fn damaged_record_is_reported_with_its_transfer() {
     let (home, [_, transfer, ..]) = played();
     let path = segment(&home.data());
     let good = fs::read(&path).unwrap();
@@ -300,7 +300,7 @@ fn forge(good: &[u8], (before, of): (&Range<usize>, &Range<usize>)) -> Vec<u8> {
 }
 
 #[test]
-fn a_message_that_somebody_changed_is_told() {
+fn altered_message_is_detected() {
     let (home, [transfer, ..]) = played();
     let path = segment(&home.data());
     let mut bytes = fs::read(&path).unwrap();
@@ -327,7 +327,7 @@ fn a_message_that_somebody_changed_is_told() {
         let (life, _) = answer(&home, &[&["explain", &transfer.id, "--json"], more].concat());
         assert_eq!(messages(&life)[0]["message"]["kept"], "damaged", "{life:#}");
         let said = home.offline(&[&["explain", &*transfer.id], more].concat()).out();
-        assert!(said.contains("message  DAMAGED"), "{said}");
+        assert!(said.contains("message   DAMAGED"), "{said}");
     }
 }
 
@@ -338,8 +338,8 @@ const SCRATCH_ROOM: usize = 300;
 
 /// A scratch disk without room says nothing of the log, and is told apart from a fault.
 #[test]
-fn a_full_scratch_disk_is_no_fault_of_the_log() {
-    apart("offline::a_full_scratch_disk_is_no_fault_of_the_log", Need::Memory, || {
+fn full_scratch_disk_is_not_reported_as_log_damage() {
+    apart("offline::full_scratch_disk_is_not_reported_as_log_damage", Need::Memory, || {
         let home = Home::new();
         home.offline(&["preload", "--transfers", MANY, "--fsps", "2"]).succeeds();
         let small = tempfile::tempdir().unwrap();
@@ -376,7 +376,7 @@ fn a_full_scratch_disk_is_no_fault_of_the_log() {
 
 /// A copy of a directory has no lock file, and none is made.
 #[test]
-fn a_copy_is_proved_without_a_trace() {
+fn verify_of_a_copy_leaves_no_files() {
     let (home, _) = played();
     fs::remove_file(home.data().join("LOCK")).unwrap();
     assert_eq!(answer(&home, &["verify", "--json"]).0["ok"], json!(true));
@@ -418,7 +418,7 @@ fn life(home: &Home, id: &str) -> Value {
 }
 
 #[test]
-fn a_transfer_is_explained_from_its_prepare_to_its_last_notice() {
+fn transfer_is_explained_from_its_prepare_to_its_last_notice() {
     let scheme = Scheme::start();
     let [committed, refused] = ["10", "5000"].map(Transfer::of);
     for transfer in [&committed, &refused, &committed] {
@@ -509,7 +509,7 @@ fn a_transfer_is_explained_from_its_prepare_to_its_last_notice() {
 /// It decides nothing, but it came: that is told, with who set it aside, whether or not there is a
 /// transfer of its id since.
 #[test]
-fn a_message_in_quarantine_is_told() {
+fn quarantined_message_is_listed() {
     let transfer = Transfer::of("7");
     let (home, _payee, log_index) = Scheme::with_prepare_in_quarantine(&transfer);
     let told = |life: &Value| {
@@ -548,7 +548,7 @@ fn a_message_in_quarantine_is_told() {
 /// Who sends the same again and again makes no explanation longer than some thousand events, and
 /// hides nothing by it.
 #[test]
-fn a_message_that_came_again_and_again_is_counted() {
+fn repeated_message_is_counted() {
     let scheme = Scheme::start();
     let transfer = Transfer::of("7");
     let mut connection = Connection::open(scheme.switch.fspiop).unwrap();
@@ -578,7 +578,7 @@ fn a_message_that_came_again_and_again_is_counted() {
 
 /// Both are told with their numbers, though the balances around the record are the same.
 #[test]
-fn a_reservation_that_expires_in_its_own_millisecond_is_explained_as_two_decisions() {
+fn immediate_expiry_is_explained_as_two_decisions() {
     let scheme = Scheme::start();
     let explain = |id: &str| scheme.admin.explain(id);
     let deadline = Instant::now() + PATIENCE;
@@ -622,7 +622,7 @@ fn value<'a>(state: &'a Value, name: &str, kind: &str) -> &'a Value {
 }
 
 #[test]
-fn the_state_can_be_seen_as_it_was_at_any_record_or_moment() {
+fn replay_shows_the_state_at_any_record_or_time() {
     let (home, [committed, .., open]) = played();
     let (life, _) = answer(&home, &["explain", &committed.id, "--json"]);
     let (proof, _) = answer(&home, &["verify", "--json"]);
@@ -664,7 +664,7 @@ fn the_state_can_be_seen_as_it_was_at_any_record_or_moment() {
 
 /// While a switch runs, its log is not read from beside it.
 #[test]
-fn a_running_switch_is_left_alone() {
+fn offline_commands_refuse_a_running_switch() {
     let scheme = Scheme::start();
     let transfer = Transfer::of("1");
     scheme.send(&transfer.prepare(), 202);
@@ -680,10 +680,10 @@ fn a_running_switch_is_left_alone() {
 /// What a record decided is told by the frame behind it; a fault in it is the record's, where that
 /// stands, and the transfer's that it is about.
 #[test]
-fn a_decision_that_is_not_the_recorded_one_is_placed_at_its_record() {
+fn diverging_decision_is_reported_with_its_record() {
     let (home, transfers) = played();
     let disk = RealDisk::open(&home.data()).unwrap();
-    let (mut log, _) = FileLog::open(disk, journal::Options::default()).unwrap();
+    let (mut log, _) = FileLog::open(disk, journal::LogOptions::default()).unwrap();
     let at = log.tail().end.0 + 1;
     // The second frame says of the first one's outcomes what is not so.
     let change = ledger::Change::EndFundsOut(ledger::EndFundsOut {
@@ -719,11 +719,11 @@ fn a_decision_that_is_not_the_recorded_one_is_placed_at_its_record() {
 /// A frame that says nothing of what was decided before it is vouched for by the next one that
 /// does; the log's last one has none behind it, and one that speaks of something else is a fault.
 #[test]
-fn a_log_does_not_end_in_a_frame_that_confirms_nothing() {
+fn log_does_not_end_in_a_frame_without_a_digest() {
     let (home, _) = played();
     let open = || {
         let disk = RealDisk::open(&home.data()).unwrap();
-        FileLog::open(disk, journal::Options::default()).unwrap().0
+        FileLog::open(disk, journal::LogOptions::default()).unwrap().0
     };
     let tick = [&ledger::Command::Tick];
     let refused = |named: &str| {
@@ -759,7 +759,7 @@ fn a_log_does_not_end_in_a_frame_that_confirms_nothing() {
 /// begin twice. Answers with its position.
 fn poison(home: &Home) -> u64 {
     let disk = RealDisk::open(&home.data()).unwrap();
-    let (mut log, _) = FileLog::open(disk, journal::Options::default()).unwrap();
+    let (mut log, _) = FileLog::open(disk, journal::LogOptions::default()).unwrap();
     let genesis = ledger::Genesis { seed: [0; 16], hub: FspName::new("Hub").unwrap() };
     let tail = log.tail();
     let commands = [&ledger::Command::Genesis(genesis), &ledger::Command::Tick];
@@ -797,7 +797,7 @@ fn append(log: &mut FileLog<RealDisk>, commands: &[&ledger::Command], header: Ba
 }
 
 #[test]
-fn a_record_that_stops_every_start_is_set_aside_by_name_and_for_good() {
+fn record_that_blocks_every_start_can_be_quarantined() {
     let (home, transfers) = played();
     let sound = answer(&home, &["verify", "--json"]).0["records"].as_u64().unwrap();
     let arguments = |position: &str| -> Vec<String> {
@@ -904,7 +904,7 @@ fn a_record_that_stops_every_start_is_set_aside_by_name_and_for_good() {
 
 /// Beside a running switch, and without a trace.
 #[test]
-fn other_caps_and_cover_are_tried_on_the_log() {
+fn what_if_applies_other_caps_and_cover() {
     let scheme = Scheme::start();
     let from = scheme.admin.metric("upesi_log_index") + 1;
     let [small, large] = ["10", "5000"].map(Transfer::of);
@@ -984,7 +984,7 @@ fn other_caps_and_cover_are_tried_on_the_log() {
 /// Another cap lets a transfer through, and for want of what it takes an operator would have been
 /// refused a withdrawal. That the money then stays is no merit of the cap, and is said.
 #[test]
-fn a_withdrawal_that_another_cap_would_have_stopped_is_named() {
+fn what_if_names_a_withdrawal_that_another_cap_refuses() {
     let scheme = Scheme::start();
     let admin = &scheme.admin;
     let pay = |amount: &str| {
@@ -1072,7 +1072,7 @@ fn withdraw(admin: &Admin, amount: &str, end: &str) -> String {
 
 /// A running switch tells of a transfer what its log says of it.
 #[test]
-fn a_running_switch_explains_a_transfer_as_its_log_does() {
+fn running_switch_and_log_explain_a_transfer_alike() {
     let scheme = Scheme::start();
     let transfers = ["10", "20", "5000", "30"].map(Transfer::of);
     for transfer in &transfers {
@@ -1107,7 +1107,7 @@ fn a_running_switch_explains_a_transfer_as_its_log_does() {
 
 /// While a callback fails, whoever asks is told what was tried and when the next attempt is.
 #[test]
-fn a_callback_that_fails_is_explained_while_it_does() {
+fn failing_callback_is_explained_while_it_is_retried() {
     let scheme = Scheme::start();
     scheme.payee.answer(|_| Reply::Status(500));
     let transfer = Transfer::of("10");
@@ -1166,7 +1166,7 @@ fn a_callback_that_fails_is_explained_while_it_does() {
 
 /// Why there was no answer is on record too; what the first attempt delivered takes no room.
 #[test]
-fn attempts_without_an_answer_are_told_with_their_cause() {
+fn unanswered_attempts_are_explained_with_their_cause() {
     let scheme = Scheme::configured("[delivery]\nhorizon_seconds = 1\n");
     let transfer = Transfer::of("10");
     let reached = Transfer::of("20");
@@ -1198,7 +1198,7 @@ fn attempts_without_an_answer_are_told_with_their_cause() {
 
 /// A store that does not do is left alone, and said; the answer is the same.
 #[test]
-fn what_the_store_does_not_tell_is_decided_again() {
+fn decisions_missing_in_the_store_are_replayed() {
     let mut scheme = Scheme::start();
     let [resent, open] = ["10", "20"].map(Transfer::of);
     for transfer in [&resent, &open] {
@@ -1225,7 +1225,7 @@ fn what_the_store_does_not_tell_is_decided_again() {
         assert_eq!(told["events"], newest["events"], "{named}");
     };
     fs::remove_dir_all(&store).unwrap();
-    check("there is none");
+    check("it does not exist");
     // One that ends before a record that is about the transfer; for the other it does.
     fs::rename(&kept, &store).unwrap();
     check("it ends with record");

@@ -59,7 +59,7 @@ fn man_pages_and_completions_are_generated() {
 }
 
 #[test]
-fn a_port_that_is_taken() {
+fn taken_port_is_reported() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let home = Home::new();
@@ -82,7 +82,7 @@ fn a_port_that_is_taken() {
 }
 
 #[test]
-fn a_configuration_that_cannot_be_used() {
+fn invalid_configuration_is_reported() {
     for (text, named) in [
         ("[fspiop]\nport = 4000\n", &["upesi.toml", "port"][..]),
         ("[hub\n", &["upesi.toml", "line 1"]),
@@ -103,7 +103,7 @@ fn a_configuration_that_cannot_be_used() {
 }
 
 #[test]
-fn a_data_directory_that_cannot_be_used() {
+fn unusable_data_directory_is_reported() {
     let home = Home::new();
     fs::write(home.data(), "a file").unwrap();
     let place = home.data().display().to_string();
@@ -126,7 +126,7 @@ fn a_data_directory_that_cannot_be_used() {
 }
 
 #[test]
-fn words_that_the_program_does_not_know() {
+fn unknown_arguments_are_reported() {
     for arguments in [&["serve"][..], &["serve", "--data", "x", "--port", "1"], &["fly"]] {
         let mut command = Command::new(PROGRAM);
         command.args(arguments);
@@ -138,7 +138,7 @@ fn words_that_the_program_does_not_know() {
 }
 
 #[test]
-fn either_signal_stops_it_in_order_and_it_comes_back_as_it_was() {
+fn both_signals_stop_cleanly_and_the_state_is_restored() {
     let mut scheme = Scheme::start();
     let committed = Transfer::of("10");
     scheme.send(&committed.prepare(), 202);
@@ -166,7 +166,7 @@ fn either_signal_stops_it_in_order_and_it_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_damaged_log_is_refused_by_name_and_place() {
+fn damaged_log_is_refused_with_file_and_offset() {
     let scheme = Scheme::start();
     for _ in 0..20 {
         scheme.send(&Transfer::of("1").prepare(), 202);
@@ -196,7 +196,7 @@ fn a_damaged_log_is_refused_by_name_and_place() {
 
 /// What operators compare: the running node and its log, read again, agree.
 #[test]
-fn the_state_hash_of_the_node_is_that_of_its_log() {
+fn state_hash_of_the_node_matches_its_log() {
     let scheme = Scheme::start();
     let transfer = Transfer::of("1");
     scheme.send(&transfer.prepare(), 202);
@@ -220,7 +220,7 @@ fn segment(data: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_notice_that_is_refused_becomes_a_dead_letter_and_can_be_sent_again() {
+fn refused_notice_becomes_a_dead_letter_and_can_be_resent() {
     let scheme = Scheme::start();
     assert_eq!(scheme.admin.get("/deadletters"), "[]");
     scheme.payer.answer(|callback| match &*callback.method {
@@ -251,7 +251,7 @@ fn a_notice_that_is_refused_becomes_a_dead_letter_and_can_be_sent_again() {
 }
 
 #[test]
-fn a_participant_that_does_not_answer_delays_nobody_else() {
+fn silent_participant_delays_no_others() {
     const WAITING: usize = 300;
     let scheme = Scheme::start();
     scheme.payee.answer(|_| Reply::Silence);
@@ -283,7 +283,7 @@ fn a_participant_that_does_not_answer_delays_nobody_else() {
 /// A wrong port is registered and later corrected: nothing waits for the pauses that the wrong one
 /// had earned, neither what was owed before nor what comes after.
 #[test]
-fn a_corrected_endpoint_is_used_at_once() {
+fn corrected_endpoint_is_used_at_once() {
     const OWED: usize = 12;
     let scheme = Scheme::start();
     let off: SocketAddr = ([127, 0, 0, 1], 1).into();
@@ -313,7 +313,7 @@ fn a_corrected_endpoint_is_used_at_once() {
 }
 
 #[test]
-fn a_signal_counts_from_the_moment_it_says_that_it_is_ready() {
+fn signal_stops_the_switch_as_soon_as_it_is_ready() {
     let home = Home::new();
     for signal in [Signal::TERM, Signal::INT, Signal::TERM, Signal::INT, Signal::TERM] {
         home.serve().stop(signal);
@@ -323,8 +323,8 @@ fn a_signal_counts_from_the_moment_it_says_that_it_is_ready() {
 
 /// As the first process of a container, which the system ends by no signal.
 #[test]
-fn a_signal_ends_the_first_process_before_it_is_ready_too() {
-    let test = "operations::a_signal_ends_the_first_process_before_it_is_ready_too";
+fn signal_stops_the_first_process_before_it_is_ready() {
+    let test = "operations::signal_stops_the_first_process_before_it_is_ready";
     apart(test, Need::Processes, || {
         let place = tempfile::tempdir().unwrap();
         let token = place.path().join("token");

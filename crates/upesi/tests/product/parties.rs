@@ -44,7 +44,7 @@ fn served_by(home: &Home, switch: &Switch, arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn good_lines_are_served_and_bad_ones_told() {
+fn valid_lines_are_imported_and_invalid_ones_reported() {
     let scheme = Scheme::start();
     let (home, switch) = (&scheme.home, &scheme.switch);
     let path = file(
@@ -114,7 +114,7 @@ fn good_lines_are_served_and_bad_ones_told() {
 }
 
 #[test]
-fn what_cannot_be_imported_is_said_at_once() {
+fn unusable_import_file_is_reported_at_once() {
     let home = Home::new();
     let switch = home.serve();
     Admin::new(&home, &switch).prepare_hub();
@@ -128,10 +128,10 @@ fn what_cannot_be_imported_is_said_at_once() {
         (&wrong, &[][..], "line 1: the first line must be type,id,sub_id,fsp,currency"),
         (&none, &[], "cannot read"),
         (&good, &["--errors-max", "1"], "more than 1 invalid lines (--errors-max)"),
-        (&good, &["--from-line", "9"], "there is nothing from line 9 on"),
+        (&good, &["--from-line", "9"], "has only 3 lines; --from-line is 9"),
         (&good, &["--rejects", "/nowhere/bad.csv"], "cannot write /nowhere/bad.csv"),
-        (&good, &["--rejects", good.to_str().unwrap()], "is the file that is imported"),
-        (&good, &["--rejects", link.to_str().unwrap()], "is the file that is imported"),
+        (&good, &["--rejects", good.to_str().unwrap()], "is the imported file"),
+        (&good, &["--rejects", link.to_str().unwrap()], "is the imported file"),
     ] {
         let errors = import(&home, &switch, path, more).fails();
         assert!(errors.contains(said), "{more:?}: {errors}");
@@ -147,7 +147,7 @@ fn what_cannot_be_imported_is_said_at_once() {
 /// Where there are too many bad lines the import ends behind the last of them, so that following
 /// its advice comes to the end and names each bad line once.
 #[test]
-fn too_many_bad_lines_end_an_import_that_goes_on_behind_them() {
+fn import_stops_after_too_many_invalid_lines() {
     let home = Home::new();
     let switch = home.serve();
     let admin = Admin::new(&home, &switch);
@@ -203,7 +203,7 @@ fn check_many(home: &Home, switch: &Switch, (next_line, lines): (u64, usize)) {
 }
 
 #[test]
-fn an_import_that_fills_the_disk_goes_on_when_there_is_room() {
+fn import_continues_after_a_full_disk() {
     const LINES: usize = 20_000;
     let home = Home::new();
     let switch = home.serve();
@@ -230,7 +230,7 @@ fn an_import_that_fills_the_disk_goes_on_when_there_is_room() {
 
 /// Asks before there is a switch, and begins when it is there.
 #[test]
-fn an_import_waits_for_the_first_answer() {
+fn import_waits_for_the_first_response() {
     let home = Home::new();
     let switch = home.serve();
     let path = many(&home, &Admin::new(&home, &switch), 10);
@@ -249,7 +249,7 @@ fn an_import_waits_for_the_first_answer() {
 }
 
 #[test]
-fn an_import_goes_on_after_the_switch_was_killed() {
+fn import_continues_after_the_switch_was_killed() {
     const LINES: usize = 60_000;
     let home = Home::new();
     let switch = home.serve();

@@ -1,5 +1,4 @@
-//! A directory that is filled before a measurement: what is in it is proved, and it grows by
-//! running the same again.
+//! `preload` fills a directory with valid transfers, and adds more when it is run again.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -17,10 +16,10 @@ fn carry_out(mut command: Command, arguments: &[&str]) -> Output {
 /// The JSON that a successful command prints last.
 fn result(command: Command, arguments: &[&str]) -> Value {
     let output = carry_out(command, arguments);
-    let (said, errors) = (output.out(), output.err());
-    assert!(output.status.success(), "{said}{errors}");
-    let json = said.find('{').expect("JSON");
-    serde_json::from_str(&said[json..]).expect("JSON")
+    let (text, errors) = (output.out(), output.err());
+    assert!(output.status.success(), "{text}{errors}");
+    let json = text.find('{').expect("JSON");
+    serde_json::from_str(&text[json..]).expect("JSON")
 }
 
 fn preload(data: &Path, more: &[&str]) -> Value {
@@ -28,7 +27,7 @@ fn preload(data: &Path, more: &[&str]) -> Value {
 }
 
 #[test]
-fn a_directory_is_filled_proved_and_measured() {
+fn directory_is_filled_verified_and_measured() {
     let place = TempDir::new().unwrap();
     let data = place.path();
     let name = data.to_str().unwrap();
@@ -66,27 +65,27 @@ fn a_directory_is_filled_proved_and_measured() {
     assert!(measured.status.success(), "{measured:?}");
     let measured = std::fs::read_to_string(json).unwrap();
     let measured: Value = serde_json::from_str(&measured).unwrap();
-    // Funds that came in are among what ended, once for each FSP.
+    // Includes one transfer of funds per FSP.
     assert_eq!(measured["stored_transfers"]["at_start"], Value::from(518), "{measured}");
 }
 
 #[test]
-fn what_cannot_be_done_is_said_before_anything_is_written() {
+fn invalid_preload_options_write_nothing() {
     let place = TempDir::new().unwrap();
     let data = place.path().join("data");
     let name = data.to_str().unwrap();
-    for (arguments, said) in [
-        (&["--transfers", "a lot"][..], "no number such as 2500, 100k, 0.1M or 10M"),
-        (&["--transfers", "0"][..], "a whole number from 1 on"),
+    for (arguments, expected) in [
+        (&["--transfers", "a lot"][..], "such as 2500, 100k, 0.1M or 10M"),
+        (&["--transfers", "0"][..], "expected a count from 1"),
         (&[][..], "--transfers <COUNT>"),
         (&["--transfers", "1", "--total", "1"][..], "cannot be used with"),
-        (&["--transfers", "1", "--fsps", "3"][..], "--fsps takes an even number"),
-        (&["--transfers", "1", "--fsps", "0"][..], "--fsps takes an even number"),
+        (&["--transfers", "1", "--fsps", "3"][..], "--fsps: expected an even number"),
+        (&["--transfers", "1", "--fsps", "0"][..], "--fsps: expected an even number"),
         (&["--transfers", "900000M"][..], "make room, add fewer, or take another --data"),
     ] {
         let arguments = [&["preload", "--data", name], arguments].concat();
         let errors = carry_out(laboratory(), &arguments).fails();
-        assert!(errors.contains(said), "{arguments:?}: {errors}");
+        assert!(errors.contains(expected), "{arguments:?}: {errors}");
         assert!(!data.exists(), "{arguments:?}");
     }
 }

@@ -76,7 +76,7 @@ fn check(scheme: &Scheme, key: &str, accepted: bool) {
 }
 
 #[test]
-fn keys_of_a_directory_change_without_a_restart() {
+fn keys_in_a_directory_are_reloaded_without_a_restart() {
     let keys = Keys::of(&[("payerfsp.pem", "rsa")]);
     let mut scheme = Scheme::configured(&keys.configuration());
     check(&scheme, "rsa", true);
@@ -115,7 +115,7 @@ fn keys_of_a_directory_change_without_a_restart() {
 }
 
 #[test]
-fn keys_of_the_register_outlive_a_crash() {
+fn keys_in_the_register_survive_a_crash() {
     let configuration = "[jws]\nvalidate = [\"transfers\"]\n";
     let scheme = Scheme::configured(configuration);
     check(&scheme, "rsa", false);
@@ -140,7 +140,7 @@ fn keys_of_the_register_outlive_a_crash() {
 
 /// More answers at once than one signing thread has room for: each is signed, none is lost.
 #[test]
-fn many_answers_wait_for_their_signature() {
+fn pending_signatures_delay_all_their_responses() {
     const ANSWERS: usize = 600;
     let key = private_file("rsa", 0o600);
     let path = key.0.path().join("hub.pem");
@@ -169,7 +169,7 @@ fn private_file(key: &str, mode: u32) -> Keys {
 }
 
 #[test]
-fn keys_that_cannot_be_used() {
+fn unusable_keys_are_reported() {
     let open = private_file("rsa", 0o644);
     let short = private_file("short", 0o600);
     let private = Keys::of(&[]);

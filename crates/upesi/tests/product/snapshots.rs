@@ -72,7 +72,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn a_start_goes_on_from_a_snapshot_and_knows_everything() {
+fn start_continues_from_a_snapshot_with_the_full_state() {
     let (scheme, transfers) = played();
     let listed = scheme.admin.json("/snapshots");
     let files = snapshots(&scheme.home.data());
@@ -108,7 +108,7 @@ fn a_start_goes_on_from_a_snapshot_and_knows_everything() {
 }
 
 #[test]
-fn what_is_wrong_with_a_snapshot_only_costs_time() {
+fn damaged_snapshot_only_delays_the_start() {
     let (scheme, _) = played();
     let Scheme { switch, home, .. } = scheme;
     switch.stop(Signal::TERM);
@@ -161,7 +161,7 @@ fn what_is_wrong_with_a_snapshot_only_costs_time() {
 }
 
 #[test]
-fn one_taken_offline_goes_on_from_one_that_needs_the_store() {
+fn offline_snapshot_continues_from_one_that_needs_the_store() {
     let (scheme, _) = played();
     scheme.send(&Transfer::of("50").prepare(), 202);
     scheme.wait_until_delivered();
@@ -185,7 +185,7 @@ fn one_taken_offline_goes_on_from_one_that_needs_the_store() {
 }
 
 #[test]
-fn whoever_wants_one_of_a_running_switch_is_told_how() {
+fn offline_snapshot_of_a_running_switch_names_the_alternative() {
     let home = Home::new();
     let switch = home.serve();
     let output = home.offline(&["snapshot"]);
@@ -197,7 +197,7 @@ fn whoever_wants_one_of_a_running_switch_is_told_how() {
 /// A mounted volume can not be replaced, so everything is made within it; no log begins beside what
 /// is not finished.
 #[test]
-fn a_restore_is_made_within_its_directory() {
+fn restore_writes_only_to_its_directory() {
     let (scheme, _) = played();
     let Scheme { switch, home, .. } = scheme;
     switch.stop(Signal::TERM);
@@ -262,7 +262,7 @@ fn a_restore_is_made_within_its_directory() {
 }
 
 #[test]
-fn a_backup_becomes_a_data_directory_once_it_is_proved() {
+fn backup_becomes_a_data_directory_after_verification() {
     let (scheme, _) = played();
     let Scheme { switch, home, .. } = scheme;
     switch.stop(Signal::TERM);

@@ -33,7 +33,7 @@ fn prepare(scheme: &Scheme, transfer: &Transfer) {
 }
 
 #[test]
-fn a_lower_limit_on_expirations_refuses_only_what_the_hub_does_not_know() {
+fn lower_expiration_limit_refuses_only_new_transfers() {
     let mut scheme = Scheme::start();
     let far = 7_200_000;
     let known = Transfer::of("2").expiring(far);
@@ -76,7 +76,7 @@ fn a_lower_limit_on_expirations_refuses_only_what_the_hub_does_not_know() {
 }
 
 #[test]
-fn positions_are_right_when_the_notice_comes() {
+fn positions_are_updated_before_the_notice_arrives() {
     let scheme = Scheme::start();
     // The answer to the POST is withheld; the transfer goes on without it.
     scheme.payee.answer(|callback| match &*callback.method {
@@ -96,7 +96,7 @@ fn positions_are_right_when_the_notice_comes() {
 
 /// What is noted of a delivery needs no later message to become durable, and told.
 #[test]
-fn a_delivery_is_on_record_soon_after_though_nothing_follows() {
+fn delivery_is_recorded_soon_without_further_traffic() {
     let scheme = Scheme::start();
     let transfer = reserve(&scheme, "10");
     let path = format!("/transfers/{}/explanation", transfer.id);
@@ -116,7 +116,7 @@ fn a_delivery_is_on_record_soon_after_though_nothing_follows() {
 
 /// An answer to each message of a participant whose endpoint takes none would be owed without end.
 #[test]
-fn who_takes_no_callbacks_is_heard_until_two_lanes_are_full() {
+fn sender_without_callbacks_is_accepted_until_two_lanes_are_full() {
     let scheme = Scheme::configured("[transfers]\nlane_capacity = 1\n");
     let endpoint = |url: &str| scheme.admin.set_endpoint("payerfsp", "TRANSFER_PUT", url);
     endpoint("http://127.0.0.1:9");

@@ -77,7 +77,7 @@ fn check(admin: &Admin, greeting: &str, stage: &str, expected: &str) {
 
 /// A full disk takes no complaint either, where both go to a file there: nothing ends by that.
 #[test]
-fn a_switch_that_can_say_nothing_goes_on() {
+fn switch_with_blocked_standard_error_continues() {
     let home = injured(REPORT, "sequencer");
     let ports = Ports { fspiop: free(), admin: free() };
     let full = || File::options().write(true).open("/dev/full").unwrap();
@@ -115,7 +115,7 @@ fn free() -> SocketAddr {
 }
 
 #[test]
-fn the_sequencer_that_stands_still_is_named() {
+fn stalled_sequencer_is_named() {
     let home = Home::configured(REPORT);
     home.serve().stop(Signal::TERM);
     let proof = home.offline(&["verify", "--json"]).stdout;
@@ -135,14 +135,14 @@ fn the_sequencer_that_stands_still_is_named() {
 }
 
 #[test]
-fn an_io_thread_that_stands_still_is_named() {
+fn stalled_io_thread_is_named() {
     let home = injured(REPORT, "io");
     let switch = home.serve();
     check(&Admin::new(&home, &switch), &switch.greeting, "io", "io-1");
 }
 
 #[test]
-fn a_lane_that_stands_still_is_named_and_its_participant_only_to_operators() {
+fn stalled_lane_is_named_and_its_participant_only_to_operators() {
     let scheme = Scheme::at(injured(REPORT, "lane"));
     scheme.send(&Transfer::of("10").prepare(), 202);
     check(&scheme.admin, &scheme.switch.greeting, "lane", "lane payeefsp");
@@ -156,7 +156,7 @@ fn a_lane_that_stands_still_is_named_and_its_participant_only_to_operators() {
 }
 
 #[test]
-fn a_deadline_that_is_not_met_is_named() {
+fn missed_deadline_is_named() {
     let scheme = injured_scheme(REPORT, "expiry");
     check(&scheme.admin, &scheme.switch.greeting, "expiry", "expiry");
     // The next batch meets it, and the switch is well again.
@@ -176,7 +176,7 @@ fn wait_until_well(admin: &Admin) {
 
 /// What only explanations are read from is not read at a start. The next one builds it anew.
 #[test]
-fn a_store_that_is_found_damaged_when_it_is_read_is_named() {
+fn damaged_store_is_named_when_read() {
     let scheme = Scheme::at(Home::configured(REPORT));
     // A table is several blocks long, of which the start reads one.
     let transfers: Vec<_> = (0..300).map(|_| Transfer::of("1")).collect();
@@ -224,8 +224,8 @@ fn a_store_that_is_found_damaged_when_it_is_read_is_named() {
 /// The disk of the store takes nothing and says nothing. Transfers go on meanwhile, and with the
 /// disk the store does.
 #[test]
-fn a_store_that_hangs_is_named() {
-    apart("watchdog::a_store_that_hangs_is_named", Need::Disk, || {
+fn stalled_store_is_named() {
+    apart("watchdog::stalled_store_is_named", Need::Disk, || {
         let home = Home::configured(REPORT);
         // A store that is there already is opened where it is.
         home.serve().stop(Signal::TERM);
@@ -264,8 +264,8 @@ fn a_store_that_hangs_is_named() {
 /// Commands come and each is refused: the position of the last record does not move. Another start
 /// would find the disk just as full, so nothing ends, and with room everything goes on.
 #[test]
-fn a_log_without_room_is_named_and_ends_nothing() {
-    apart("watchdog::a_log_without_room_is_named_and_ends_nothing", Need::Memory, || {
+fn log_on_a_full_disk_is_named_and_stops_nothing() {
+    apart("watchdog::log_on_a_full_disk_is_named_and_stops_nothing", Need::Memory, || {
         let home = Home::configured(&format!("[log]\nsegment_mib = 1\n{EXIT}"));
         let _mounted = Mounted::memory(&home.data(), 96);
         let scheme = Scheme::at(home);
@@ -320,8 +320,8 @@ fn agreeing(admin: &Admin) -> (String, Value) {
 
 /// A disk that takes nothing and says nothing holds the thread that waits for it.
 #[test]
-fn a_log_that_hangs_is_named() {
-    apart("watchdog::a_log_that_hangs_is_named", Need::Disk, || {
+fn stalled_log_is_named() {
+    apart("watchdog::stalled_log_is_named", Need::Disk, || {
         let home = Home::configured(REPORT);
         let image = home.configuration().with_file_name("image");
         make_image(&image, 96);
@@ -377,7 +377,7 @@ impl Drop for Frozen<'_> {
 }
 
 #[test]
-fn the_watchdog_ends_a_process_whose_thread_stands_still() {
+fn watchdog_stops_a_process_with_a_stalled_thread() {
     for (stage, named) in [("sequencer", "sequencer"), ("io", "io-1")] {
         let home = injured(EXIT, stage);
         bites(home.serve().end(), named);
@@ -386,7 +386,7 @@ fn the_watchdog_ends_a_process_whose_thread_stands_still() {
 }
 
 #[test]
-fn the_watchdog_ends_a_process_that_leaves_work_undone() {
+fn watchdog_stops_a_process_with_unfinished_work() {
     for (stage, named) in [("lane", "lane"), ("expiry", "expiry")] {
         let Scheme { switch, home, .. } = injured_scheme(EXIT, stage);
         bites(switch.end(), named);
@@ -396,7 +396,7 @@ fn the_watchdog_ends_a_process_that_leaves_work_undone() {
 
 /// Each part has its time, and after that what stands still has two seconds.
 #[test]
-fn what_stands_still_does_not_hold_up_a_stop() {
+fn stalled_thread_does_not_delay_a_stop() {
     for (stage, named, seconds) in
         [("sequencer", "the sequencer", 17), ("io", "a connection or its thread", 7)]
     {
@@ -413,13 +413,13 @@ fn what_stands_still_does_not_hold_up_a_stop() {
 #[track_caller]
 fn bites((status, said): (std::process::ExitStatus, String), named: &str) {
     assert_eq!(status.code(), Some(70), "{said}");
-    let why = format!("upesi: watchdog: ends the process, because {named}");
+    let why = format!("upesi: watchdog: the process exits because {named}");
     assert!(said.contains(&why), "{said}");
 }
 
 /// Longer than patience lasts, nobody answers at the payee's address.
 #[test]
-fn a_dead_participant_does_not_make_the_switch_ill() {
+fn dead_participant_does_not_make_the_switch_unhealthy() {
     let scheme = Scheme::configured(EXIT);
     let nobody = "http://127.0.0.1:9";
     for kind in ["TRANSFER_POST", "TRANSFER_ERROR", "TRANSFER_PUT"] {

@@ -50,7 +50,7 @@ const GLANCE: Duration = Duration::from_millis(2);
 const EXPIRED: &str = "\"errorCode\":\"3303\"";
 
 #[test]
-fn a_million_old_transfers_are_answered_as_on_the_first_day() {
+fn million_old_transfers_are_answered_as_on_the_first_day() {
     let years = Years::new();
     let sample = Sample::draw(&years.data(), years.transfers, years.ids);
     let payers = Payers::start(&sample);
@@ -90,7 +90,7 @@ fn a_million_old_transfers_are_answered_as_on_the_first_day() {
 
 /// The restore drill: copied beside a running switch, brought back elsewhere, the same state.
 #[test]
-fn a_copy_of_a_million_transfers_comes_to_the_same_state() {
+fn backup_of_a_million_transfers_restores_the_same_state() {
     let years = Years::new();
     let (copy, data) = (years.place("copy"), years.beside.path().join("restored"));
     let switch = years.serve(Ports::free(), "to be copied");

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use harness::Progress;
 use journal::{RealDisk, TieredDisk};
-use kafka::{Address, Exported, MigrateError, MigrationObserver, MigrationStep, Reader};
+use kafka::{Address, ExportReport, MigrateError, MigrationObserver, MigrationStep, TopicReader};
 use ledger::LogIndex;
 use node::SystemClock;
 use ports::{Clock, Disk, DiskFile, Log as _};
@@ -80,7 +80,7 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<(), CliError> {
             false => format!("{error}. The directory is still in use"),
         })
     })?;
-    let Exported { end, frames, sent, bytes, created } = exported;
+    let ExportReport { end, frames, sent, bytes, created } = exported;
     let report = Report {
         topic: address.topic.clone(),
         end: end.log_index.0,
@@ -139,7 +139,7 @@ struct ExportObserver<'a> {
 }
 
 impl MigrationObserver for ExportObserver<'_> {
-    fn tell(&mut self, step: MigrationStep) -> Result<(), String> {
+    fn report_progress(&mut self, step: MigrationStep) -> Result<(), String> {
         match step {
             MigrationStep::Sent(log_index) => self.sent.show(log_index.0),
             MigrationStep::Read(log_index) => self.read.show(log_index.0),
@@ -147,7 +147,7 @@ impl MigrationObserver for ExportObserver<'_> {
         Ok(())
     }
 
-    fn note_left(&mut self) -> Result<(), String> {
+    fn record_log_moved(&mut self) -> Result<(), String> {
         write_marker(self.data, MARKER, self.topic)
     }
 }
@@ -194,14 +194,14 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), CliError> {
     let name = NodeName { name: NAME.into(), node, instance: 0, ended: 0 };
     let replica = Replica::new(sequencer, name, quarantine, last)
         .map_err(|error| CliError::new(error.to_string()))?;
-    let reader = Reader::open(&address, &options).map_err(failure)?;
-    let mut topic_reader =
-        TopicReader { replica, clock, progress: Progress::new("records replayed", None), moved: 0 };
-    let had_left = topic_reader.read(&reader, next, &|identity| {
+    let reader = TopicReader::open(&address, &options).map_err(failure)?;
+    let mut topic_import =
+        TopicImport { replica, clock, progress: Progress::new("records replayed", None), moved: 0 };
+    let had_left = topic_import.read(&reader, next, &|identity| {
         write_marker(data, TAKING, &address.topic).map_err(CliError::new)?;
-        kafka::say_left(&address, &options, identity).map_err(failure)
+        kafka::send_log_moved(&address, &options, identity).map_err(failure)
     })?;
-    topic_reader.progress.end();
+    topic_import.progress.end();
     let is_ours = fs::read_to_string(data.join(TAKING)).is_ok_and(|it| it == address.topic);
     if had_left && !is_ours && !arguments.again {
         if was_own {
@@ -213,10 +213,10 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), CliError> {
              continues here after record {}",
             address.topic,
             data.display(),
-            topic_reader.replica.sequencer().log().tail().end.0
+            topic_import.replica.sequencer().log().tail().end.0
         )));
     }
-    let TopicReader { replica, moved, .. } = topic_reader;
+    let TopicImport { replica, moved, .. } = topic_import;
     let tail = replica.sequencer().log().tail();
     drop(replica);
     let bytes = make_own_log(data, (&reader, &address), &tail)?;
@@ -248,7 +248,7 @@ fn print_imported(report: &Report, data: &Path) {
 }
 
 /// A log that is read from its topic.
-struct TopicReader {
+struct TopicImport {
     replica: Replica<Log>,
     clock: SystemClock,
     progress: Progress,
@@ -256,12 +256,12 @@ struct TopicReader {
     moved: u64,
 }
 
-impl TopicReader {
+impl TopicImport {
     /// Applies all messages up to the final one, and writes the final message once the topic is
     /// read. Returns whether the final message existed already.
     fn read(
         &mut self,
-        reader: &Reader,
+        reader: &TopicReader,
         mut next: i64,
         write_final: &dyn Fn(LogIdentity) -> Result<(), CliError>,
     ) -> Result<bool, CliError> {
@@ -289,7 +289,11 @@ impl TopicReader {
     }
 
     /// Applies messages; returns whether the final message was among them.
-    fn take(&mut self, reader: &Reader, offsets: std::ops::Range<i64>) -> Result<bool, CliError> {
+    fn take(
+        &mut self,
+        reader: &TopicReader,
+        offsets: std::ops::Range<i64>,
+    ) -> Result<bool, CliError> {
         let (mut has_left, mut failed) = (false, None);
         reader
             .read(offsets, &mut |at, bytes| match self.apply(at, bytes) {
@@ -343,7 +347,7 @@ impl TopicReader {
 /// its markers. Returns the number of bytes.
 fn make_own_log(
     data: &Path,
-    (reader, address): (&Reader, &Address),
+    (reader, address): (&TopicReader, &Address),
     tail: &Tail,
 ) -> Result<u64, CliError> {
     let failed = |what: String| CliError::new(format!("{}: {what}", data.display()));
@@ -383,9 +387,9 @@ fn sync(disk: &RealDisk) -> Result<(), ports::DiskError> {
     disk.sync_directory()
 }
 
-pub(crate) fn options(name: &str, security: kafka::Security) -> kafka::Options {
-    let copy = journal::Options::default();
-    kafka::Options { node: name.into(), patience: BROKER_TIMEOUT, copy, security }
+pub(crate) fn options(name: &str, security: kafka::Security) -> kafka::TopicOptions {
+    let copy = journal::LogOptions::default();
+    kafka::TopicOptions { node: name.into(), patience: BROKER_TIMEOUT, copy, security }
 }
 
 pub(crate) fn address_of(text: &str) -> Result<Address, CliError> {

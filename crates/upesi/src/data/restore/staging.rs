@@ -61,8 +61,8 @@ impl StagingDirectory {
         let failed = |what: &str| CliError::new(format!("{}: {what}", data.display()));
         if put_in_place(data)? {
             return Err(failed(
-                "finished an earlier restore, which was complete and is in its place now; run \
-                 `upesi verify`",
+                "finished an earlier restore, which is in its place now; check it with `upesi \
+                 verify`",
             ));
         }
         let is_new = match fs::read_dir(data) {

@@ -113,7 +113,7 @@ mod work {
             _ => None,
         };
         let (deleted, kept) = found.as_ref().map_or((0, 0), |(trimming, _)| {
-            (trimming.deleted(), (trimming.held.end - trimming.held.start) as u64)
+            (trimming.deleted(), (trimming.offsets.end - trimming.offsets.start) as u64)
         });
         print_report(
             arguments,

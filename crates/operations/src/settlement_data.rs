@@ -21,7 +21,7 @@ use crate::request::AdminRequest;
 /// The owner, type and currency of an account; they never change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AccountOwner {
-    /// JsonNumber of the participant in the settlement API: 1 for the hub.
+    /// Number of the participant in the settlement API: 1 for the hub.
     pub(crate) participant: u32,
     pub(crate) kind: AccountKind,
     pub(crate) currency: Currency,
@@ -35,7 +35,7 @@ impl AccountOwner {
     }
 }
 
-/// JsonNumber of a participant in the settlement API.
+/// Number of a participant in the settlement API.
 pub(crate) const fn participant_number(index: ParticipantIndex) -> u32 {
     index.0 + 1
 }

@@ -36,10 +36,9 @@ macro_rules! moment {
 const MOMENT_FORM: &str = "must be a date and time as in RFC 3339";
 
 pub(crate) const PARTICIPANT_ID: Parameter<u32> =
-    number!("participantId", "JsonNumber of a participant in the settlement API.");
-pub(crate) const ACCOUNT_ID: Parameter<u32> = number!("accountId", "JsonNumber of an account.");
-pub(crate) const WINDOW_ID: Parameter<u32> =
-    number!("settlementWindowId", "JsonNumber of a window.");
+    number!("participantId", "Number of a participant in the settlement API.");
+pub(crate) const ACCOUNT_ID: Parameter<u32> = number!("accountId", "Number of an account.");
+pub(crate) const WINDOW_ID: Parameter<u32> = number!("settlementWindowId", "Number of a window.");
 
 pub(crate) const FROM: Parameter<u64> = moment!("fromDateTime", "Created at this time or later.");
 pub(crate) const TO: Parameter<u64> = moment!("toDateTime", "Created at this time or before.");

@@ -50,17 +50,15 @@ const SID: Parameter<SettlementId> =
     .example("1");
 
 /// The participant in a path.
-const PID: Parameter<u32> = Parameter::new(
-    "pid",
-    "JsonNumber of the participant in the settlement.",
-    number_schema,
-    |text| read_number("pid", text),
-)
-.example("2");
+const PID: Parameter<u32> =
+    Parameter::new("pid", "Number of the participant in the settlement.", number_schema, |text| {
+        read_number("pid", text)
+    })
+    .example("2");
 
 /// The account in a path.
 const AID: Parameter<AccountId> =
-    Parameter::new("aid", "JsonNumber of the account.", number_schema, |text| {
+    Parameter::new("aid", "Number of the account.", number_schema, |text| {
         read_number("aid", text).map(AccountId)
     })
     .example("1");

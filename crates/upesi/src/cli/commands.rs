@@ -13,7 +13,7 @@ use crate::cli::shell_files::{
 use crate::cli::stdout;
 use crate::data::{archive, backup, migrate, restore, snapshot};
 use crate::inspect::{explain, replay, verify, what_if};
-use crate::operate::{cluster, health, parties, quarantine};
+use crate::operate::{cluster, health, parties, quarantine, settlement};
 use crate::{config, serve};
 
 /// Instant-payments switch for FSPIOP: look-ups, quotes, transfers, positions and limits.
@@ -44,7 +44,7 @@ Examples:
 
 const GROUPS: &[HelpGroup] = &[
     ("Run", &["serve", "demo", "simulate"]),
-    ("Operate", &["check-config", "health", "cluster", "parties", "quarantine"]),
+    ("Operate", &["check-config", "health", "cluster", "parties", "settlement", "quarantine"]),
     ("Inspect", &["verify", "explain", "replay", "what-if"]),
     ("Move and back up", &["backup", "restore", "snapshot", "archive", "export-log", "import-log"]),
     ("Measure", &["waterfall"]),
@@ -147,6 +147,9 @@ enum Command {
     /// every record, and compares the snapshots with the replayed state. The source is a place that
     /// `backup` wrote to, or a plain copy of a data directory.
     Restore(restore::RestoreArguments),
+    /// Close windows and settle them, on a running switch.
+    #[command(after_help = settlement::EXAMPLES)]
+    Settlement(settlement::SettlementArguments),
     /// Store a snapshot of the state of a stopped switch, for a faster start.
     ///
     /// The next start continues from the snapshot instead of replaying the whole log. The command
@@ -255,6 +258,7 @@ impl Command {
             Self::Explain(arguments) => explain::explain(&arguments),
             Self::ExportLog(arguments) => migrate::export(&arguments),
             Self::Health(arguments) => health::health(&arguments),
+            Self::Settlement(arguments) => settlement::settlement(&arguments),
             Self::ImportLog(arguments) => migrate::import(&arguments),
             Self::Parties(arguments) => parties::parties(&arguments),
             Self::Quarantine(arguments) => quarantine::quarantine(&arguments),

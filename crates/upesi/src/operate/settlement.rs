@@ -1,0 +1,248 @@
+//! `upesi settlement`: windows and settlements of a running switch, through its admin API.
+
+mod api;
+mod print;
+mod steps;
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::CliError;
+use api::{SettlementApi, State};
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  upesi settlement windows
+  upesi settlement close --reason 'end of day'
+  upesi settlement create --model DEFAULTDEFERREDNET --window 3
+  upesi settlement advance 1 --to PS_TRANSFERS_COMMITTED
+  upesi settlement run --dry-run
+  upesi settlement run --reason 'end of day' --token data/admin-token";
+
+/// Arguments of `settlement`.
+#[derive(clap::Args)]
+pub(crate) struct SettlementArguments {
+    #[command(subcommand)]
+    command: SettlementCommand,
+    /// Address of the switch's admin API.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001", global = true)]
+    admin: String,
+    /// File with the admin token: admin-token in the data directory.
+    #[arg(long, value_name = "FILE", global = true)]
+    token: Option<PathBuf>,
+    /// Print the answers of the switch as JSON.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum SettlementCommand {
+    /// List settlement windows, newest change first.
+    Windows(WindowsArguments),
+    /// Close a window; the next one opens in the same step.
+    Close(CloseArguments),
+    /// List settlements.
+    List(ListArguments),
+    /// Show a settlement with its participants and windows.
+    Show(IdArgument),
+    /// Create a settlement over closed windows.
+    Create(CreateArguments),
+    /// Move all accounts of a settlement, or those of one participant.
+    Advance(AdvanceArguments),
+    /// Abort a settlement; its windows can be settled again.
+    Abort(AbortArguments),
+    /// Close the open window and settle it with every model, in all steps.
+    ///
+    /// An interrupted run is continued by the next one: a window that is closed but not settled is
+    /// settled, and a settlement that is not final is moved on.
+    Run(RunArguments),
+}
+
+#[derive(clap::Args)]
+struct WindowsArguments {
+    /// Only windows in this state.
+    #[arg(long, value_name = "STATE")]
+    state: Option<String>,
+}
+
+#[derive(clap::Args)]
+struct CloseArguments {
+    /// Number of the window [default: the open one].
+    #[arg(value_name = "WINDOW")]
+    window: Option<u32>,
+    /// Reason, for participants and the audit trail.
+    #[arg(long, value_name = "TEXT", default_value = "closed by the operator")]
+    reason: String,
+    /// Show what would be done, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(clap::Args)]
+struct ListArguments {
+    /// Only settlements in this state.
+    #[arg(long, value_name = "STATE")]
+    state: Option<String>,
+}
+
+#[derive(clap::Args)]
+struct IdArgument {
+    /// Number of the settlement.
+    #[arg(value_name = "SETTLEMENT")]
+    id: u32,
+}
+
+#[derive(clap::Args)]
+struct CreateArguments {
+    /// Name of the settlement model.
+    #[arg(long, value_name = "NAME")]
+    model: String,
+    /// Number of a closed window; can be given several times.
+    #[arg(long = "window", value_name = "WINDOW", required = true)]
+    windows: Vec<u32>,
+    /// Reason, for participants and the audit trail.
+    #[arg(long, value_name = "TEXT", default_value = "created by the operator")]
+    reason: String,
+    /// Show what would be done, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(clap::Args)]
+struct AdvanceArguments {
+    #[command(flatten)]
+    settlement: IdArgument,
+    /// State to reach [default: the next one].
+    #[arg(long, value_name = "STATE")]
+    to: Option<String>,
+    /// Only the accounts of this participant; one step.
+    #[arg(long, value_name = "NAME")]
+    participant: Option<String>,
+    /// Reason, for participants and the audit trail.
+    #[arg(long, value_name = "TEXT", default_value = "moved by the operator")]
+    reason: String,
+    /// Reference of the payment.
+    #[arg(long, value_name = "TEXT")]
+    reference: Option<String>,
+    /// Show what would be done, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(clap::Args)]
+struct AbortArguments {
+    #[command(flatten)]
+    settlement: IdArgument,
+    /// Reason, for participants and the audit trail.
+    #[arg(long, value_name = "TEXT", default_value = "aborted by the operator")]
+    reason: String,
+    /// Show what would be done, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(clap::Args)]
+struct RunArguments {
+    /// Reason, for participants and the audit trail.
+    #[arg(long, value_name = "TEXT", default_value = "settlement run by the operator")]
+    reason: String,
+    /// Show what would be done, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub(crate) fn settlement(arguments: &SettlementArguments) -> Result<(), CliError> {
+    let SettlementArguments { command, admin, token, json } = arguments;
+    let mut api = SettlementApi::at(admin, token.as_deref())?;
+    let answer = match command {
+        SettlementCommand::Windows(WindowsArguments { state }) => {
+            let windows = api.windows(state.as_deref())?;
+            return print::windows(&windows, *json);
+        }
+        SettlementCommand::List(ListArguments { state }) => {
+            let settlements = api.settlements(state.as_deref())?;
+            return print::settlements(&settlements, *json);
+        }
+        SettlementCommand::Show(IdArgument { id }) => {
+            let (settlement, accounts) = (api.settlement(*id)?, api.accounts()?);
+            return print::settlement(&settlement, &accounts, *json);
+        }
+        SettlementCommand::Close(arguments) => close(&mut api, arguments)?,
+        SettlementCommand::Create(arguments) => create(&mut api, arguments)?,
+        SettlementCommand::Advance(arguments) => advance(&mut api, arguments)?,
+        SettlementCommand::Abort(arguments) => abort(&mut api, arguments)?,
+        SettlementCommand::Run(RunArguments { reason, dry_run }) => {
+            steps::run(&mut api, reason, *dry_run)?
+        }
+    };
+    print::actions(&answer, *json);
+    Ok(())
+}
+
+/// One action of a command: a sentence for people, and the answer of the switch.
+pub(super) struct Action {
+    text: String,
+    answer: Value,
+}
+
+impl Action {
+    fn new(text: impl Into<String>, answer: Value) -> Self {
+        Self { text: text.into(), answer }
+    }
+
+    /// An action that a dry run leaves out.
+    fn planned(text: impl Into<String>) -> Self {
+        let text = format!("would {}", text.into());
+        Self { answer: json!({ "planned": text }), text }
+    }
+}
+
+fn close(api: &mut SettlementApi, arguments: &CloseArguments) -> Result<Vec<Action>, CliError> {
+    let window = arguments.window.map_or_else(|| api.open_window(), Ok)?;
+    if arguments.dry_run {
+        return Ok(vec![Action::planned(format!("close window {window}"))]);
+    }
+    let opened = api.close(window, &arguments.reason)?;
+    let text = format!("closed window {window}; window {} is open", opened["settlementWindowId"]);
+    Ok(vec![Action::new(text, opened)])
+}
+
+fn create(api: &mut SettlementApi, arguments: &CreateArguments) -> Result<Vec<Action>, CliError> {
+    let CreateArguments { model, windows, reason, dry_run } = arguments;
+    let numbers: Vec<_> = windows.iter().map(u32::to_string).collect();
+    let text = format!("a settlement of model {model} over windows {}", numbers.join(", "));
+    if *dry_run {
+        return Ok(vec![Action::planned(format!("create {text}"))]);
+    }
+    let created = api.create(model, windows, reason)?;
+    Ok(vec![Action::new(format!("created settlement {}: {text}", created["id"]), created)])
+}
+
+fn advance(api: &mut SettlementApi, arguments: &AdvanceArguments) -> Result<Vec<Action>, CliError> {
+    let settlement = api.settlement(arguments.settlement.id)?;
+    let before = State::of(&settlement)?;
+    let next = before.next().ok_or_else(|| {
+        let id = arguments.settlement.id;
+        CliError::new(format!("settlement {id}: it is {} and cannot be moved on", before.name()))
+    })?;
+    let to = match &arguments.to {
+        Some(name) => State::parse(name)?,
+        None => next,
+    };
+    let reference = arguments.reference.as_deref();
+    let change = steps::StepTexts { reason: &arguments.reason, reference };
+    match &arguments.participant {
+        Some(name) => steps::advance_one(api, &settlement, (name, to), change, arguments.dry_run),
+        None => steps::advance_to(api, settlement, to, change, arguments.dry_run),
+    }
+}
+
+fn abort(api: &mut SettlementApi, arguments: &AbortArguments) -> Result<Vec<Action>, CliError> {
+    let id = arguments.settlement.id;
+    if arguments.dry_run {
+        return Ok(vec![Action::planned(format!("abort settlement {id}"))]);
+    }
+    let answer = api.abort(id, &arguments.reason)?;
+    Ok(vec![Action::new(format!("aborted settlement {id}"), answer)])
+}

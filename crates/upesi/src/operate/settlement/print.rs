@@ -1,0 +1,138 @@
+//! Tables of windows and settlements.
+
+use serde_json::Value;
+
+use super::Action;
+use super::api::AccountOwners;
+use crate::CliError;
+use crate::cli::table::{Align, Table};
+
+pub(super) fn windows(windows: &[Value], json: bool) -> Result<(), CliError> {
+    if json {
+        return print_json(&Value::Array(windows.to_vec()));
+    }
+    let mut table = Table::new([
+        ("window", Align::Right),
+        ("state", Align::Left),
+        ("opened", Align::Left),
+        ("changed", Align::Left),
+        ("content", Align::Left),
+        ("reason", Align::Left),
+    ]);
+    for window in windows {
+        let content = window["content"].as_array().into_iter().flatten().map(|content| {
+            let (kind, currency) =
+                (text(content, "ledgerAccountType"), text(content, "currencyId"));
+            format!("{kind} {currency} {}", text(content, "state"))
+        });
+        table.add([
+            window["settlementWindowId"].to_string(),
+            text(window, "state"),
+            text(window, "createdDate"),
+            text(window, "changedDate"),
+            content.collect::<Vec<_>>().join(", "),
+            text(window, "reason"),
+        ]);
+    }
+    print!("{table}");
+    Ok(())
+}
+
+pub(super) fn settlements(settlements: &[Value], json: bool) -> Result<(), CliError> {
+    if json {
+        return print_json(&Value::Array(settlements.to_vec()));
+    }
+    let mut table = Table::new([
+        ("settlement", Align::Right),
+        ("state", Align::Left),
+        ("created", Align::Left),
+        ("windows", Align::Left),
+        ("reason", Align::Left),
+    ]);
+    for settlement in settlements {
+        let windows = settlement["settlementWindows"].as_array().into_iter().flatten();
+        let windows: Vec<_> = windows.map(|window| window["id"].to_string()).collect();
+        table.add([
+            settlement["id"].to_string(),
+            text(settlement, "state"),
+            text(settlement, "createdDate"),
+            windows.join(", "),
+            text(settlement, "reason"),
+        ]);
+    }
+    print!("{table}");
+    Ok(())
+}
+
+pub(super) fn settlement(
+    settlement: &Value,
+    owners: &AccountOwners,
+    json: bool,
+) -> Result<(), CliError> {
+    if json {
+        return print_json(settlement);
+    }
+    println!(
+        "settlement {}: {}, {}\n",
+        settlement["id"],
+        text(settlement, "state"),
+        text(settlement, "reason")
+    );
+    let mut table = Table::new([
+        ("participant", Align::Left),
+        ("account", Align::Right),
+        ("type", Align::Left),
+        ("pays in", Align::Right),
+        ("is paid", Align::Right),
+        ("currency", Align::Left),
+        ("state", Align::Left),
+        ("reason", Align::Left),
+    ]);
+    let participants = settlement["participants"].as_array().into_iter().flatten();
+    for account in participants.flat_map(|it| it["accounts"].as_array().into_iter().flatten()) {
+        let owner = owners.get(&account["id"].as_u64().unwrap_or_default());
+        let net = account["netSettlementAmount"]["amount"].to_string();
+        let (pays_in, is_paid) = match net.strip_prefix('-') {
+            Some(amount) => (String::new(), amount.to_owned()),
+            None => (net, String::new()),
+        };
+        table.add([
+            owner.map_or_else(|| "unknown".to_owned(), |owner| owner.participant.clone()),
+            account["id"].to_string(),
+            owner.map(|owner| owner.kind.clone()).unwrap_or_default(),
+            pays_in,
+            is_paid,
+            owner.map(|owner| owner.currency.clone()).unwrap_or_default(),
+            text(account, "state"),
+            text(account, "reason"),
+        ]);
+    }
+    print!("{table}");
+    println!();
+    let windows = settlement["settlementWindows"].as_array().cloned().unwrap_or_default();
+    for window in &windows {
+        println!("window {}: {}, {}", window["id"], text(window, "state"), text(window, "reason"));
+    }
+    Ok(())
+}
+
+pub(super) fn actions(actions: &[Action], json: bool) {
+    if json {
+        let answers: Vec<_> = actions.iter().map(|action| action.answer.clone()).collect();
+        println!("{}", Value::Array(answers));
+        return;
+    }
+    if actions.is_empty() {
+        println!("nothing to do");
+    }
+    actions.iter().for_each(|action| println!("{}", action.text));
+}
+
+fn print_json(value: &Value) -> Result<(), CliError> {
+    println!("{value}");
+    Ok(())
+}
+
+fn text(value: &Value, member: &str) -> String {
+    value[member].as_str().unwrap_or_default().to_owned()
+}

@@ -32,7 +32,8 @@ pub(crate) fn choose_modes(state: &mut State) {
     });
 }
 
-/// An own gross model settles at once; a default one does if no net model names the currency.
+/// An own gross model settles at once; a default one does if no net model names the currency. A
+/// gross model whose accounts of both kinds are the same has nothing to move, and settles nothing.
 fn mode(models: &[SettlementModel], currency: Currency) -> SettlementMode {
     let active = || {
         let kind = AccountKind::Position;
@@ -40,14 +41,22 @@ fn mode(models: &[SettlementModel], currency: Currency) -> SettlementMode {
     };
     let own = || active().filter(|model| model.currency == Some(currency));
     let defaults = || active().filter(|model| model.currency.is_none());
-    let gross = own().find(|model| !model.net).or_else(|| {
+    let is_gross =
+        |model: &&SettlementModel| !model.net && model.settlement_account != model.ledger_account;
+    let gross = own().find(is_gross).or_else(|| {
         let has_net = own().any(|model| model.net);
-        defaults().find(|model| !model.net && !has_net)
+        defaults().filter(|_| !has_net).find(is_gross)
     });
     if let Some(model) = gross {
         return SettlementMode::Gross(model.settlement_account);
     }
-    match own().chain(defaults()).any(|model| model.net && !model.multilateral) {
+    let is_bilateral = |model: &SettlementModel| model.net && !model.multilateral;
+    // Default models serve a currency without an own one only.
+    let in_pairs = match own().next() {
+        Some(_) => own().any(is_bilateral),
+        None => defaults().any(is_bilateral),
+    };
+    match in_pairs {
         true => SettlementMode::DeferredInPairs,
         false => SettlementMode::Deferred,
     }

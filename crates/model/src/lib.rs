@@ -68,6 +68,8 @@ pub struct Model {
     reserved: usize,
     /// Number of reserved outflows that were returned.
     pub returned_outflows: u64,
+    /// Number of transfers that a gross model settled when they were committed.
+    pub settled_at_once: u64,
 }
 
 impl Default for Model {
@@ -89,6 +91,7 @@ impl Default for Model {
             counters: Counters::default(),
             reserved: 0,
             returned_outflows: 0,
+            settled_at_once: 0,
         }
     }
 }

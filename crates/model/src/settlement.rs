@@ -443,6 +443,16 @@ fn step_after(state: SettlementState) -> Option<(SettlementState, SettlementStat
 }
 
 impl Model {
+    /// The windows and settlements that were archived, as the cold store keeps them.
+    pub fn archived(&self) -> impl Iterator<Item = ArchivedSettlement> {
+        let Settlements { windows, settlements, .. } = &self.settlement;
+        let windows = windows.iter().filter(|(_, window)| window.is_archived);
+        let windows = windows.map(|(id, window)| ArchivedSettlement::Window(window.row(*id)));
+        let settlements = settlements.iter().filter(|(_, it)| it.is_archived);
+        let settlements = settlements.map(|(id, it)| ArchivedSettlement::Settlement(it.row(*id)));
+        windows.chain(settlements)
+    }
+
     /// Opens the first window, under rules with settlement.
     pub(super) fn begin_settlement(&mut self) {
         if SETTLEMENT_RULES <= self.rules && self.settlement.windows.is_empty() {
@@ -464,6 +474,7 @@ impl Model {
             self.scheme.add(from, amount);
             self.scheme.add(payee, amount);
             self.scheme.add(to, -amount);
+            self.settled_at_once += 1;
             return;
         }
         // A participant that joined before the gross model has no accounts for it.

@@ -137,7 +137,8 @@ impl fmt::Display for Report {
             f,
             "seed {seed}: {} transfers ({} committed, {} aborted, {} expired, {} refused), {} \
              records in {} batches, {} attempts, {} power cuts, {} kills, {} stops, {} records \
-             lost, {} windows closed, {} settlements settled, {} aborted, {} archived, {} ms; trace {:016x}, state {}",
+             lost, {} windows closed, {} settlements settled, {} aborted, {} archived, {} transfers \
+             settled at once, {} ms; trace {:016x}, state {}",
             counts.transfers,
             counters.committed,
             counters.aborted,
@@ -154,6 +155,7 @@ impl fmt::Display for Report {
             counts.settlement.settled,
             counts.settlement.aborted,
             counts.settlement.archived,
+            counts.settlement.at_once,
             self.virtual_us / 1_000,
             self.trace,
             &self.state.to_string()[..16],

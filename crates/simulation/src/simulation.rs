@@ -562,7 +562,7 @@ impl SimulationRun {
         sequencer.flush(self.env.clock(self.env.now)).expect("a sound disk syncs");
         self.external.check_rest(sequencer);
         let hash = sequencer.state().hash();
-        self.env.counts.settlement = SettlementCounts::of(sequencer.state());
+        self.env.counts.settlement = SettlementCounts::of(sequencer.state(), &self.external.model);
         self.check_agreement();
         assert_eq!(self.state().map(State::hash), Some(hash), "reading changes nothing");
         if self.has_snapshots() {
@@ -575,6 +575,7 @@ impl SimulationRun {
         self.disk = self.disk.kill();
         (self.final_hash, self.finished) = (hash, true);
         let again = self.recover().expect("a sound disk is read");
+        self.check_archive();
         assert_eq!(again.state().hash(), hash, "the log read again gives another state");
         let now = self.env.now;
         self.hub = Some(SimHub::new(&mut self.env, self.epochs + 1, now, again));

@@ -24,6 +24,7 @@ fn check(seed: u64) -> ClusterReport {
 #[test]
 fn the_same_seed_is_the_same_run() {
     let (mut kills, mut pauses, mut takes, mut same_states) = (0, 0, 0, 0);
+    let (mut closed, mut settled, mut at_once) = (0, 0, 0);
     for seed in 1..=6 {
         let report = check(seed);
         assert_eq!(check(seed), report);
@@ -31,8 +32,13 @@ fn the_same_seed_is_the_same_run() {
         pauses += report.counts.pauses;
         takes += report.counts.takes;
         same_states += report.counts.same_states;
+        closed += report.counts.settlement.windows_closed;
+        settled += report.counts.settlement.settled;
+        at_once += report.counts.settlement.at_once;
     }
     assert!(0 < kills && 0 < pauses && 0 < takes, "{kills} kills, {pauses} pauses, {takes} takes");
+    let is_settled = 0 < closed && 0 < settled && 0 < at_once;
+    assert!(is_settled, "{closed} windows closed, {settled} settled, {at_once} settled at once");
     assert!(0 < same_states, "no node ever heard that another one had the same state");
 }
 

@@ -9,6 +9,7 @@ use sequencer::{LEASE_US, Replay};
 
 use crate::balance::check_balance;
 use crate::transfers::Request;
+use crate::workload::settlement::SettlementCounts;
 
 /// An epoch of a node.
 pub(crate) type NodeRun = (usize, u32);
@@ -110,8 +111,9 @@ impl Invariants {
     }
 
     /// Replays the log alone: the model predicts every outcome, and every outcome that was answered
-    /// is in the log. Returns the hash of its state.
-    pub(crate) fn check_log(&self, log: &mut impl Log) -> Digest {
+    /// is in the log. Returns the hash of its state, and what
+    /// it has settled.
+    pub(crate) fn check_log(&self, log: &mut impl Log) -> (Digest, SettlementCounts) {
         let (mut replay, mut model) = (Replay::new(), Model::default());
         let mut decided = BTreeSet::new();
         let replayed = log.replay(LogIndex(1), &mut |frame| {
@@ -134,7 +136,7 @@ impl Invariants {
             let key = (request.payload()[..8].to_vec(), outcome.number());
             assert!(decided.contains(&key), "{request:?} was answered {outcome:?}, and is gone");
         }
-        replay.state().hash()
+        (replay.state().hash(), SettlementCounts::of(replay.state(), &model))
     }
 }
 

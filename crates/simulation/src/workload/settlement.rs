@@ -14,6 +14,8 @@ use ledger::{
     CreateSettlement, CreateSettlementModel, Currency, SetSettlementModelActive, SettlementId,
     SettlementModel, SettlementState, SettlementWithAccounts, State, Window, WindowId, WindowState,
 };
+use model::Model;
+use ports::ColdStore;
 
 use crate::event::Event;
 use crate::random::{Arrivals, Random, mix};
@@ -56,13 +58,13 @@ impl SettlementWorkload {
         if self.churns && self.random.chance(800) {
             return self.churn(state);
         }
-        match self.random.below(20) {
-            0 => Some(self.add_model(currencies)),
-            1 => self.switch_model(state),
-            2..6 => Some(self.close(state)),
-            6..9 => self.create(state),
-            9 => Some(self.create_wrongly(state)),
-            10 | 11 => self.abort(state),
+        match self.random.below(40) {
+            0 | 1 => Some(self.add_model(currencies)),
+            2 => self.switch_model(state),
+            3..8 => Some(self.close(state)),
+            8..13 => self.create(state),
+            13 => Some(self.create_wrongly(state)),
+            14 | 15 => self.abort(state),
             _ => self.advance(state),
         }
     }
@@ -290,10 +292,14 @@ pub struct SettlementCounts {
     pub aborted: u64,
     /// Settlements that were archived.
     pub archived: u64,
+    /// Windows and settlements that were read back from the archive.
+    pub read_back: u64,
+    /// Transfers that a gross model settled when they were committed.
+    pub at_once: u64,
 }
 
 impl SettlementCounts {
-    pub(crate) fn of(state: &State) -> Self {
+    pub(crate) fn of(state: &State, model: &Model) -> Self {
         let book = state.settlement();
         let count = |state| {
             book.settlements().filter(|entry| entry.settlement.state == state).count() as u64
@@ -303,6 +309,8 @@ impl SettlementCounts {
             settled: count(SettlementState::Settled),
             aborted: count(SettlementState::Aborted),
             archived: book.numbers().archived_settlements.rows,
+            read_back: 0,
+            at_once: model.settled_at_once,
         }
     }
 }
@@ -312,6 +320,19 @@ impl SimulationRun {
     pub(crate) fn schedule_settlement(&mut self) {
         if let Some(wait) = self.settlement_workload.wait() {
             self.env.after(wait, Event::Settlement);
+        }
+    }
+
+    /// The store has what the model archived, once it is complete.
+    pub(crate) fn check_archive(&mut self) {
+        if self.store.mark().log_index.0 < self.external.seen() {
+            return;
+        }
+        for row in self.external.model.archived() {
+            let number = row.number();
+            let found = ColdStore::settlements(&self.store, row.kind(), number..=number, 1);
+            assert_eq!(found.expect("a store in memory is read"), [row], "the archive");
+            self.env.counts.settlement.read_back += 1;
         }
     }
 

@@ -34,10 +34,11 @@ impl Decide for AdvanceSettlement {
             }
             None => return AdminOutcome::SettlementNotFound,
         };
+        let owners = owners(context.state, self.settlement);
         let mut seen = BTreeSet::new();
         let mut results = Vec::with_capacity(self.steps.len());
         for one in &self.steps {
-            let result = match check(context.state, self.settlement, one) {
+            let result = match check(context.state, (self.settlement, &owners), one) {
                 Err(refused) => refused,
                 Ok(()) if !seen.insert(one.account) => StepResult::Repeated,
                 Ok(()) => step(context, (self.settlement, before), one),
@@ -56,20 +57,31 @@ pub(crate) const fn participant_number(index: ParticipantIndex) -> u32 {
     index.0 + 1
 }
 
-/// Whether the step names an account of the settlement, and its owner.
-fn check(state: &State, id: SettlementId, step: &AccountStep) -> Result<(), StepResult> {
+/// The participants with accounts in a settlement, by their number in the settlement API.
+fn owners(state: &State, id: SettlementId) -> BTreeSet<u32> {
     let entry = state.settlement.settlement(id).expect("it was found");
-    let owner = |account| {
-        let account = state.accounts.get(account).expect("a settlement has accounts that exist");
-        participant_number(account.owner)
-    };
-    if !entry.accounts.iter().any(|row| owner(row.account) == step.participant) {
+    entry.accounts.iter().map(|row| owner(state, row.account)).collect()
+}
+
+fn owner(state: &State, account: AccountId) -> u32 {
+    let account = state.accounts.get(account).expect("a settlement has accounts that exist");
+    participant_number(account.owner)
+}
+
+/// Whether the step names an account of the settlement, and its owner.
+fn check(
+    state: &State,
+    (id, owners): (SettlementId, &BTreeSet<u32>),
+    step: &AccountStep,
+) -> Result<(), StepResult> {
+    let entry = state.settlement.settlement(id).expect("it was found");
+    if !owners.contains(&step.participant) {
         return Err(StepResult::ParticipantNotFound);
     }
     if entry.account(step.account).is_none() {
         return Err(StepResult::AccountNotFound);
     }
-    if owner(step.account) != step.participant {
+    if owner(state, step.account) != step.participant {
         return Err(StepResult::ParticipantMismatch);
     }
     Ok(())

@@ -30,6 +30,9 @@ mod watcher {
             commands: &[Command],
             effects: &mut Effects,
         ) {
+            if state.log_index().0 == 0 {
+                self.0.begin_under(state.rules_version());
+            }
             state.apply(batch, commands, effects);
             self.0.begin(batch.stamp);
             for (command, outcome) in commands.iter().zip(&effects.outcomes) {
@@ -50,6 +53,20 @@ proptest! {
         for step in &steps {
             kernel.wait(step.wait_ms);
             let commands: Vec<_> = step.actions.iter().map(|action| kernel.command(action)).collect();
+            kernel.apply(&commands);
+        }
+    }
+
+    /// A log of the rules before settlement, which activates newer ones after some steps.
+    #[test]
+    fn model_predicts_a_log_of_older_rules(steps in history(), until in 0..20usize) {
+        let mut kernel = TestKernel::under(1);
+        for (at, step) in steps.iter().enumerate() {
+            kernel.wait(step.wait_ms);
+            if at == until {
+                kernel.administer(Activate { rules_version: RULES_VERSION }.into());
+            }
+            let commands: Vec<_> = step.actions.iter().map(|it| kernel.command(it)).collect();
             kernel.apply(&commands);
         }
     }

@@ -239,7 +239,13 @@ pub(super) struct TestKernel {
 impl TestKernel {
     /// A scheme of three participants with net debit caps and deposits.
     pub(super) fn new() -> Self {
-        let (state, watcher) = (State::new(), Watcher::new());
+        Self::under(RULES_VERSION)
+    }
+
+    /// The same, in a log that begins under this version of the rules.
+    pub(super) fn under(rules_version: u32) -> Self {
+        let (mut state, watcher) = (State::new(), Watcher::new());
+        state.begin_under(rules_version);
         let mut kernel = Self { state, now_ms: START_MS, sequence: 1, watcher };
         let hub = FspName::new("Hub").expect("a name");
         kernel.apply(&[Command::Genesis(Genesis { seed: [5; 16], hub })]);

@@ -10,12 +10,14 @@
 use std::collections::BTreeMap;
 
 use ledger::{
-    Abort, Account as Books, AccountId, Administer, Amount, Change, ChangeParties, Command,
-    Configure, CreateParticipant, Currency, DeliveryResult, Digest, EndFundsOut, Eviction,
-    FinalTransfer, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection,
-    MoveFunds, Notice, NoticeId, Outcome, PartyBinding, PartyChangeForm, Prepare, Redeliver,
-    SetAccountActive, SetInitialPositionAndLimits, SetLimit, SetParticipantActive, Settings, Stamp,
-    State, TransferId,
+    Abort, AbortSettlement, Account as Books, AccountId, AccountKind, AccountStep, Administer,
+    AdvanceSettlement, Amount, Change, ChangeParties, ChangeResult, CloseWindow, Command,
+    Configure, CreateParticipant, CreateSettlement, CreateSettlementModel, Currency,
+    DeliveryResult, Digest, EndFundsOut, Eviction, FinalTransfer, FinishedDelivery, FspName,
+    Fulfil, FulfilState, Fulfilment, FundsDirection, LogIndex, MoveFunds, Notice, NoticeId,
+    Outcome, PartyBinding, PartyChangeForm, Prepare, Redeliver, SetAccountActive,
+    SetInitialPositionAndLimits, SetLimit, SetParticipantActive, SetSettlementModelActive,
+    Settings, SettlementId, SettlementModel, SettlementState, Stamp, State, TransferId, WindowId,
 };
 use record::command::{FIELDS_VERSION, read_fields, write_fields};
 use sha2::{Digest as _, Sha256};
@@ -113,6 +115,7 @@ fn command(kind: u8, input: &mut Input<'_>, histories: &Histories) -> Command {
         }
         10 => administer(change(input, &histories.alone.state)),
         11 => Command::ChangeParties(Box::new(parties(input))),
+        14 if input.usually() => administer(settle(input, &histories.alone.state)),
         _ => Command::Tick,
     }
 }
@@ -249,6 +252,101 @@ fn change(input: &mut Input<'_>, state: &State) -> Change {
     }
 }
 
+/// Models that may be added; the first two exist from the beginning.
+const MODELS: [&str; 6] =
+    ["DEFAULTDEFERREDNET", "DEFERREDNETUSD", "PAIRS", "CGS", "PAIRSDEFAULT", "NONE"];
+
+/// A change of windows, settlements or their models, mostly about the newest ones.
+fn settle(input: &mut Input<'_>, state: &State) -> Change {
+    let numbers = state.settlement().numbers();
+    let reason = || "fuzz".to_owned();
+    match input.below(12) {
+        0 => CreateSettlementModel { model: model(input) }.into(),
+        1 => {
+            let name = MODELS[input.below(MODELS.len())].to_owned();
+            SetSettlementModelActive { name, active: input.flag() }.into()
+        }
+        2 | 3 => {
+            let other = WindowId(input.below(4) as u32);
+            let window = if other.0 == 3 { other } else { numbers.window };
+            CloseWindow { window, reason: reason() }.into()
+        }
+        4 | 5 => {
+            let model = MODELS[input.below(MODELS.len())].to_owned();
+            let first = numbers.window.0.saturating_sub(input.below(4) as u32);
+            let windows = (first..first + input.below(3) as u32).map(WindowId).collect();
+            CreateSettlement { model, reason: reason(), windows }.into()
+        }
+        6 => AbortSettlement { settlement: settlement(input, state), reason: reason() }.into(),
+        _ => advance(input, state),
+    }
+}
+
+fn model(input: &mut Input<'_>) -> SettlementModel {
+    let at = 2 + input.below(3);
+    let net = at != 3;
+    let accounts = [
+        AccountKind::Settlement,
+        AccountKind::Settlement,
+        AccountKind::Position,
+        AccountKind::InterchangeFeeSettlement,
+    ];
+    SettlementModel {
+        name: MODELS[at].to_owned(),
+        net,
+        multilateral: false,
+        deferred: net || input.flag(),
+        currency: (at != 4).then(|| Currency::parse("USD").expect("a currency")),
+        liquidity_check: input.usually(),
+        auto_position_reset: input.usually(),
+        ledger_account: AccountKind::Position,
+        settlement_account: accounts[input.below(accounts.len())],
+        active: input.usually(),
+    }
+}
+
+/// The newest settlement, or another one.
+fn settlement(input: &mut Input<'_>, state: &State) -> SettlementId {
+    let newest = state.settlement().numbers().settlement;
+    if input.usually() { newest } else { SettlementId(input.below(5) as u32) }
+}
+
+/// Moves accounts of a settlement to its next state, or to another one.
+fn advance(input: &mut Input<'_>, state: &State) -> Change {
+    use SettlementState::*;
+    let others = [
+        PendingSettlement,
+        PsTransfersRecorded,
+        PsTransfersReserved,
+        PsTransfersCommitted,
+        Settling,
+        Settled,
+        Aborted,
+    ];
+    let settlement = settlement(input, state);
+    let entry = state.settlement().settlement(settlement);
+    let next = entry.and_then(|entry| entry.settlement.state.next());
+    let to = if input.usually() { next } else { None };
+    let to = to.unwrap_or_else(|| others[input.below(others.len())]);
+    let rows = entry.map(|entry| entry.accounts.as_slice()).unwrap_or_default();
+    let chosen = input.next().unwrap_or(0);
+    let chosen = rows.iter().enumerate().filter(|(at, _)| chosen >> (at % 7) & 1 == 0);
+    let mut accounts: Vec<_> = chosen.map(|(_, row)| row.account).collect();
+    if !input.usually() {
+        accounts.push(AccountId(input.below(16) as u32));
+    }
+    let owner = |account| state.books().get(account).map_or(0, |it| it.owner.0 + 1);
+    let strange = u32::from(!input.usually());
+    let step = |account| AccountStep {
+        participant: owner(account) + strange,
+        account,
+        state: to,
+        reason: to.name().to_owned(),
+        external_reference: String::new(),
+    };
+    AdvanceSettlement { settlement, steps: accounts.into_iter().map(step).collect() }.into()
+}
+
 fn administer(change: Change) -> Command {
     let (actor, reason) = ("operator".to_owned(), String::new());
     Command::Administer(Box::new(Administer { actor, reason, change }))
@@ -262,6 +360,7 @@ struct Histories {
     /// Outcomes that [`Histories::alone`] gave for the current batch.
     decided: Vec<(Command, Outcome)>,
     notices: Vec<Notice>,
+    results: Vec<(LogIndex, ChangeResult)>,
     together: State,
     /// As together, but rows of ended transfers leave it.
     thin: State,
@@ -275,6 +374,7 @@ impl Histories {
             now_ms: scheme.state.stamp().0.div_ceil(1_000),
             decided: Vec::new(),
             notices: Vec::new(),
+            results: Vec::new(),
             together: scheme.state.clone(),
             thin: scheme.state.clone(),
             alone: scheme,
@@ -287,6 +387,7 @@ impl Histories {
         let effects = self.alone.apply(&command, Stamp::from_millis(self.now_ms));
         self.decided.push((command, effects.outcomes[0]));
         self.notices.extend(effects.notices);
+        self.results.extend(effects.results);
     }
 
     /// Decides the batch in the other two states, and advances the time.
@@ -305,11 +406,13 @@ impl Histories {
                 let effects = fixture::apply(state, commands.iter().copied(), stamp);
                 assert_eq!(effects.outcomes, outcomes, "{commands:?}");
                 assert_eq!(effects.notices, self.notices, "{commands:?}");
+                assert_eq!(effects.results, self.results, "{commands:?}");
             }
             assert_eq!(self.together.digest(), self.thin.digest());
         }
         self.decided.clear();
         self.notices.clear();
+        self.results.clear();
         self.now_ms += wait_ms.unwrap_or(0);
     }
 

@@ -64,10 +64,10 @@ impl Notices {
         };
         let thread = &self.egress.thread;
         thread.tracer.notice(&outgoing.notice, TracePoint::Attempted);
-        let mut call = if let Some(call) = self.from_memory(&outgoing) {
+        let mut call = if let Some(call) = self.take_from_memory(&outgoing) {
             call?
         } else {
-            Box::pin(self.from_log(&outgoing)).await?
+            Box::pin(self.read_from_log(&outgoing)).await?
         };
         // Reading the log may have taken time.
         if !self.outbox.may_send() {
@@ -81,7 +81,7 @@ impl Notices {
     }
 
     /// A participant's message that is forwarded and still in memory, which is the usual case.
-    fn from_memory(
+    fn take_from_memory(
         &self,
         outgoing: &OutgoingNotice,
     ) -> Option<Result<AddressedMessage, SendError>> {
@@ -95,7 +95,10 @@ impl Notices {
         Some(self.egress.address_message(&to, headers, body))
     }
 
-    async fn from_log(&self, outgoing: &OutgoingNotice) -> Result<AddressedMessage, SendError> {
+    async fn read_from_log(
+        &self,
+        outgoing: &OutgoingNotice,
+    ) -> Result<AddressedMessage, SendError> {
         match self.render(outgoing).await {
             Some((to, headers, body)) => self.egress.address_message(&to, headers, body),
             None => Err(SendError::Failed(self.log_render_failure(outgoing.notice.source).await)),

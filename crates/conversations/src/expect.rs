@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_meets_its_pattern() {
+    fn text_is_matched_against_its_pattern() {
         for (pattern, text, expected) in [
             ("a", "a", true),
             ("a", "ab", false),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn values_meet_their_pattern() {
+    fn values_are_matched_against_their_pattern() {
         for (pattern, found, expected) in [
             (r#"{"a": {any}}"#, r#"{"a": [1]}"#, ""),
             (r#"{"a": {number}}"#, r#"{"a": 1.5}"#, ""),

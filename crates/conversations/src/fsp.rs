@@ -9,7 +9,7 @@ use std::time::Duration;
 use testkit::http::Request;
 use testkit::server::{Inbox, Reply, Server};
 
-/// Messages kept, at most; further ones are answered 503.
+/// Messages received, at most; further ones are answered 503.
 const MESSAGES_MAX: usize = 256;
 
 /// How messages are answered from now on.
@@ -22,12 +22,12 @@ pub(crate) struct ResponseMode {
 
 /// A recording server.
 pub(crate) struct Fsp {
-    kept: Arc<Inbox<Kept>>,
+    received: Arc<Inbox<ReceivedMessages>>,
     server: Server,
 }
 
 #[derive(Default)]
-struct Kept {
+struct ReceivedMessages {
     messages: VecDeque<Request>,
     mode: Option<ResponseMode>,
 }
@@ -37,42 +37,42 @@ impl Fsp {
     /// its conversation: the port may be that of a participant that has left, and is still called.
     pub(crate) fn start(name: String, loopback: bool) -> io::Result<Self> {
         let host = if loopback { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
-        let kept: Arc<Inbox<Kept>> = Arc::default();
-        let keeping = Arc::clone(&kept);
+        let received: Arc<Inbox<ReceivedMessages>> = Arc::default();
+        let inbox = Arc::clone(&received);
         let server = Server::start(host, move |request| match is_for(&name, request) {
-            true => keeping.put(|kept| kept.keep(request)),
+            true => inbox.put(|received| received.store(request)),
             false => Reply::Accept,
         })?;
-        Ok(Self { kept, server })
+        Ok(Self { received, server })
     }
 
     pub(crate) fn port(&self) -> u16 {
         self.server.address().port()
     }
 
-    /// Takes the first kept message with this method and path, waiting for it if need be.
+    /// Takes the first received message with this method and path, waiting for it if need be.
     pub(crate) fn take(&self, method: &str, path: &str, patience: Duration) -> Option<Request> {
         let wanted = |one: &Request| one.method == method && one.path == path;
-        self.kept.wait(patience, |kept| {
-            let at = kept.messages.iter().position(wanted)?;
-            kept.messages.remove(at)
+        self.received.wait(patience, |received| {
+            let at = received.messages.iter().position(wanted)?;
+            received.messages.remove(at)
         })
     }
 
     /// Stored messages that were never taken, one line for each.
-    pub(crate) fn kept(&self) -> Vec<String> {
+    pub(crate) fn received(&self) -> Vec<String> {
         let line = |one: &Request| format!("{} {} {}", one.method, one.path, one.text());
-        self.kept.lock().messages.iter().map(line).collect()
+        self.received.lock().messages.iter().map(line).collect()
     }
 
-    pub(crate) fn set_manner(&self, mode: ResponseMode) {
-        self.kept.lock().mode = Some(mode);
+    pub(crate) fn set_response_mode(&self, mode: ResponseMode) {
+        self.received.lock().mode = Some(mode);
     }
 }
 
-impl Kept {
+impl ReceivedMessages {
     /// Stores a message and chooses its reply.
-    fn keep(&mut self, request: &Request) -> Reply {
+    fn store(&mut self, request: &Request) -> Reply {
         if MESSAGES_MAX <= self.messages.len() {
             return Reply::Status(503);
         }

@@ -19,9 +19,9 @@ use crate::run::Target;
 use crate::variables::{hexadecimal, random};
 
 /// For the hub to answer a request.
-pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(20);
-const READY_WITHIN: Duration = Duration::from_secs(30);
-const STOPPED_WITHIN: Duration = Duration::from_secs(30);
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 
 /// A hub that answers.
@@ -63,7 +63,7 @@ impl TestedHub {
         for kind in ["HUB_RECONCILIATION", "HUB_MULTILATERAL_SETTLEMENT"] {
             let body = format!(r#"{{"currency": "{currency}", "type": "{kind}"}}"#);
             let answer = operator.call("POST", "/participants/Hub/accounts", &body);
-            let answer = answer.map_err(|error| unanswered(self.admin, &error))?;
+            let answer = answer.map_err(|error| admin_api_error(self.admin, &error))?;
             if answer.status != 201 && answer.status != 400 {
                 let text = String::from_utf8_lossy(&answer.body);
                 let status = answer.status;
@@ -75,7 +75,7 @@ impl TestedHub {
 
     /// A client of the admin API that may change things.
     pub(crate) fn operator(&self) -> Operator {
-        Operator { client: Client::new(self.admin, ANSWER_PATIENCE), token: self.token.clone() }
+        Operator { client: Client::new(self.admin, RESPONSE_TIMEOUT), token: self.token.clone() }
     }
 
     /// Stops the switch if it was started here, and has its log verified.
@@ -117,9 +117,9 @@ impl TestedHub {
 impl Process {
     /// Waits until the switch prints its addresses: FSPIOP and the admin API.
     fn wait_ready(&mut self) -> Result<(SocketAddr, SocketAddr), Failure> {
-        let deadline = Instant::now() + READY_WITHIN;
+        let deadline = Instant::now() + START_TIMEOUT;
         while Instant::now() < deadline {
-            let words = self.last_words();
+            let words = self.read_log();
             if let Some(addresses) = words.lines().find_map(testkit::addresses) {
                 return Ok(addresses);
             }
@@ -137,13 +137,13 @@ impl Process {
             // It fails only when the switch has ended already, which is seen below.
             let _sent = kill_process(id, Signal::TERM);
         }
-        let deadline = Instant::now() + STOPPED_WITHIN;
+        let deadline = Instant::now() + STOP_TIMEOUT;
         loop {
             match self.child.try_wait() {
                 Ok(Some(status)) if status.success() => break,
                 Ok(None) if Instant::now() < deadline => std::thread::sleep(POLL),
                 other => {
-                    let words = self.last_words();
+                    let words = self.read_log();
                     return Err(Failure::new(format!("the switch: {other:?}: {words}")));
                 }
             }
@@ -160,7 +160,7 @@ impl Process {
         Ok(())
     }
 
-    fn last_words(&self) -> String {
+    fn read_log(&self) -> String {
         fs::read_to_string(self.data.join("switch.log")).unwrap_or_default().trim().to_owned()
     }
 }
@@ -256,12 +256,12 @@ impl Operator {
     ) -> Result<(), String> {
         let of = |tail: &str| format!("/participants/{name}{tail}");
         let body = format!(r#"{{"name": "{name}", "currency": "{currency}"}}"#);
-        self.must("/participants", &body, 201)?;
+        self.post("/participants", &body, 201)?;
         let body = format!(
             r#"{{"currency": "{currency}", "limit": {{"type": "NET_DEBIT_CAP", "value": 1000}},
                 "initialPosition": 0}}"#
         );
-        self.must(&of("/initialPositionAndLimits"), &body, 201)?;
+        self.post(&of("/initialPositionAndLimits"), &body, 201)?;
         let accounts = self.accounts(name)?;
         let wanted = |one: &&Account| one.kind == "SETTLEMENT" && one.currency == currency;
         let account = accounts.iter().find(wanted).ok_or("it has no SETTLEMENT account")?;
@@ -272,17 +272,17 @@ impl Operator {
             r#"{{"transferId": "{id}", "externalReference": "start", "action": "recordFundsIn",
                 "reason": "start", "amount": {{"amount": "5000", "currency": "{currency}"}}}}"#
         );
-        self.must(&of(&format!("/accounts/{}", account.id)), &body, 202)?;
+        self.post(&of(&format!("/accounts/{}", account.id)), &body, 202)?;
         let Some(base) = base else { return Ok(()) };
         for (kind, path) in defaults::endpoints() {
             let kind = format!("FSPIOP_CALLBACK_URL_{kind}");
             let body = format!(r#"{{"type": "{kind}", "value": "{base}{path}"}}"#);
-            self.must(&of("/endpoints"), &body, 201)?;
+            self.post(&of("/endpoints"), &body, 201)?;
         }
         Ok(())
     }
 
-    fn must(&mut self, path: &str, body: &str, status: u16) -> Result<(), String> {
+    fn post(&mut self, path: &str, body: &str, status: u16) -> Result<(), String> {
         let answer = self.call("POST", path, body).map_err(|error| error.to_string())?;
         match answer.status == status {
             true => Ok(()),
@@ -339,7 +339,7 @@ fn resolve(url: &str) -> Result<SocketAddr, Failure> {
     found.next().ok_or_else(|| Failure::new(format!("{url}: http://host:port is meant")))
 }
 
-fn unanswered(address: SocketAddr, error: &io::Error) -> Failure {
+fn admin_api_error(address: SocketAddr, error: &io::Error) -> Failure {
     Failure::new(format!("the admin API on {address} does not answer: {error}"))
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct ConversationStep {
 
 #[derive(Debug)]
 pub(crate) enum Action {
-    Send(Send),
+    Send(SendStep),
     Gets(ExpectedMessage),
     GetsNothing(String),
     Has { fsp: String, account: String, value: String, currency: String },
@@ -57,7 +57,7 @@ pub(crate) enum Action {
 
 /// A request to the hub and its answer.
 #[derive(Debug)]
-pub(crate) struct Send {
+pub(crate) struct SendStep {
     pub(crate) message: SentMessage,
     /// Name under which the message can be sent again.
     pub(crate) label: Option<String>,
@@ -197,8 +197,8 @@ fn action(text: &str, lines: &mut Lines<'_>) -> Result<Action, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let owned = |text: &str| text.to_owned();
     match *words.as_slice() {
-        [">", ref rest @ ..] => send(rest, lines, Door::Fspiop),
-        ["admin", ref rest @ ..] => send(rest, lines, Door::Admin),
+        [">", ref rest @ ..] => send(rest, lines, TargetApi::Fspiop),
+        ["admin", ref rest @ ..] => send(rest, lines, TargetApi::Admin),
         [fsp, "gets", "nothing"] => Ok(Action::GetsNothing(owned(fsp))),
         [fsp, "gets", method, path, "from", from] => gets([fsp, method, path, from], lines),
         [fsp, "has", account, value, ref currency @ ..] => {
@@ -231,20 +231,20 @@ fn action(text: &str, lines: &mut Lines<'_>) -> Result<Action, String> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Door {
+enum TargetApi {
     Fspiop,
     Admin,
 }
 
-fn send(words: &[&str], lines: &mut Lines<'_>, door: Door) -> Result<Action, String> {
+fn send(words: &[&str], lines: &mut Lines<'_>, api: TargetApi) -> Result<Action, String> {
     let owned = |text: &str| text.to_owned();
     if let ["again", label @ ..] = words {
         let message = SentMessage::Again(label.first().copied().map(owned));
-        return Ok(Action::Send(Send { message, label: None, answer: answer(lines)? }));
+        return Ok(Action::Send(SendStep { message, label: None, answer: answer(lines)? }));
     }
     let [method, path, rest @ ..] = words else { return Err("METHOD /path is missing".into()) };
     let mut message = NewMessage {
-        admin: door == Door::Admin,
+        admin: api == TargetApi::Admin,
         method: owned(method),
         path: owned(path),
         from: None,
@@ -293,7 +293,7 @@ fn send(words: &[&str], lines: &mut Lines<'_>, door: Door) -> Result<Action, Str
         *usual = changes;
     }
     let message = SentMessage::New(Box::new(message));
-    Ok(Action::Send(Send { message, label, answer: answer(lines)? }))
+    Ok(Action::Send(SendStep { message, label, answer: answer(lines)? }))
 }
 
 /// `with a.b = value` or `without a.b`; nothing for any other line.

@@ -15,14 +15,14 @@ use testkit::http::{self, Client, Headers, Request};
 use crate::defaults::{self, Call};
 use crate::expect::{self, Difference, compare, matches};
 use crate::fsp::Fsp;
-use crate::hub::{ANSWER_PATIENCE, Account, Operator, TestedHub};
+use crate::hub::{Account, Operator, RESPONSE_TIMEOUT, TestedHub};
 use crate::keys;
 use crate::parse::{
     Action, Body, Change, Conversation, ConversationStep, ExpectedBody, ExpectedMessage,
-    ExpectedResponse, HeaderLine, NewMessage, Send, SentMessage, Signing,
+    ExpectedResponse, HeaderLine, NewMessage, SendStep, SentMessage, Signing,
 };
 use crate::unchanged::{
-    AfterRefusal, HubReading, Reserved, UnchangedCounts, ends_transfer, gave_back,
+    AfterRefusal, HubReading, ReservedAmount, UnchangedCounts, ends_transfer, is_amount_returned,
 };
 use crate::variables::Variables;
 
@@ -61,14 +61,14 @@ pub(crate) struct RunContext<'a> {
     pub(crate) patience: Duration,
 }
 
-struct Player<'a> {
-    stage: &'a RunContext<'a>,
+struct ConversationRunner<'a> {
+    context: &'a RunContext<'a>,
     scope: Variables,
     fsps: BTreeMap<String, Fsp>,
     joined: Vec<String>,
     client: Client,
     operator: Operator,
-    sent: Vec<Sent>,
+    sent: Vec<SentRequest>,
     /// All balances before the last transfer message.
     before: Vec<Account>,
     /// All balances before the last message, or after the operator's last change.
@@ -77,7 +77,7 @@ struct Player<'a> {
 
 /// A message as it was sent.
 #[derive(Clone)]
-struct Sent {
+struct SentRequest {
     label: Option<String>,
     admin: bool,
     from: Option<String>,
@@ -85,27 +85,27 @@ struct Sent {
 }
 
 /// Plays a conversation to its end or to the first difference.
-pub(crate) fn play(stage: &RunContext<'_>, conversation: &Conversation) -> Result<(), Mismatch> {
-    let mut player = Player {
-        stage,
+pub(crate) fn play(context: &RunContext<'_>, conversation: &Conversation) -> Result<(), Mismatch> {
+    let mut runner = ConversationRunner {
+        context,
         scope: Variables::new(),
         fsps: BTreeMap::new(),
         joined: Vec::new(),
-        client: Client::new(stage.hub.fspiop, ANSWER_PATIENCE),
-        operator: stage.hub.operator(),
+        client: Client::new(context.hub.fspiop, RESPONSE_TIMEOUT),
+        operator: context.hub.operator(),
         sent: Vec::new(),
         before: Vec::new(),
         latest: Vec::new(),
     };
-    let result = player.play(&conversation.steps);
-    result.map_err(|Mismatch { line, what }| Mismatch { line, what: player.scope.shown(&what) })
+    let result = runner.play(&conversation.steps);
+    result.map_err(|Mismatch { line, what }| Mismatch { line, what: runner.scope.shown(&what) })
 }
 
-impl Player<'_> {
+impl ConversationRunner<'_> {
     fn play(&mut self, steps: &[ConversationStep]) -> Result<(), Mismatch> {
         let first = steps.first().map_or(1, |step| step.line);
         for name in ["dfsp1", "dfsp2"] {
-            let joined = self.join(name, "USD", Connected::Yes);
+            let joined = self.join(name, "USD", Endpoints::Registered);
             joined.map_err(|what| Mismatch { line: first, what: format!("{name}: {what}") })?;
         }
         for step in steps {
@@ -115,7 +115,7 @@ impl Player<'_> {
         thread::sleep(QUIET);
         let names: Vec<String> = self.fsps.keys().cloned().collect();
         for name in names {
-            self.nothing_kept(&name).map_err(|what| Mismatch { line: last, what })?;
+            self.check_nothing_received(&name).map_err(|what| Mismatch { line: last, what })?;
         }
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Player<'_> {
             Action::Gets(gets) => self.gets(gets),
             Action::GetsNothing(fsp) => {
                 thread::sleep(QUIET);
-                self.nothing_kept(fsp)
+                self.check_nothing_received(fsp)
             }
             Action::Has { fsp, account, value, currency } => {
                 self.has(fsp, (account, currency), value)
@@ -138,12 +138,14 @@ impl Player<'_> {
                 Ok(())
             }
             Action::Joins { fsp, currency, endpoints: true } => {
-                self.join(fsp, currency, Connected::Yes)
+                self.join(fsp, currency, Endpoints::Registered)
             }
             Action::Joins { fsp, currency, endpoints: false } => {
-                self.join(fsp, currency, Connected::No)
+                self.join(fsp, currency, Endpoints::Missing)
             }
-            Action::Answers { fsp, mode } => self.fsp(fsp).map(|fsp| fsp.set_manner(mode.clone())),
+            Action::Answers { fsp, mode } => {
+                self.fsp(fsp).map(|fsp| fsp.set_response_mode(mode.clone()))
+            }
             Action::Leaves(fsp) => {
                 self.fsps.remove(fsp);
                 Ok(())
@@ -152,16 +154,16 @@ impl Player<'_> {
         result.map_err(|what| Mismatch { line, what })
     }
 
-    fn join(&mut self, name: &str, currency: &str, connected: Connected) -> Result<(), String> {
-        let host = self.stage.callback_host;
+    fn join(&mut self, name: &str, currency: &str, endpoints: Endpoints) -> Result<(), String> {
+        let host = self.context.callback_host;
         let fsp = Fsp::start(self.scope.real(name), host == "127.0.0.1")
             .map_err(|error| error.to_string())?;
         let base = format!("http://{host}:{}", fsp.port());
-        let base = (connected == Connected::Yes).then_some(base.as_str());
+        let base = (endpoints == Endpoints::Registered).then_some(base.as_str());
         if currency != "USD" {
-            self.stage.hub.create_accounts(currency).map_err(|error| error.to_string())?;
+            self.context.hub.create_accounts(currency).map_err(|error| error.to_string())?;
         }
-        let _shared = self.stage.quiet.read().unwrap_or_else(PoisonError::into_inner);
+        let _shared = self.context.quiet.read().unwrap_or_else(PoisonError::into_inner);
         self.operator.onboard(&self.scope.real(name), currency, base)?;
         self.scope.set(&format!("base.{name}"), format!("http://{host}:{}", fsp.port()));
         self.fsps.insert(name.to_owned(), fsp);
@@ -169,7 +171,7 @@ impl Player<'_> {
         Ok(())
     }
 
-    fn send(&mut self, line: usize, send: &Send) -> Result<(), Mismatch> {
+    fn send(&mut self, line: usize, send: &SendStep) -> Result<(), Mismatch> {
         let at = |line: usize| move |what: String| Mismatch { line, what };
         let sent = match &send.message {
             SentMessage::Again(label) => self.find_sent(label.as_deref()).map_err(at(line))?,
@@ -179,7 +181,7 @@ impl Player<'_> {
                     self.remember_signature(label, &request);
                 }
                 let (admin, from) = (message.admin, message.from.clone());
-                Sent { label: send.label.clone(), admin, from, request }
+                SentRequest { label: send.label.clone(), admin, from, request }
             }
         };
         if !sent.admin {
@@ -190,9 +192,9 @@ impl Player<'_> {
         }
         let refused = send.answer.status.starts_with(['4', '5']);
         let answer = match refused {
-            true => self.call_untouched(&sent).map_err(at(line))?,
+            true => self.call_refused(&sent).map_err(at(line))?,
             false => {
-                let _shared = self.stage.quiet.read().unwrap_or_else(PoisonError::into_inner);
+                let _shared = self.context.quiet.read().unwrap_or_else(PoisonError::into_inner);
                 self.call(&sent).map_err(at(line))?
             }
         };
@@ -203,15 +205,15 @@ impl Player<'_> {
         self.check_answer(&send.answer, &answer).map_err(at(send.answer.line))
     }
 
-    fn call(&mut self, sent: &Sent) -> Result<http::Response, String> {
+    fn call(&mut self, sent: &SentRequest) -> Result<http::Response, String> {
         let client = if sent.admin { &mut self.operator.client } else { &mut self.client };
         client.call(&sent.request).map_err(|error| error.to_string())
     }
 
     /// Sends a message that is refused, and sees that the hub stays as it was. Deliveries and the
     /// clock change it too: then the message is sent again.
-    fn call_untouched(&mut self, sent: &Sent) -> Result<http::Response, String> {
-        let _alone = self.stage.quiet.write().unwrap_or_else(PoisonError::into_inner);
+    fn call_refused(&mut self, sent: &SentRequest) -> Result<http::Response, String> {
+        let _alone = self.context.quiet.write().unwrap_or_else(PoisonError::into_inner);
         let mut moved = String::new();
         for _ in 0..REFUSALS_MAX {
             let before = self.reading()?;
@@ -221,7 +223,7 @@ impl Player<'_> {
                 return Ok(answer);
             }
             if let Some(left) = before.left(&after, sent.admin) {
-                self.stage.tally.count(left);
+                self.context.tally.count(left);
                 return Ok(answer);
             }
             moved = format!("{before:?}\nthen:     {after:?}");
@@ -242,36 +244,36 @@ impl Player<'_> {
     fn check_refused(&mut self, gets: &ExpectedMessage, error: &Request) -> Result<(), String> {
         let now = self.balances()?;
         if now == self.latest {
-            self.stage.tally.count(AfterRefusal::Callback);
+            self.context.tally.count(AfterRefusal::Callback);
             return Ok(());
         }
-        let is_own = |sent: &Sent| {
+        let is_own = |sent: &SentRequest| {
             sent.from.as_ref() == Some(&gets.fsp)
                 && sent.request.path == error.path
                 && same_value(&sent.request.body, &error.body)
         };
         let ends = ends_transfer(&error.body) || self.sent.iter().any(is_own);
         let reserved = ends.then(|| self.reserved(&error.path)).flatten();
-        if reserved.is_some_and(|reserved| gave_back(&self.latest, &now, &reserved)) {
-            self.stage.tally.count(AfterRefusal::Ended);
+        if reserved.is_some_and(|reserved| is_amount_returned(&self.latest, &now, &reserved)) {
+            self.context.tally.count(AfterRefusal::Ended);
             return Ok(());
         }
         Err(differ(&values(&self.latest), &values(&now)))
     }
 
     /// The transfer that an error is about, as it was asked for.
-    fn reserved(&self, path: &str) -> Option<Reserved> {
+    fn reserved(&self, path: &str) -> Option<ReservedAmount> {
         let id = path.strip_prefix("/transfers/")?.strip_suffix("/error")?;
         let bodies = self.sent.iter().filter(|sent| sent.request.path == "/transfers");
         let mut bodies =
             bodies.filter_map(|sent| serde_json::from_slice::<Value>(&sent.request.body).ok());
         let body = bodies.find(|body| body["transferId"] == id)?;
         let name = self.joined.iter().find(|name| body["payerFsp"] == self.scope.real(name))?;
-        let accounts = self.stage.hub.operator().accounts(&self.scope.real(name)).ok()?;
+        let accounts = self.context.hub.operator().accounts(&self.scope.real(name)).ok()?;
         let currency = body["amount"]["currency"].as_str()?;
         let wanted = |one: &&Account| one.kind == "POSITION" && one.currency == currency;
         let account = accounts.iter().find(wanted)?.id.clone();
-        Some(Reserved { account, amount: body["amount"]["amount"].as_str()?.to_owned() })
+        Some(ReservedAmount { account, amount: body["amount"]["amount"].as_str()?.to_owned() })
     }
 
     fn check_answer(
@@ -291,9 +293,9 @@ impl Player<'_> {
     fn gets(&mut self, gets: &ExpectedMessage) -> Result<(), String> {
         let path = self.fill(&gets.path)?;
         let method = gets.method.as_str();
-        let taken = self.fsp(&gets.fsp)?.take(method, &path, self.stage.patience);
+        let taken = self.fsp(&gets.fsp)?.take(method, &path, self.context.patience);
         let Some(message) = taken else {
-            let kept = self.fsp(&gets.fsp)?.kept().join("\n          ");
+            let kept = self.fsp(&gets.fsp)?.received().join("\n          ");
             let kept = if kept.is_empty() { "nothing".to_owned() } else { kept };
             return Err(differ(&format!("{method} {path}"), &kept));
         };
@@ -556,8 +558,8 @@ impl Player<'_> {
         }
     }
 
-    fn nothing_kept(&self, name: &str) -> Result<(), String> {
-        match self.fsp(name)?.kept().as_slice() {
+    fn check_nothing_received(&self, name: &str) -> Result<(), String> {
+        match self.fsp(name)?.received().as_slice() {
             [] => Ok(()),
             kept => Err(differ(&format!("nothing more for {name}"), &kept.join("\n          "))),
         }
@@ -567,8 +569,8 @@ impl Player<'_> {
         self.fsps.get(name).ok_or_else(|| format!("{name} has not joined"))
     }
 
-    fn find_sent(&self, label: Option<&str>) -> Result<Sent, String> {
-        let wanted = |sent: &&Sent| match label {
+    fn find_sent(&self, label: Option<&str>) -> Result<SentRequest, String> {
+        let wanted = |sent: &&SentRequest| match label {
             Some(label) => sent.label.as_deref() == Some(label),
             None => !sent.admin,
         };
@@ -601,9 +603,9 @@ impl Player<'_> {
 
 /// Whether a participant has registered its endpoints.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Connected {
-    Yes,
-    No,
+enum Endpoints {
+    Registered,
+    Missing,
 }
 
 fn values(accounts: &[Account]) -> String {

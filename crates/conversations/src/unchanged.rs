@@ -40,7 +40,7 @@ pub(crate) enum AfterRefusal {
 pub(crate) struct UnchangedCounts([AtomicUsize; 5]);
 
 /// A transfer as far as its end moves money.
-pub(crate) struct Reserved {
+pub(crate) struct ReservedAmount {
     /// The payer's account.
     pub(crate) account: String,
     pub(crate) amount: String,
@@ -111,7 +111,11 @@ pub(crate) fn ends_transfer(error: &[u8]) -> bool {
 }
 
 /// Whether only the payer's position differs, by the amount of the transfer.
-pub(crate) fn gave_back(before: &[Account], now: &[Account], reserved: &Reserved) -> bool {
+pub(crate) fn is_amount_returned(
+    before: &[Account],
+    now: &[Account],
+    reserved: &ReservedAmount,
+) -> bool {
     let units = |text: &str| ten_thousandths(text);
     before.len() == now.len()
         && before.iter().zip(now).all(|(before, now)| {
@@ -148,8 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn only_the_payer_gets_just_its_amount_back() {
-        let reserved = Reserved { account: "1".to_owned(), amount: "12.5".to_owned() };
+    fn only_the_payer_gets_its_amount_back() {
+        let reserved = ReservedAmount { account: "1".to_owned(), amount: "12.5".to_owned() };
         let before = [account("1", "-0.0001"), account("2", "7")];
         for (payer, other, expected) in [
             ("-12.5001", "7", true),
@@ -159,13 +163,13 @@ mod tests {
             ("-12.5001", "7.0001", false),
         ] {
             let now = [account("1", payer), account("2", other)];
-            assert_eq!(gave_back(&before, &now, &reserved), expected, "{payer} {other}");
+            assert_eq!(is_amount_returned(&before, &now, &reserved), expected, "{payer} {other}");
         }
-        assert!(!gave_back(&before, &before[..1], &reserved));
+        assert!(!is_amount_returned(&before, &before[..1], &reserved));
     }
 
     #[test]
-    fn a_refusal_on_record_is_one_record_and_nothing_else() {
+    fn recorded_refusal_adds_one_record_only() {
         let state = |log_index, whole: &str, content: &str| {
             let (whole, content) = (whole.to_owned(), content.to_owned());
             HubReading::State(StateHash { log_index, whole, content })

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_filled_in_and_stay_the_same() {
+    fn placeholders_keep_their_values() {
         let scope = Variables::new();
         let fill = |text: &str| scope.fill(text).expect("known words");
         assert_eq!(fill("{transfer}"), fill("{transfer}"));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_have_the_form_of_the_wire() {
+    fn times_have_the_api_format() {
         for (name, length) in [("now", 24), ("now+2s", 24), ("now-301s", 24), ("date", 29)] {
             assert_eq!(moment(name).expect("a moment").len(), length, "{name}");
         }

@@ -123,7 +123,7 @@ impl Nodes {
         }
         let is_cut = plan.fault_steps.iter().any(|step| step.fault == ClusterFault::Cut);
         let network = if is_cut { Some(Network::new()?) } else { None };
-        let mut options = kafka_testkit::Options::new(plan.brokers, data.join("brokers"));
+        let mut options = kafka_testkit::ClusterOptions::new(plan.brokers, data.join("brokers"));
         options.listen = network.as_ref().map_or(options.listen, Network::brokers);
         let cluster = Cluster::start(options, progress)?;
         let log = format!("kafka://{}/{TOPIC}", cluster.bootstrap());

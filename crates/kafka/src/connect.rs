@@ -26,7 +26,7 @@ pub struct TopicOptions {
     pub security: Security,
 }
 
-/// What to do if there is no log.
+/// The behavior if there is no log.
 #[derive(Clone, Copy, Debug)]
 pub enum MissingLog<'a> {
     /// Create the topic, and start a log in it.

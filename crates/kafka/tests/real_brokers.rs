@@ -34,7 +34,7 @@ const ARRIVALS_MAX: usize = 4_096;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start(brokers: u32, home: &TempDir) -> Cluster {
-    let options = kafka_testkit::Options::new(brokers, home.path().join("brokers"));
+    let options = kafka_testkit::ClusterOptions::new(brokers, home.path().join("brokers"));
     Cluster::start(options, &mut |line| println!("{line}")).unwrap()
 }
 
@@ -420,7 +420,7 @@ fn an_unsafe_topic_is_refused(cluster: &Cluster) {
     }
 }
 
-/// Messages that brokers compressed before the setting changed cannot be read; the error says so.
+/// Messages that brokers compressed before the setting changed cannot be read; an error names that.
 fn compressed_message_ends_the_read(cluster: &Cluster) {
     let address = address(cluster, "packed");
     make(&address, &[("compression.type", "gzip")]);

@@ -28,7 +28,7 @@ const DESCRIPTION: &str = "cluster.json";
 
 /// Options of a cluster.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ClusterOptions {
     /// Number of brokers, 1 to [`BROKERS_MAX`].
     pub brokers: u32,
     /// Directory of the cluster's data; created if missing.
@@ -58,7 +58,7 @@ pub struct Secure {
     pub password: String,
 }
 
-impl Options {
+impl ClusterOptions {
     /// This many brokers in a directory, with small heaps and the default cache.
     #[must_use]
     pub fn new(brokers: u32, directory: impl Into<PathBuf>) -> Self {
@@ -91,7 +91,7 @@ struct Broker {
 /// Running brokers. Dropping it kills them, unless it was detached.
 #[derive(Debug)]
 pub struct Cluster {
-    options: Options,
+    options: ClusterOptions,
     installation: Installation,
     description: Description,
     /// Child process of each broker; `None` while it does not run.
@@ -104,7 +104,7 @@ impl Cluster {
     ///
     /// # Errors
     /// [`BrokersError`]. No broker is left running then.
-    pub fn start(options: Options, say: &mut dyn FnMut(&str)) -> Result<Self, BrokersError> {
+    pub fn start(options: ClusterOptions, say: &mut dyn FnMut(&str)) -> Result<Self, BrokersError> {
         if !(1..=BROKERS_MAX).contains(&options.brokers) {
             let what = format!("a cluster has 1 to {BROKERS_MAX} brokers");
             return Err(BrokersError::Refused(what));
@@ -119,7 +119,7 @@ impl Cluster {
         fs::create_dir_all(&options.directory).map_err(BrokersError::file(&options.directory))?;
         let directory =
             fs::canonicalize(&options.directory).map_err(BrokersError::file(&options.directory))?;
-        let options = Options { directory, ..options };
+        let options = ClusterOptions { directory, ..options };
         let installation = install(&options.cache, say)?;
         let description = lay_out(&options)?;
         let children = description.brokers.iter().map(|_| None).collect();
@@ -142,7 +142,7 @@ impl Cluster {
         &self.description.bootstrap
     }
 
-    /// Addresses of the listeners of [`Options::secure`].
+    /// Addresses of the listeners of [`ClusterOptions::secure`].
     #[must_use]
     pub fn secure_bootstrap(&self) -> &str {
         &self.description.secure
@@ -328,7 +328,7 @@ impl Cluster {
         let mut command = Command::new("java");
         command
             .arg(format!("-Xmx{}m", self.options.heap_mib))
-            // Options for a quick start and a small process: throughput is secondary here.
+            // ClusterOptions for a quick start and a small process: throughput is secondary here.
             .args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"])
             .arg(format!("-Dlog4j2.configurationFile={}", self.logging(number).display()))
             .arg("-cp")
@@ -433,7 +433,7 @@ fn home(directory: &Path, number: u32) -> PathBuf {
 const CLUSTER_ID: &str = "dXBlc2ktb24tbG9vcGJhYw";
 
 /// Chooses ports and writes the configuration of every broker.
-fn lay_out(options: &Options) -> Result<Description, BrokersError> {
+fn lay_out(options: &ClusterOptions) -> Result<Description, BrokersError> {
     let (count, listen) = (options.brokers as usize, options.listen);
     let ports = free_ports(listen, 3 * count).map_err(BrokersError::file(listen.to_string()))?;
     let addresses: Vec<_> = ports.iter().map(|port| SocketAddr::new(listen, *port)).collect();

@@ -16,7 +16,7 @@ mod process;
 
 use std::path::PathBuf;
 
-pub use cluster::{BROKERS_MAX, Cluster, Options, Secure, is_running, stop};
+pub use cluster::{BROKERS_MAX, Cluster, ClusterOptions, Secure, is_running, stop};
 pub use install::{Installation, KAFKA_VERSION, default_cache, install};
 
 /// Why there are no brokers.

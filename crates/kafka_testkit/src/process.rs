@@ -20,7 +20,7 @@ pub(crate) fn last_lines(output: &[u8]) -> String {
     lines[lines.len().saturating_sub(LINES_SHOWN)..].join("\n")
 }
 
-/// The last lines of a file; empty when there is none.
+/// The last lines of a file; empty if the file does not exist.
 pub(crate) fn last_lines_of(path: &Path) -> String {
     last_lines(&fs::read(path).unwrap_or_default())
 }

@@ -2,7 +2,7 @@
 
 use std::net::TcpStream;
 
-use kafka_testkit::{Cluster, Options};
+use kafka_testkit::{Cluster, ClusterOptions};
 use tempfile::TempDir;
 
 #[test]
@@ -10,7 +10,7 @@ fn a_broker_comes_back_on_its_port_and_a_detached_one_is_found_again() {
     let home = TempDir::new().expect("a temporary directory");
     let directory = home.path().join("cluster");
     let mut heard = Vec::new();
-    let options = Options::new(1, &directory);
+    let options = ClusterOptions::new(1, &directory);
     let mut cluster = Cluster::start(options.clone(), &mut |line| heard.push(line.to_owned()))
         .expect("a broker starts");
     assert_eq!(heard.last().map(String::as_str), Some("starting 1 broker"));
@@ -28,7 +28,7 @@ fn a_broker_comes_back_on_its_port_and_a_detached_one_is_found_again() {
     assert!(again.to_string().contains(&command), "{again}");
     let description = directory.join("cluster.json");
     let known = std::fs::read_to_string(&description).expect("it is written down");
-    // A process that is none of theirs.
+    // A process that does not belong to the cluster.
     let strange = known.replace("\"process\": ", "\"process\": 9");
     std::fs::write(&description, strange).expect("it is changed");
     let stranger = kafka_testkit::stop(&directory).expect_err("somebody else's is left alone");
@@ -45,7 +45,7 @@ fn a_broker_comes_back_on_its_port_and_a_detached_one_is_found_again() {
 #[test]
 fn a_cluster_of_none_or_too_many_is_refused() {
     for brokers in [0, 10] {
-        let refused = Cluster::start(Options::new(brokers, "never-made"), &mut |_| ());
+        let refused = Cluster::start(ClusterOptions::new(brokers, "never-made"), &mut |_| ());
         let refused = refused.expect_err("refused").to_string();
         assert_eq!(refused, "a cluster has 1 to 9 brokers");
     }

@@ -26,14 +26,14 @@ pub struct OperationMessages<'d> {
     /// Whether it needs the bearer token.
     pub needs_token: bool,
     /// The message of its examples.
-    pub good: Message,
+    pub good: ExampleMessage,
     /// Messages that break one rule each.
-    pub bad: Vec<Message>,
+    pub bad: Vec<ExampleMessage>,
 }
 
 /// A message.
 #[derive(Clone, Debug)]
-pub struct Message {
+pub struct ExampleMessage {
     /// The rule that it breaks, or a label.
     pub what: String,
     /// Method in upper case.
@@ -128,7 +128,7 @@ fn played<'d>(
     }
 }
 
-fn bad_parameters(document: &Value, draft: &Draft<'_>) -> Vec<Message> {
+fn bad_parameters(document: &Value, draft: &Draft<'_>) -> Vec<ExampleMessage> {
     let mut out = Vec::new();
     for (at, (parameter, _)) in draft.values.iter().enumerate() {
         let name = parameter["name"].as_str().unwrap_or_default();
@@ -160,12 +160,12 @@ fn bad_parameters(document: &Value, draft: &Draft<'_>) -> Vec<Message> {
     out
 }
 
-fn bad_bodies(document: &Value, draft: &Draft<'_>, schema: &Value) -> Vec<Message> {
+fn bad_bodies(document: &Value, draft: &Draft<'_>, schema: &Value) -> Vec<ExampleMessage> {
     let Some((media, good)) = &draft.body else { return Vec::new() };
     let with = |what: String, value: Value| {
         Draft { body: Some((media, value)), ..draft.clone() }.message(what)
     };
-    let mut bad: Vec<Message> = broken(document, schema, good)
+    let mut bad: Vec<ExampleMessage> = broken(document, schema, good)
         .into_iter()
         .map(|(what, value)| with(format!("body{what}"), value))
         .collect();
@@ -274,7 +274,7 @@ fn bad_scalars(schema: &Value) -> Vec<(&'static str, Value)> {
 }
 
 impl Draft<'_> {
-    fn message(&self, what: String) -> Message {
+    fn message(&self, what: String) -> ExampleMessage {
         let mut path = self.path.to_owned();
         let mut query = String::new();
         let mut headers = Vec::new();
@@ -293,7 +293,7 @@ impl Draft<'_> {
         let body =
             self.body.as_ref().map(|(media, value)| ((*media).to_owned(), value.to_string()));
         let method = self.method.to_ascii_uppercase();
-        Message { what, method, path: path + &query, headers, body }
+        ExampleMessage { what, method, path: path + &query, headers, body }
     }
 }
 

@@ -190,8 +190,7 @@ async fn update(request: &AdminRequest<'_>, body: OracleUpdate) -> HandlerResult
     Ok(AdminResponse::empty(StatusCode::NO_CONTENT))
 }
 
-/// `DELETE /oracles/{id}`: afterwards there is none with this id, which holds already for one that
-/// never was.
+/// `DELETE /oracles/{id}`: succeeds also if no oracle has this id.
 async fn delete(request: &AdminRequest<'_>) -> HandlerResult {
     if let Some(id) = request.path(&ID)? {
         request.change(DeleteOracle { id }).await?;

@@ -43,9 +43,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves the admin API until `shutdown` is ready, then waits for requests in progress.
 ///
-/// A connection beyond the bounds of [`Limits`] evicts one that keeps the hub waiting. If there is
-/// none, the new connection is closed. Must run within a tokio runtime with time and I/O enabled;
-/// uses one task per connection.
+/// A connection beyond the bounds of [`Limits`] evicts one that keeps the hub waiting. Without
+/// such a connection, the new one is closed. Must run within a tokio runtime with time and I/O
+/// enabled; uses one task per connection.
 pub async fn serve(
     listener: TcpListener,
     backend: Arc<dyn AdminBackend>,

@@ -11,7 +11,7 @@ use record::snapshot::{
     SnapshotWriter,
 };
 
-use crate::Pace;
+use crate::Throttle;
 use crate::writer::WriteError;
 
 /// Number of valid snapshots that are kept.
@@ -106,7 +106,7 @@ pub fn origin(disk: &impl Disk, file: &SnapshotFile) -> Result<Tail, InvalidFile
 pub fn load(
     disk: &impl Disk,
     file: &SnapshotFile,
-    pace: &mut Pace<'_>,
+    pace: &mut Throttle<'_>,
 ) -> Result<Snapshot, InvalidFile> {
     let mut reading = SnapshotFileReader::open(disk, file)?;
     while reading.offset < reading.length {
@@ -127,7 +127,7 @@ pub fn load(
 pub(crate) fn store(
     disk: &impl Disk,
     (tail, state): (&Tail, StateTables<'_>),
-    pace: &mut Pace<'_>,
+    pace: &mut Throttle<'_>,
 ) -> Result<(SnapshotFile, SnapshotSummary), WriteError> {
     remove_if_exists(disk, NEW_FILE)?;
     let written = write(disk, (tail, state), pace).and_then(|summary| {
@@ -156,7 +156,7 @@ pub(crate) fn keep_only(disk: &impl Disk, kept: &[&str]) -> Result<(), DiskError
 fn write(
     disk: &impl Disk,
     (tail, state): (&Tail, StateTables<'_>),
-    pace: &mut Pace<'_>,
+    pace: &mut Throttle<'_>,
 ) -> Result<SnapshotSummary, WriteError> {
     let file = disk.create(NEW_FILE)?;
     let (mut length, mut synced) = (0u64, 0u64);

@@ -53,7 +53,7 @@ pub use writer::{
 
 /// Called between two small pieces of work, many times a second. Waits if the work is ahead of its
 /// time; `Err(Stop)` ends the work.
-pub type Pace<'a> = dyn FnMut() -> Result<(), ports::StopReading> + 'a;
+pub type Throttle<'a> = dyn FnMut() -> Result<(), ports::StopReading> + 'a;
 
 /// As fast as possible, to the end.
 ///

@@ -5,7 +5,7 @@ use ledger::{LogIndex, State};
 use ports::{Disk, DiskError};
 use record::frame::Tail;
 
-use crate::Pace;
+use crate::Throttle;
 use crate::files::{InvalidFileReason, SnapshotFile, list, load, origin};
 
 /// A valid snapshot of this log.
@@ -40,7 +40,7 @@ pub fn find_newest<D: Disk>(
     disk: &D,
     frames: &DurableFrames<D>,
     stored: Option<LogIndex>,
-    pace: &mut Pace<'_>,
+    pace: &mut Throttle<'_>,
 ) -> Result<NewestSnapshot, DiskError> {
     let mut found = NewestSnapshot { start: None, skipped: Vec::new(), stopped: false };
     for file in list(disk)? {
@@ -68,7 +68,7 @@ fn open<D: Disk>(
     disk: &D,
     (frames, stored): (&DurableFrames<D>, Option<LogIndex>),
     file: &SnapshotFile,
-    pace: &mut Pace<'_>,
+    pace: &mut Throttle<'_>,
 ) -> Result<SnapshotStart, Unusable> {
     let tail = origin(disk, file).map_err(|fault| Unusable::Because(fault.to_string()))?;
     let unusable = |why: String| Unusable::Because(format!("{}: {why}", file.name));

@@ -12,7 +12,7 @@ use sequencer::{ColdTier, Quarantine, Replay, ReplayError};
 
 use crate::files::{self, SnapshotFile, keep_only, list};
 use crate::recovery::find_newest;
-use crate::{Pace, SnapshotStart};
+use crate::{SnapshotStart, Throttle};
 
 /// A snapshot that was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub fn store_frozen(
     disk: &impl Disk,
     mut frozen: FrozenState,
     (store, before): (Option<&dyn ColdStore>, Option<&SnapshotFile>),
-    pace: &mut Pace<'_>,
+    pace: &mut Throttle<'_>,
 ) -> Result<Option<WrittenSnapshot>, WriteError> {
     if before.is_some_and(|before| before.log_index == frozen.tail.end) {
         return Ok(None);
@@ -120,7 +120,7 @@ pub fn store_frozen(
 pub fn take_offline<D: Disk>(
     disk: &D,
     (source, replay_store): (OfflineSource<'_, D>, Option<ReplayStore>),
-    pace: &mut Pace<'_>,
+    pace: &mut Throttle<'_>,
 ) -> Result<Option<WrittenSnapshot>, WriteError> {
     let (store, cold_tier) =
         replay_store.map(|replay_store| (replay_store.store, replay_store.cold_tier)).unzip();
@@ -154,7 +154,7 @@ pub fn take_offline<D: Disk>(
 pub fn store_state(
     disk: &impl Disk,
     at: (&Tail, StateTables<'_>),
-    pace: &mut Pace<'_>,
+    pace: &mut Throttle<'_>,
 ) -> Result<(), WriteError> {
     let log_index = at.0.end;
     if log_index == LogIndex(0) || list(disk)?.iter().any(|file| file.log_index == log_index) {
@@ -173,7 +173,7 @@ struct Replayed {
 fn replay<D: Disk>(
     source: &OfflineSource<'_, D>,
     (start, cold): (Option<SnapshotStart>, Option<ColdTier>),
-    pace: &mut Pace<'_>,
+    pace: &mut Throttle<'_>,
 ) -> Result<Replayed, WriteError> {
     let state = start.map_or_else(State::new, |start| start.state);
     let next = LogIndex(state.log_index().0 + 1);

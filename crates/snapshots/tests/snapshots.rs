@@ -1,5 +1,5 @@
-//! Snapshots beside a log on a disk that fails: whatever happens, what is used is good and of this
-//! log, and what is not used is reported.
+//! Snapshots of a log on a failing disk. A snapshot that is used is valid and belongs to this log;
+//! any other is reported.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use ports::{ClockReading, Disk, DiskError};
 use record::frame::LogIdentity;
 use sequencer::{Durability, Quarantine, ReplayStart, Sequencer, Submission};
 use snapshots::{
-    KEPT, NewestSnapshot, OfflineSource, Pace, WriteError, WrittenSnapshot, find_newest, list,
+    KEPT, NewestSnapshot, OfflineSource, Throttle, WriteError, WrittenSnapshot, find_newest, list,
     take_offline, unpaced,
 };
 
@@ -230,7 +230,7 @@ fn taken(disk: &MemoryDisk, frames: &DurableFrames<MemoryDisk>) -> Option<Writte
 fn attempt(
     disk: &MemoryDisk,
     frames: &DurableFrames<MemoryDisk>,
-    pace: &mut Pace<'_>,
+    pace: &mut Throttle<'_>,
 ) -> Result<Option<WrittenSnapshot>, WriteError> {
     take_offline(disk, (OfflineSource { frames, quarantine: &Quarantine::default() }, None), pace)
 }
@@ -262,7 +262,7 @@ fn frames(disk: &MemoryDisk) -> DurableFrames<MemoryDisk> {
     FileLog::open(disk.clone(), OPTIONS).expect("a good log opens").0.frames()
 }
 
-/// So many batches of one record each.
+/// Commits this many batches of one record each.
 fn work(subject: &mut Subject, records: usize) {
     for _ in 0..records {
         let number = subject.state().log_index().0;

@@ -19,7 +19,7 @@ use ledger::{
 };
 
 use crate::inbound::{Envelope, Inbound, RecordedMessage};
-use crate::message::Message;
+use crate::message::ForwardedMessage;
 use crate::trace::RequestTrace;
 
 /// A message as the edge records it.
@@ -87,7 +87,7 @@ pub(crate) fn store(
     }
     let mut payload = Vec::new();
     stored_message::encode(&headers, &body, &mut payload);
-    RecordedMessage { message: Message { headers, body }, payload, stages }
+    RecordedMessage { message: ForwardedMessage { headers, body }, payload, stages }
 }
 
 /// The command of a message; `None` for messages that are not recorded. `now_ms` is

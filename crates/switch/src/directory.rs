@@ -14,11 +14,11 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::counters::Counters;
 use crate::endpoint_cache::EndpointCache;
-use crate::message::Message;
+use crate::message::ForwardedMessage;
 
 /// A view of the registry that includes every change that this node's admin API has confirmed.
 pub(crate) struct Directory {
-    handle: Handle<Message>,
+    handle: Handle<ForwardedMessage>,
     counters: Arc<Counters>,
     /// Other nodes write to the same log.
     is_shared: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Directory {
 
 impl Directory {
     pub(crate) fn new(
-        handle: Handle<Message>,
+        handle: Handle<ForwardedMessage>,
         counters: Arc<Counters>,
         changed: Rc<Notify>,
     ) -> Rc<Self> {

@@ -25,7 +25,7 @@ use tokio::task::spawn_local;
 
 use crate::connections::Connections;
 use crate::failure::{Failure, SendError};
-use crate::message::{Message, OutgoingNotice};
+use crate::message::{ForwardedMessage, OutgoingNotice};
 use crate::notice_messages::{NoticeResponse, Notices};
 use crate::outbox::Outbox;
 use crate::passthrough;
@@ -37,7 +37,7 @@ use crate::traffic::ThreadStatus;
 
 /// The parts of an I/O thread that its tasks use.
 pub(crate) struct Driver {
-    pub(crate) handle: Handle<Message>,
+    pub(crate) handle: Handle<ForwardedMessage>,
     pub(crate) outbox: Rc<Outbox>,
     pub(crate) notices: Notices,
     pub(crate) submitter: Rc<Submitter>,
@@ -84,14 +84,14 @@ pub(crate) fn spawn(driver: &Rc<Driver>, lanes: LaneWatch) {
 /// The I/O thread as the outbox sees it. Each attempt is a task of this thread.
 struct Host<'a>(&'a Rc<Driver>);
 
-impl OutboxHost<Message, Rc<OutgoingNotice>> for Host<'_> {
+impl OutboxHost<ForwardedMessage, Rc<OutgoingNotice>> for Host<'_> {
     fn now(&self) -> ClockReading {
         self.0.thread().now()
     }
 
     fn submit(
         &mut self,
-        submissions: &mut Vec<node::Submission<Message>>,
+        submissions: &mut Vec<node::Submission<ForwardedMessage>>,
     ) -> Result<(), SubmissionRefused> {
         self.0.handle.submit(submissions)
     }
@@ -103,7 +103,7 @@ impl OutboxHost<Message, Rc<OutgoingNotice>> for Host<'_> {
     fn wrap_notice(
         &mut self,
         notice: Notice,
-        message: Option<Arc<Message>>,
+        message: Option<Arc<ForwardedMessage>>,
     ) -> (Rc<OutgoingNotice>, u32) {
         self.0.thread().tracer.notice(&notice, TracePoint::Owed);
         let bytes = message.as_ref().map_or(0, |message| message.body.len() as u32);

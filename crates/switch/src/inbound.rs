@@ -5,7 +5,7 @@ use fspiop::TraceContext;
 use fspiop::headers::{TRACEPARENT, TRACESTATE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
-use crate::message::Message;
+use crate::message::ForwardedMessage;
 use crate::trace::RequestTrace;
 
 /// Header values that are still needed after the headers are rewritten.
@@ -36,7 +36,7 @@ pub(crate) struct Inbound {
 
 /// A message as it is recorded.
 pub(crate) struct RecordedMessage {
-    pub(crate) message: Message,
+    pub(crate) message: ForwardedMessage,
     /// Headers and body in their stored form.
     pub(crate) payload: Vec<u8>,
     pub(crate) stages: RequestTrace,

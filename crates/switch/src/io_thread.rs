@@ -15,9 +15,9 @@ use crate::counters::Counters;
 use crate::directory::Directory;
 use crate::driver::{self, Driver};
 use crate::egress::Egress;
-use crate::message::Message;
+use crate::message::ForwardedMessage;
 use crate::notice_messages::Notices;
-use crate::options::Options;
+use crate::options::IoThreadOptions;
 use crate::outbox::Outbox;
 use crate::passthrough::{Passthrough, TransferMode};
 use crate::pool::Pools;
@@ -40,7 +40,7 @@ pub(crate) struct IoThreadParams {
     pub(crate) number: usize,
     pub(crate) clock: SystemClock,
     pub(crate) started: Stamp,
-    pub(crate) mailbox: Arc<Mailbox<Message>>,
+    pub(crate) mailbox: Arc<Mailbox<ForwardedMessage>>,
     pub(crate) mail: Arc<Notify>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) shown: Arc<ThreadStatus>,
@@ -57,7 +57,11 @@ pub(crate) struct IoThread {
 }
 
 impl IoThread {
-    pub(crate) fn new(params: IoThreadParams, handle: Handle<Message>, options: Options) -> Self {
+    pub(crate) fn new(
+        params: IoThreadParams,
+        handle: Handle<ForwardedMessage>,
+        options: IoThreadOptions,
+    ) -> Self {
         let clock = (params.clock, params.seed);
         let thread = Thread::new(params.number, params.counters, handle.latency_trace(), clock);
         let policy = (options.policy, params.seed);

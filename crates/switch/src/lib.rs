@@ -96,8 +96,8 @@ pub use counters::Totals;
 pub use delivery_status::DeliveryStatus;
 pub use driver::InjectedStall;
 pub use inbound::Envelope;
-pub use message::Message;
-pub use options::Options;
+pub use message::ForwardedMessage;
+pub use options::IoThreadOptions;
 pub use passthrough::TransferMode;
 pub use pool::{PoolLimits, SWEEP as TIMEOUT_GRAIN};
 pub use records::{message_of_payload, stored_message};
@@ -154,7 +154,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// The I/O threads before they start.
 pub struct Ports {
-    options: Options,
+    options: IoThreadOptions,
     threads_to_start: Vec<(IoThreadParams, TcpListener)>,
     traffic: Arc<Traffic>,
 }
@@ -163,10 +163,10 @@ pub struct Ports {
 #[must_use]
 pub fn prepare(
     listeners: Listeners,
-    options: Options,
+    options: IoThreadOptions,
     clock: SystemClock,
     seed: u64,
-) -> (Ports, Vec<Arc<Mailbox<Message>>>) {
+) -> (Ports, Vec<Arc<Mailbox<ForwardedMessage>>>) {
     let mut traffic = Traffic::default();
     let mut mailboxes = Vec::new();
     let mut threads_to_start = Vec::new();
@@ -212,7 +212,7 @@ impl Ports {
     /// If a thread or its runtime cannot be started.
     pub fn start(
         self,
-        handle: &Handle<Message>,
+        handle: &Handle<ForwardedMessage>,
         stop: watch::Receiver<bool>,
     ) -> io::Result<Running> {
         let mut threads = Vec::new();
@@ -250,8 +250,8 @@ impl Running {
 fn run(
     params: IoThreadParams,
     listener: TcpListener,
-    handle: Handle<Message>,
-    options: Options,
+    handle: Handle<ForwardedMessage>,
+    options: IoThreadOptions,
     mut stop: watch::Receiver<bool>,
 ) {
     let runtime = Builder::new_current_thread()

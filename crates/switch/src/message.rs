@@ -10,7 +10,7 @@ use ledger::Notice;
 
 /// A recorded message in its forwarded form.
 #[derive(Clone, Debug)]
-pub struct Message {
+pub struct ForwardedMessage {
     /// Headers of the outgoing message.
     pub headers: HeaderMap,
     /// The body, byte for byte as received.
@@ -23,11 +23,11 @@ pub struct Message {
 #[derive(Debug)]
 pub(crate) struct OutgoingNotice {
     pub(crate) notice: Notice,
-    pub(crate) message: RefCell<Option<Arc<Message>>>,
+    pub(crate) message: RefCell<Option<Arc<ForwardedMessage>>>,
 }
 
 impl OutgoingNotice {
-    pub(crate) fn new(notice: Notice, message: Option<Arc<Message>>) -> Rc<Self> {
+    pub(crate) fn new(notice: Notice, message: Option<Arc<ForwardedMessage>>) -> Rc<Self> {
         Rc::new(Self { notice, message: RefCell::new(message) })
     }
 }

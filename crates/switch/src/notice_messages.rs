@@ -28,7 +28,7 @@ use crate::commands::batch_fault;
 use crate::egress::{AddressedMessage, Destination, Egress};
 use crate::failure::{Failure, SendError};
 use crate::inbound::Trace;
-use crate::message::{Message, OutgoingNotice};
+use crate::message::{ForwardedMessage, OutgoingNotice};
 use crate::outbox::Outbox;
 use crate::outcome_errors::{self, PrepareFields};
 use crate::party_names::{PartyNames, RegistrationCallback};
@@ -64,10 +64,10 @@ impl Notices {
         };
         let thread = &self.egress.thread;
         thread.tracer.notice(&outgoing.notice, TracePoint::Attempted);
-        let mut call = if let Some(call) = self.from_memory(&outgoing) {
+        let mut call = if let Some(call) = self.take_from_memory(&outgoing) {
             call?
         } else {
-            Box::pin(self.from_log(&outgoing)).await?
+            Box::pin(self.read_from_log(&outgoing)).await?
         };
         // Reading the log may have taken time.
         if !self.outbox.may_send() {
@@ -81,7 +81,7 @@ impl Notices {
     }
 
     /// A participant's message that is forwarded and still in memory, which is the usual case.
-    fn from_memory(
+    fn take_from_memory(
         &self,
         outgoing: &OutgoingNotice,
     ) -> Option<Result<AddressedMessage, SendError>> {
@@ -95,7 +95,10 @@ impl Notices {
         Some(self.egress.address_message(&to, headers, body))
     }
 
-    async fn from_log(&self, outgoing: &OutgoingNotice) -> Result<AddressedMessage, SendError> {
+    async fn read_from_log(
+        &self,
+        outgoing: &OutgoingNotice,
+    ) -> Result<AddressedMessage, SendError> {
         match self.render(outgoing).await {
             Some((to, headers, body)) => self.egress.address_message(&to, headers, body),
             None => Err(SendError::Failed(self.log_render_failure(outgoing.notice.source).await)),
@@ -135,9 +138,9 @@ impl Notices {
     }
 
     /// The sender's own bytes. A destination that the sender omitted is known by now.
-    fn forwarded(&self, notice: &Notice, message: Message) -> Option<RenderedNotice> {
+    fn forwarded(&self, notice: &Notice, message: ForwardedMessage) -> Option<RenderedNotice> {
         let to = destination(notice)?;
-        let Message { mut headers, body } = message;
+        let ForwardedMessage { mut headers, body } = message;
         let name = || self.egress.directory.view().get(notice.recipient).map(|member| member.name);
         if !headers.contains_key(&FSPIOP_DESTINATION)
             && let Some(recipient) = name()
@@ -187,7 +190,7 @@ fn pause_micros(response: &pool::PeerResponse, wall_ms: impl FnOnce() -> u64) ->
     may_ask.contains(&response.status).then(|| ms.saturating_mul(1_000))
 }
 
-fn tracestate(message: Option<&Message>) -> Option<HeaderValue> {
+fn tracestate(message: Option<&ForwardedMessage>) -> Option<HeaderValue> {
     message.and_then(|message| message.headers.get(&TRACESTATE)).cloned()
 }
 
@@ -412,7 +415,7 @@ fn single_registration_callback(
 fn batch_registration_callback(
     notice: &Notice,
     change: &ChangeParties,
-    message: &Message,
+    message: &ForwardedMessage,
 ) -> Option<(Destination, Bytes)> {
     let batch = BatchRegistration::parse(&message.body).ok()?;
     let request: Cow<'_, str> = percent_encode(&batch.request);
@@ -441,7 +444,7 @@ fn batch_registration_callback(
     Some((to, hub_messages::batch_registered(&outcomes, batch.currency)))
 }
 
-async fn message_of(records: &Records, outgoing: &OutgoingNotice) -> Option<Arc<Message>> {
+async fn message_of(records: &Records, outgoing: &OutgoingNotice) -> Option<Arc<ForwardedMessage>> {
     let in_memory = outgoing.message.borrow().clone();
     match in_memory {
         Some(message) => Some(message),

@@ -13,7 +13,7 @@ use crate::signatures::Signatures;
 
 /// Options and limits of the edge; limits on per-thread resources apply per thread.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct IoThreadOptions {
     /// Delivery policy of notices.
     pub policy: delivery::Policy,
     /// Bounds of the connections to participants.
@@ -39,7 +39,7 @@ pub struct Options {
     pub injected_stall: Option<InjectedStall>,
 }
 
-impl Default for Options {
+impl Default for IoThreadOptions {
     fn default() -> Self {
         Self {
             policy: delivery::Policy::default(),

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use node::{Handle, Mailbox};
 use tokio::sync::Notify;
 
-use crate::message::{Message, OutgoingNotice};
+use crate::message::{ForwardedMessage, OutgoingNotice};
 use crate::thread::Thread;
 
 /// Submissions to the sequencer and callbacks to participants.
 pub(crate) struct Outbox {
-    pub(crate) state: RefCell<node::outbox::Outbox<Message, Rc<OutgoingNotice>>>,
+    pub(crate) state: RefCell<node::outbox::Outbox<ForwardedMessage, Rc<OutgoingNotice>>>,
     pub(crate) flush: Notify,
     pub(crate) record: Notify,
     pub(crate) retry: Rc<Notify>,
@@ -22,8 +22,8 @@ pub(crate) struct Outbox {
 impl Outbox {
     pub(crate) fn new(
         thread: &Rc<Thread>,
-        handle: &Handle<Message>,
-        mailbox: &Arc<Mailbox<Message>>,
+        handle: &Handle<ForwardedMessage>,
+        mailbox: &Arc<Mailbox<ForwardedMessage>>,
         policy: (delivery::Policy, u64),
     ) -> Rc<Self> {
         let place = (thread.number, Arc::clone(mailbox));
@@ -38,7 +38,7 @@ impl Outbox {
     }
 
     /// Queues a submission; it is sent together with all others of this round of sockets.
-    pub(crate) fn submit(&self, submission: node::Submission<Message>) {
+    pub(crate) fn submit(&self, submission: node::Submission<ForwardedMessage>) {
         self.state.borrow_mut().submit(submission);
         self.flush.notify_one();
     }

@@ -15,7 +15,7 @@ use ledger::{
 use node::{Mailbox, MailboxEvent, ParticipantsView};
 use ports::ClockReading;
 
-use crate::message::Message;
+use crate::message::ForwardedMessage;
 
 /// Whether transfers are decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ const FIRST_NOTICE: u64 = 1 << 63;
 
 /// Creates the notices of a pass-through switch.
 pub(crate) struct Passthrough {
-    mailbox: Arc<Mailbox<Message>>,
+    mailbox: Arc<Mailbox<ForwardedMessage>>,
     next: Cell<u64>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn is_passthrough_notice(notice: NoticeId) -> bool {
 }
 
 impl Passthrough {
-    pub(crate) fn new(mailbox: Arc<Mailbox<Message>>) -> Self {
+    pub(crate) fn new(mailbox: Arc<Mailbox<ForwardedMessage>>) -> Self {
         Self { mailbox, next: Cell::new(FIRST_NOTICE) }
     }
 
@@ -74,7 +74,7 @@ impl Passthrough {
         view: &ParticipantsView,
         now: ClockReading,
         message_fields: &PassthroughMessage,
-        message: Message,
+        message: ForwardedMessage,
     ) {
         let number = self.next.replace(self.next.get() + 1);
         // An unknown recipient is not called, as in the real switch.

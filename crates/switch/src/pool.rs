@@ -13,7 +13,7 @@
 //! many are in use (see `share`). Forwards may use [`forwards_limit`] of these, so that a notice
 //! always gets a connection. A request without a connection waits at most [`PoolLimits::answer`].
 //! Waiting requests are bounded, too: notices by the window of their lane, forwards by
-//! [`crate::Options::forwards_max`].
+//! [`crate::IoThreadOptions::forwards_max`].
 //!
 //! **Costs.** A request finds its pool by the participant's index in the registry, without a hash
 //! and without an allocation.

@@ -7,14 +7,14 @@ use ports::{OwnedPayload, OwnedRecord};
 use tokio::sync::oneshot;
 
 use crate::failure::Failure;
-use crate::message::Message;
+use crate::message::ForwardedMessage;
 
 /// The records of the node.
 #[derive(Clone)]
-pub(crate) struct Records(Handle<Message>);
+pub(crate) struct Records(Handle<ForwardedMessage>);
 
 impl Records {
-    pub(crate) fn new(handle: Handle<Message>) -> Self {
+    pub(crate) fn new(handle: Handle<ForwardedMessage>) -> Self {
         Self(handle)
     }
 
@@ -26,7 +26,7 @@ impl Records {
     }
 
     /// The message in a record.
-    pub(crate) async fn load_message(&self, log_index: LogIndex) -> Option<Message> {
+    pub(crate) async fn load_message(&self, log_index: LogIndex) -> Option<ForwardedMessage> {
         stored_message(self.load(log_index).await?)
     }
 
@@ -45,18 +45,18 @@ impl Records {
 
 /// The message in a record's payload; `None` if it has none.
 #[must_use]
-pub fn message_of_payload(payload: &[u8]) -> Option<Message> {
+pub fn message_of_payload(payload: &[u8]) -> Option<ForwardedMessage> {
     decode(&Bytes::copy_from_slice(payload))
 }
 
 /// The stored message of a record; `None` if it never had one or it was erased.
 #[must_use]
-pub fn stored_message(record: OwnedRecord) -> Option<Message> {
+pub fn stored_message(record: OwnedRecord) -> Option<ForwardedMessage> {
     let OwnedPayload::Stored(bytes) = record.payload else { return None };
     decode(&Bytes::from(bytes))
 }
 
-fn decode(payload: &Bytes) -> Option<Message> {
+fn decode(payload: &Bytes) -> Option<ForwardedMessage> {
     let payload = fspiop::stored_message::decode(payload).ok()?;
-    Some(Message { headers: payload.headers, body: payload.body })
+    Some(ForwardedMessage { headers: payload.headers, body: payload.body })
 }

@@ -35,7 +35,7 @@ use crate::connections::{
 use crate::directory::Directory;
 use crate::egress::Egress;
 use crate::inbound::{Envelope, Inbound};
-use crate::message::Message;
+use crate::message::ForwardedMessage;
 use crate::signatures::ThreadSignatures;
 use crate::socket::{self, Protocol, ReadBuffer, Socket, Stream};
 use crate::submitter::{AcceptStatus, Submitter};
@@ -61,7 +61,7 @@ const DISCARD_SILENCE: Duration = Duration::from_millis(100);
 pub(crate) struct Server {
     pub(crate) thread: Rc<Thread>,
     pub(crate) started: Stamp,
-    pub(crate) handle: Handle<Message>,
+    pub(crate) handle: Handle<ForwardedMessage>,
     pub(crate) directory: Rc<Directory>,
     pub(crate) submitter: Rc<Submitter>,
     pub(crate) egress: Rc<Egress>,

@@ -25,8 +25,8 @@ use tokio::task::spawn_local;
 
 use crate::driver;
 use crate::io_thread::{IoThread, IoThreadParams};
-use crate::message::Message;
-use crate::options::Options;
+use crate::message::ForwardedMessage;
+use crate::options::IoThreadOptions;
 use crate::server;
 
 const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -43,7 +43,7 @@ const BODY: &str = "{ \"transferId\":\"b51ec534-ee48-4575-b6a9-ead2955b8069\",\
 /// One I/O thread and its node. `payerfsp` and `payeefsp` are participants.
 struct Hub {
     parts: IoThread,
-    handle: Handle<Message>,
+    handle: Handle<ForwardedMessage>,
 }
 
 /// Runs a test against a hub of its own.
@@ -70,7 +70,7 @@ fn play(test: impl AsyncFnOnce(&Hub)) {
     let runtime = runtime.enable_all().build_local(LocalOptions::default()).expect("a runtime");
     let parts_handle = handle.clone();
     runtime.block_on(async move {
-        let parts = IoThread::new(seat, parts_handle.clone(), Options::default());
+        let parts = IoThread::new(seat, parts_handle.clone(), IoThreadOptions::default());
         driver::spawn(&parts.driver, parts.lanes());
         test(&Hub { parts, handle: parts_handle }).await;
     });
@@ -78,7 +78,7 @@ fn play(test: impl AsyncFnOnce(&Hub)) {
     node.stop().expect("it stops in order");
 }
 
-fn start(clock: SystemClock, mailbox: &Arc<Mailbox<Message>>) -> Node<Message> {
+fn start(clock: SystemClock, mailbox: &Arc<Mailbox<ForwardedMessage>>) -> Node<ForwardedMessage> {
     let options = journal::LogOptions { room_bytes: 0, ..journal::LogOptions::default() };
     let opened = FileLog::open_or_create(MemoryDisk::new(1), LogIdentity([9; 16]), options);
     let log = TracedLog::new(opened.expect("a new disk").0, Arc::new(LatencyTrace::new(1)));
@@ -91,7 +91,7 @@ fn start(clock: SystemClock, mailbox: &Arc<Mailbox<Message>>) -> Node<Message> {
     node::start(sequencer, clock, directory, mailboxes, InboxLimits::default()).expect("a thread")
 }
 
-fn onboard(handle: &Handle<Message>) {
+fn onboard(handle: &Handle<ForwardedMessage>) {
     let currency = Currency::parse("USD").expect("a currency");
     let account = |kind| Change::CreateHubAccount(CreateHubAccount { currency, kind });
     let participant =

@@ -16,7 +16,7 @@ use crate::commands;
 use crate::directory::Directory;
 use crate::egress::{Destination, Egress, OwnMessage};
 use crate::inbound::{Inbound, Trace};
-use crate::message::Message;
+use crate::message::ForwardedMessage;
 use crate::notice_messages;
 use crate::records::Records;
 use crate::submitter::{AcceptStatus, Submitter};
@@ -26,7 +26,7 @@ pub(crate) struct Transfers {
     pub(crate) submitter: Rc<Submitter>,
     pub(crate) egress: Rc<Egress>,
     pub(crate) records: Records,
-    pub(crate) handle: Handle<Message>,
+    pub(crate) handle: Handle<ForwardedMessage>,
     /// Maximum time until a transfer expires; `None` for no limit.
     pub(crate) expiration_max: Option<Duration>,
 }

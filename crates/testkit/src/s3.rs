@@ -82,7 +82,7 @@ impl Server {
         lines.map_while(Result::ok).collect::<Vec<_>>().join(" ")
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -147,7 +147,7 @@ impl Wire {
         Ok(Self { address, budget })
     }
 
-    /// Where clients connect to.
+    /// The address to which clients connect.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address

@@ -75,7 +75,7 @@ impl Server {
         Ok(Self { address, open, accepting: Some(accepting) })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address

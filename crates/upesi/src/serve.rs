@@ -39,7 +39,7 @@ use operations::{AdminKeys, AdminOptions, Auth};
 use ports::{Clock, ColdStore, Log as _, LogError, StoreError};
 use sequencer::{Durability, Quarantine, ReplayError, ReplayStart, Sequencer, Submission};
 use snapshots::{FrozenState, SnapshotEvent, SnapshotFile, SnapshotSource, Snapshotter};
-use switch::{Message, Signatures, TransferMode};
+use switch::{ForwardedMessage, Signatures, TransferMode};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
@@ -107,7 +107,7 @@ pub(crate) fn serve(
     let egress_policy = Arc::new(config.reach(addresses.all().collect()));
     let injected_stall = arguments.inject_stuck.and_then(StallTarget::injected_stall);
     let io_options = switch_options(&config, keys.signatures, &egress_policy);
-    let io_options = switch::Options { transfer_mode, injected_stall, ..io_options };
+    let io_options = switch::IoThreadOptions { transfer_mode, injected_stall, ..io_options };
     let (ports, mailboxes) = switch::prepare(fspiop, io_options, clock, seed()?);
     let parts = NodeParts { clock, directory, mailboxes };
     let paths = (&config, &*arguments.data, &options.location);
@@ -206,7 +206,7 @@ fn stop_jobs(snapshotter: Snapshotter, jobs: BackgroundJobs, stuck: Duration) {
     jobs.stop();
 }
 
-fn stop_node(node: Node<Message>, timeout: Duration) -> Result<(), CliError> {
+fn stop_node(node: Node<ForwardedMessage>, timeout: Duration) -> Result<(), CliError> {
     let _deadline = Deadline::begin("the sequencer", timeout);
     node.stop().map_err(CliError::new)
 }
@@ -268,7 +268,7 @@ fn when_joined(
     (node, joining): RunningNode,
     runtime: &Runtime,
     signals: &mut Signals,
-) -> Result<Option<node::Node<switch::Message>>, CliError> {
+) -> Result<Option<node::Node<switch::ForwardedMessage>>, CliError> {
     let Some(joining) = joining else { return Ok(Some(node)) };
     if runtime.block_on(signals.unless_stopped(joined(&joining, &node))) == Some(true) {
         return Ok(Some(node));
@@ -278,7 +278,7 @@ fn when_joined(
 }
 
 /// Waits until a node is a member. Returns false if it has ended.
-async fn joined(joining: &Receiver<()>, node: &node::Node<switch::Message>) -> bool {
+async fn joined(joining: &Receiver<()>, node: &node::Node<switch::ForwardedMessage>) -> bool {
     let mut look = tokio::time::interval(Duration::from_millis(20));
     loop {
         look.tick().await;
@@ -784,8 +784,8 @@ fn switch_options(
     config: &Config,
     signatures: Signatures,
     egress_policy: &Arc<EgressPolicy>,
-) -> switch::Options {
-    switch::Options {
+) -> switch::IoThreadOptions {
+    switch::IoThreadOptions {
         policy: config.policy(),
         pool: switch::PoolLimits {
             connect: Duration::from_millis(config.delivery.connect_timeout_ms),
@@ -799,7 +799,7 @@ fn switch_options(
         expiration_max: config.transfers.expiration_max.map(|span| span.0),
         signatures,
         patience: Duration::from_secs(config.health.stuck_seconds),
-        ..switch::Options::default()
+        ..switch::IoThreadOptions::default()
     }
 }
 

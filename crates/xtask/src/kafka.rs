@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use kafka_testkit::{BROKERS_MAX, BrokersError, Cluster, Options, default_cache};
+use kafka_testkit::{BROKERS_MAX, BrokersError, Cluster, ClusterOptions, default_cache};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
@@ -43,7 +43,7 @@ fn directory(root: &Path, given: Option<&PathBuf>) -> PathBuf {
 }
 
 fn up(brokers: u32, directory: PathBuf) -> Result<(), BrokersError> {
-    let options = Options::new(brokers, &directory);
+    let options = ClusterOptions::new(brokers, &directory);
     let cluster = Cluster::start(options, &mut |line| println!("kafka: {line}"))?;
     let bootstrap = cluster.bootstrap().to_owned();
     cluster.detach()?;

@@ -21,7 +21,7 @@ use operations::{
 use ports::{Clock, ClockReading};
 use sequencer::{Durability, Submission};
 use snapshots::SnapshotterHandle;
-use switch::{Message, Traffic, stored_message};
+use switch::{ForwardedMessage, Traffic, stored_message};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::inspect::explain::{ExplainRequest, IO_ANSWER_TIMEOUT, wait_for_store};
@@ -30,7 +30,7 @@ use crate::serve::metrics;
 
 /// Answers the requests of the admin API.
 pub(crate) struct NodeBackend {
-    pub(crate) handle: Handle<Message>,
+    pub(crate) handle: Handle<ForwardedMessage>,
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) snapshots: SnapshotterHandle,
     pub(crate) clock: SystemClock,

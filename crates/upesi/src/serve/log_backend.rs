@@ -27,7 +27,7 @@ use record::frame::LogIdentity;
 #[cfg(feature = "kafka")]
 use sequencer::Quarantine;
 use sequencer::Sequencer;
-use switch::Message;
+use switch::ForwardedMessage;
 
 use crate::CliError;
 #[cfg(feature = "kafka")]
@@ -115,13 +115,13 @@ pub(crate) struct Topic {
 pub(crate) enum Topic {}
 
 /// A started node. If it shares its log, the receiver gets a message once it is a member.
-pub(crate) type RunningNode = (Node<Message>, Option<Receiver<()>>);
+pub(crate) type RunningNode = (Node<ForwardedMessage>, Option<Receiver<()>>);
 
 /// Parts that every node is started with.
 pub(crate) struct NodeParts {
     pub(crate) clock: SystemClock,
     pub(crate) directory: Directory,
-    pub(crate) mailboxes: Vec<Arc<Mailbox<Message>>>,
+    pub(crate) mailboxes: Vec<Arc<Mailbox<ForwardedMessage>>>,
 }
 
 impl NodeParts {
@@ -172,7 +172,7 @@ impl NodeParts {
                 let _written = writeln!(std::io::stdout(), "upesi: {what}");
             },
         };
-        let connect = |arrivals: node::Arrivals<Message>| {
+        let connect = |arrivals: node::Arrivals<ForwardedMessage>| {
             let sink = move |arrival| arrivals.push(arrival);
             kafka::TopicStream::start(&address, &options, next, sink)
                 .map_err(|error| error.to_string())

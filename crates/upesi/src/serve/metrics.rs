@@ -2,7 +2,7 @@
 
 use node::Handle;
 use operations::{Metric, metrics};
-use switch::{Message, StalledLanes, Totals, Traffic};
+use switch::{ForwardedMessage, StalledLanes, Totals, Traffic};
 
 /// Sources of the metrics.
 #[derive(Default)]
@@ -96,7 +96,7 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
 };
 
 /// Writes the metrics of the node.
-pub(crate) fn write(handle: &Handle<Message>, traffic: &Traffic, text: &mut String) {
+pub(crate) fn write(handle: &Handle<ForwardedMessage>, traffic: &Traffic, text: &mut String) {
     let now = MetricSources {
         node: handle.status(),
         store_bytes: handle.store_bytes(),

@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use node::stall::{Stall, StallDetector};
 use node::{Handle, SystemClock};
 use ports::Clock;
-use switch::{InjectedStall, Message, Traffic};
+use switch::{ForwardedMessage, InjectedStall, Traffic};
 
 use crate::cli::stdout;
 use crate::config::{self, Health};
@@ -44,7 +44,7 @@ impl StallTarget {
     }
 
     /// Injects the stall of the node's own stages, and reports it.
-    pub(crate) fn stall_node(self, node: &Handle<Message>) {
+    pub(crate) fn stall_node(self, node: &Handle<ForwardedMessage>) {
         stdout::print_message(format_args!(
             "INJECTED: {} will be stuck; only to test",
             self.name()
@@ -78,7 +78,7 @@ impl StallTarget {
 pub(crate) struct Watchdog {
     detector: StallDetector,
     exits: bool,
-    node: Handle<Message>,
+    node: Handle<ForwardedMessage>,
     traffic: Arc<Traffic>,
     clock: SystemClock,
     /// Names of the stalled stages that were reported.
@@ -88,7 +88,7 @@ pub(crate) struct Watchdog {
 impl Watchdog {
     pub(crate) fn new(
         health: &Health,
-        node: Handle<Message>,
+        node: Handle<ForwardedMessage>,
         traffic: Arc<Traffic>,
         clock: SystemClock,
     ) -> Self {

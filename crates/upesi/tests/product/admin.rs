@@ -155,7 +155,7 @@ const LENIENT: [(&str, &str); 2] = [("deleteOracle", "{id}"), ("findParty", "{ID
 
 /// The good messages of the operations that are served, with an id in place of one parameter of
 /// their path, and whether they must be refused.
-fn with_id(document: &Value, id: &str) -> Vec<(generate::Message, bool)> {
+fn with_id(document: &Value, id: &str) -> Vec<(generate::ExampleMessage, bool)> {
     let mut all = generate::operations(document);
     all.retain(|played| played.operation["responses"].get("501").is_none());
     // First: what is refused by the others is on record, and explained.
@@ -165,7 +165,8 @@ fn with_id(document: &Value, id: &str) -> Vec<(generate::Message, bool)> {
         for (at, name) in played.path.split('/').enumerate().filter(|(_, it)| it.starts_with('{')) {
             let mut segments: Vec<_> = played.good.path.split('/').collect();
             segments[at] = id;
-            let message = generate::Message { path: segments.join("/"), ..played.good.clone() };
+            let message =
+                generate::ExampleMessage { path: segments.join("/"), ..played.good.clone() };
             found.push((message, !LENIENT.contains(&(played.id, name))));
         }
     }
@@ -189,12 +190,12 @@ fn invalid_id_is_a_client_error() {
     let [admin, fspiop] =
         ["admin", "fspiop"].map(|api| serde_json::from_str(&printed(api)).unwrap());
     for id in wrong_ids() {
-        for (generate::Message { method, path, body, .. }, refused) in with_id(&admin, &id) {
+        for (generate::ExampleMessage { method, path, body, .. }, refused) in with_id(&admin, &id) {
             let body = body.map_or(String::new(), |(_, text)| text);
             let answer = scheme.admin.call(&method, &path, &body);
             assert_no_fault(&answer, &format!("{method} {path}"), refused);
         }
-        for (generate::Message { method, path, .. }, _) in with_id(&fspiop, &id) {
+        for (generate::ExampleMessage { method, path, .. }, _) in with_id(&fspiop, &id) {
             let message = Message::new(&method, &path, "payerfsp").body("{}");
             assert_no_fault(&scheme.ask(&message), &format!("{method} {path}"), false);
         }

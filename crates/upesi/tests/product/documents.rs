@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use openapi::generate::{Message, OperationMessages, operations, response_fault};
+use openapi::generate::{ExampleMessage, OperationMessages, operations, response_fault};
 use serde_json::Value;
 use testkit::http::Connection;
 
@@ -64,7 +64,7 @@ fn play(
     client: &mut Connection,
     document: &Value,
     played: &OperationMessages<'_>,
-    message: &Message,
+    message: &ExampleMessage,
 ) -> u16 {
     let answer = client.exchange(render(message).as_bytes()).unwrap();
     let media = answer.headers.get("content-type");
@@ -74,7 +74,7 @@ fn play(
     answer.status
 }
 
-fn render(message: &Message) -> String {
+fn render(message: &ExampleMessage) -> String {
     let mut text = format!("{} {} HTTP/1.1\r\nhost: hub\r\n", message.method, message.path);
     for (name, value) in &message.headers {
         text += &format!("{name}: {value}\r\n");

@@ -92,7 +92,7 @@ fn nothing_acknowledged_is_lost_when_the_file_system_is_full() {
         }
         let said = switch.complaints();
         // Where the log is refused room before the store needs any, the store has nothing to say.
-        assert!(said.matches("What ended stays in memory").count() <= 1, "{said}");
+        assert!(said.matches("final transfers stay in memory").count() <= 1, "{said}");
         switch.signal(Signal::KILL);
         drop(switch);
         check(&home, &mut record);

@@ -335,7 +335,7 @@ fn advance(input: &mut Input<'_>, state: &State) -> Change {
     if !input.usually() {
         accounts.push(AccountId(input.below(16) as u32));
     }
-    let owner = |account| state.books().get(account).map_or(0, |it| it.owner.0 + 1);
+    let owner = |account| state.accounts().get(account).map_or(0, |it| it.owner.0 + 1);
     let strange = u32::from(!input.usually());
     let step = |account| AccountStep {
         participant: owner(account) + strange,

@@ -22,9 +22,9 @@ use fspiop::stored_message::StoredSummary;
 use ledger::{
     AccountId, AccountKind, AdjustBalance, Amount, ApplyStep, Change, Command, Currency,
     DeliveryResult, Effects, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment,
-    FundsDirection, LogIndex,
-    MoveFunds, Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex, PostingChange, Prepare,
-    ResponseEnd, SetInitialPositionAndLimits, State, TransferId, TransferMessage,
+    FundsDirection, LogIndex, MoveFunds, Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex,
+    PostingChange, Prepare, ResponseEnd, SetInitialPositionAndLimits, State, TransferId,
+    TransferMessage,
 };
 use record::command::read_fields;
 use record::frame::{Payload, Record, Records};
@@ -307,7 +307,7 @@ impl Audit {
                 }
             }
             Command::Genesis(_) => self.windows.begin(state.rules_version()),
-             Command::Tick | Command::ChangeParties(_) => {}
+            Command::Tick | Command::ChangeParties(_) => {}
         }
     }
 

@@ -86,8 +86,11 @@ pub(super) fn gross_account(state: &State, currency: Currency) -> Option<Account
     let own = models.iter().filter(|model| model.currency == Some(currency));
     let default = models.iter().filter(|model| model.currency.is_none());
     let is_net = own.clone().any(|model| model.net);
-    let default = default.filter(|model| !model.net && !is_net);
-    own.filter(|model| !model.net).chain(default).next().map(|model| model.settlement_account)
+    // With one account type for both there is nothing to move.
+    let is_gross =
+        |model: &&&SettlementModel| !model.net && model.settlement_account != model.ledger_account;
+    let default = default.filter(|_| !is_net);
+    own.chain(default).find(is_gross).map(|model| model.settlement_account)
 }
 
 /// A participant's account of a type and currency.

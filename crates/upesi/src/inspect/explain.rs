@@ -8,6 +8,7 @@
 
 pub(crate) mod history;
 pub(crate) mod report;
+pub(crate) mod windows;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ use crate::cli::stdout::print_json;
 use crate::data::layout;
 use crate::inspect::explain::history::{TransferDecisions, build_history};
 use crate::inspect::explain::report::{Explanation, PendingDelivery, Source, request_of};
+use crate::inspect::explain::windows::{KnownWindows, StoredWindows, settlement_of};
 use crate::inspect::offline::{Continue, OfflineLog};
 use crate::inspect::verify::accounting::is_end;
 use crate::operate::quarantine::Entry;
@@ -121,7 +123,9 @@ fn from_store(log: &OfflineLog, data: &Path, id: TransferId) -> Result<Explanati
         None => {
             let history = build_history(id, &decisions, (&records, &log.quarantined));
             let history = history.map_err(|error| error.to_string())?;
-            Ok(Explanation { up_to: mark.log_index.0, ..history })
+            let settlement = settlement_of(&decisions, &StoredWindows(&store));
+            let settlement = settlement.map_err(|error| error.to_string())?;
+            Ok(Explanation { up_to: mark.log_index.0, settlement, ..history })
         }
     }
 }
@@ -191,12 +195,14 @@ fn open_deadline(
 fn from_replay(log: &OfflineLog, id: TransferId) -> Result<Explanation, CliError> {
     let mut recorder = DecisionRecorder::default();
     let mut collected = DecisionCollector::new(id, &log.quarantined);
+    let mut windows = KnownWindows::default();
     let (replay, walked) = log.replay(&mut |replay, placed| {
         let frame = placed.frame;
         replay.apply(frame, &mut |step, state, effects| {
             recorder.observe(step, state, effects, &mut collected);
         })?;
         collected.copy_records(frame);
+        replay.effects().archived.iter().for_each(|row| windows.add(row));
         Ok(Continue::On)
     })?;
     if let Some(torn) = walked.torn {
@@ -206,7 +212,11 @@ fn from_replay(log: &OfflineLog, id: TransferId) -> Result<Explanation, CliError
     let DecisionCollector { decisions, records, quarantined, .. } = &collected;
     let history = build_history(id, decisions, (records, quarantined));
     let history = history.map_err(|error| log.failure(error))?;
-    Ok(Explanation { up_to: replay.state().log_index().0, records: replay.records(), ..history })
+    windows.add_all(replay.state().settlement());
+    let settlement = settlement_of(decisions, &windows);
+    let settlement = settlement.map_err(|error| log.failure(error))?;
+    let (up_to, records) = (replay.state().log_index().0, replay.records());
+    Ok(Explanation { up_to, records, settlement, ..history })
 }
 
 /// Collects the decisions about one transfer during a replay, with their records.
@@ -319,8 +329,10 @@ impl ExplainRequest {
             return Ok(None);
         }
         let under_way = self.pending_deliveries(&decisions, &history.notices_pending);
+        let settlement = settlement_of(&decisions, &StoredWindows(store));
+        let settlement = settlement.map_err(|error| error.to_string())?;
         let seconds = started.elapsed().as_secs_f64();
-        Ok(Some(Explanation { up_to: up_to.0, under_way, seconds, ..history }))
+        Ok(Some(Explanation { up_to: up_to.0, under_way, settlement, seconds, ..history }))
     }
 
     /// The delivery status of the pending notices.

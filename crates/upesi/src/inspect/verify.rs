@@ -659,6 +659,20 @@ fn print(proof: &Proof, json: bool) -> Result<(), CliError> {
         Count(figures.notices_dead),
         Count(figures.notices_pending)
     );
+    println!(
+        "  windows          {} closed with nets of zero, {} settled; {} transfers in windows, {} \
+         settled at once",
+        Count(figures.windows_closed),
+        Count(figures.windows_settled),
+        Count(figures.transfers_in_windows),
+        Count(figures.settled_at_once)
+    );
+    println!(
+        "  settlements      {}: {} settled and {} aborted with the hub's balance restored",
+        Count(figures.settlements),
+        Count(figures.settlements_settled),
+        Count(figures.settlements_aborted)
+    );
     for record in &proof.quarantined {
         println!("  quarantine       {record}");
     }

@@ -10,10 +10,11 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use fspiop::body::ErrorInformation;
 use fspiop::stored_message::StoredMessage;
 use ledger::{
-    Abort, AccountKind, Amount, BalanceChange, Change, Command, Currency, Decision, DecisionInputs,
-    DeliveryResult, ExplainedOutcome, FinishedDelivery, FspName, Fulfilment, FundsDirection,
-    HubAccount, LogIndex, NoticeId, Outcome, OwedNotice, PartyInputs, PrepareOutcome, ResponseEnd,
-    ResponseOutcome, Stamp, TransferChange, TransferId, TransferMessage,
+    Abort, AccountKind, AdjustBalance, Amount, BalanceChange, Change, Command, Currency, Decision,
+    DecisionInputs, DeliveryResult, ExplainedOutcome, FinishedDelivery, FspName, Fulfilment,
+    FundsDirection, HubAccount, LogIndex, NoticeId, Outcome, OwedNotice, PartyInputs,
+    PrepareOutcome, ResponseEnd, ResponseOutcome, Stamp, TransferChange, TransferId,
+    TransferMessage,
 };
 use ports::{LogError, OwnedPayload, OwnedRecord, RecordReader};
 use record::frame::{Payload, Record, payload_digest};
@@ -97,6 +98,7 @@ pub(crate) fn build_history(
     Ok(Explanation {
         transfer: id.to_string(),
         state,
+        settlement: None,
         events,
         left_out: (decisions.decisions.len() - reported.len()) as u64,
         notices_pending,
@@ -277,6 +279,9 @@ fn state_after(command: &Command, outcome: Outcome) -> Option<&'static str> {
         Some(TransferChange::EndFundsOut(end)) => {
             let state = if end.commit { "COMMITTED" } else { "ABORTED" };
             (outcome == Outcome::Accepted).then_some(state)
+        }
+        Some(TransferChange::AdjustBalance(_)) => {
+            (outcome == Outcome::Accepted).then_some("COMMITTED")
         }
         Some(TransferChange::Redeliver(_)) => None,
         None => PrepareOutcome::of(outcome).and_then(state_of_prepare),
@@ -496,6 +501,10 @@ fn describe_change(change: &Change) -> String {
         }
         Some(TransferChange::Redeliver(redeliver)) => {
             format!("resend of dead letter {}", redeliver.notice.0)
+        }
+        Some(TransferChange::AdjustBalance(adjustment)) => {
+            let AdjustBalance { amount, currency, account, name, .. } = adjustment;
+            format!("adjustment of account {} of {}: {amount} {currency}", account.0, name.as_str())
         }
         None => format!("{change:?}"),
     }

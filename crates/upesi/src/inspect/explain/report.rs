@@ -20,6 +20,9 @@ pub(crate) struct Explanation {
     /// `RESERVED`, `COMMITTED` or `ABORTED`; `None` if no record created it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<&'static str>,
+    /// How it is settled, once committed. `None` under rules without settlement.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) settlement: Option<SettlementReport>,
     pub(crate) events: Vec<Event>,
     /// Number of omitted decisions in the middle, about messages that were resent many times. The
     /// deliveries of their notices are omitted too.
@@ -43,6 +46,30 @@ pub(crate) struct Explanation {
     /// Number of records read or replayed.
     pub(crate) records: u64,
     pub(crate) seconds: f64,
+}
+
+/// How a committed transfer is settled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum SettlementReport {
+    /// By a gross model, in the decision that committed it.
+    Gross,
+    /// With its window.
+    Window {
+        window: u32,
+        state: &'static str,
+        /// The last settlement that took its part of the window.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        settlement: Option<SettlementOfWindow>,
+    },
+}
+
+/// A settlement of a window.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct SettlementOfWindow {
+    pub(crate) id: u32,
+    pub(crate) model: String,
+    pub(crate) state: &'static str,
 }
 
 /// Source of the decisions.
@@ -322,6 +349,9 @@ impl Display for Explanation {
             write!(f, "\nrecord {}, {}: {}", event.log_index, event.time, event.detail)?;
         }
         writeln!(f)?;
+        if let Some(settlement) = &self.settlement {
+            writeln!(f, "{settlement}")?;
+        }
         if 0 < self.left_out {
             writeln!(
                 f,
@@ -358,6 +388,19 @@ impl Display for Explanation {
 
 fn numbers(notices: &[u64]) -> String {
     notices.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl Display for SettlementReport {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self::Window { window, state, settlement } = self else {
+            return write!(f, "settled at once by a gross model, with its commit");
+        };
+        write!(f, "settlement window {window}: {state}")?;
+        if let Some(SettlementOfWindow { id, model, state }) = settlement {
+            write!(f, "; settlement {id} by model {model}: {state}")?;
+        }
+        Ok(())
+    }
 }
 
 impl Display for EventDetail {

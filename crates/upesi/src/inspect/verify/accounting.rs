@@ -11,6 +11,7 @@
 
 mod id_hasher;
 mod reserved_ids;
+mod windows;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -19,10 +20,11 @@ use std::io;
 use fspiop::body::{self, TransferState};
 use fspiop::stored_message::StoredSummary;
 use ledger::{
-    AccountId, AccountKind, Amount, ApplyStep, Command, Currency, DeliveryResult, Effects,
-    FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection, LogIndex,
-    MoveFunds, Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex, PostingChange, Prepare,
-    ResponseEnd, SetInitialPositionAndLimits, State, TransferId, TransferMessage,
+    AccountId, AccountKind, AdjustBalance, Amount, ApplyStep, Change, Command, Currency,
+    DeliveryResult, Effects, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment,
+    FundsDirection, LogIndex, MoveFunds, Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex,
+    PostingChange, Prepare, ResponseEnd, SetInitialPositionAndLimits, State, TransferId,
+    TransferMessage,
 };
 use record::command::read_fields;
 use record::frame::{Payload, Record, Records};
@@ -31,6 +33,7 @@ use sha2::{Digest, Sha256};
 
 use self::id_hasher::IdHasher;
 use self::reserved_ids::ReservedIds;
+use self::windows::{Movement, Windows, account_of, gross_account};
 
 /// Batches between two comparisons of all accounts.
 const FULL_INTERVAL: u64 = 1_024;
@@ -62,6 +65,18 @@ pub(crate) struct Figures {
     pub(crate) notices_given_up: u64,
     pub(crate) notices_dead: u64,
     pub(crate) notices_pending: u64,
+    /// Commits that a gross model settled at once.
+    pub(crate) settled_at_once: u64,
+    /// Commits in windows, closed or open.
+    pub(crate) transfers_in_windows: u64,
+    /// Windows closed, the nets of each found to sum to zero.
+    pub(crate) windows_closed: u64,
+    /// Windows of which each content was settled, once.
+    pub(crate) windows_settled: u64,
+    /// Settlements created; the sum of the next two and of those under way.
+    pub(crate) settlements: u64,
+    pub(crate) settlements_settled: u64,
+    pub(crate) settlements_aborted: u64,
 }
 
 /// The first difference.
@@ -96,6 +111,7 @@ pub(crate) struct Audit {
     outflows: HashMap<TransferId, Amount>,
     owed: HashMap<NoticeId, OpenNotice, IdHasher>,
     dead: HashSet<NoticeId, IdHasher>,
+    windows: Windows,
     /// Number of notices of this batch that were processed.
     noticed: usize,
 }
@@ -126,8 +142,18 @@ impl Audit {
     }
 
     pub(crate) fn figures(&self) -> Figures {
-        let pending = self.owed.len() as u64;
-        Figures { notices_pending: pending, notices_dead: self.dead.len() as u64, ..self.figures }
+        let windows = self.windows.counts();
+        Figures {
+            notices_pending: self.owed.len() as u64,
+            notices_dead: self.dead.len() as u64,
+            transfers_in_windows: windows.added,
+            windows_closed: windows.closed,
+            windows_settled: windows.settled,
+            settlements: windows.settlements,
+            settlements_settled: windows.settlements_settled,
+            settlements_aborted: windows.settlements_aborted,
+            ..self.figures
+        }
     }
 
     pub(crate) fn finding(&self) -> Option<&Finding> {
@@ -233,7 +259,15 @@ impl Audit {
             let what = format!("{} notices were created, but {ends} have ended", own.notices);
             self.find(None, what);
         }
+        let open = state.settlement().numbers().window;
+        let compared = self.windows.compare_open(state, open);
+        self.note(compared);
         Ok(())
+    }
+
+    /// Keeps what is wrong with a window or settlement.
+    fn note<T>(&mut self, checked: Result<T, String>) -> Option<T> {
+        checked.map_err(|what| self.find(None, what)).ok()
     }
 
     fn find(&mut self, transfer: Option<TransferId>, what: String) {
@@ -268,8 +302,12 @@ impl Audit {
                 if let Some(change) = administer.change.posting().filter(|_| is_accepted) {
                     self.post_change(change, state);
                 }
+                if is_accepted {
+                    self.follow_windows(&administer.change, state);
+                }
             }
-            Command::Genesis(_) | Command::Tick | Command::ChangeParties(_) => {}
+            Command::Genesis(_) => self.windows.begin(state.rules_version()),
+            Command::Tick | Command::ChangeParties(_) => {}
         }
     }
 
@@ -375,6 +413,9 @@ impl Audit {
         };
         *count += 1;
         self.post(in_flight, to, open.amount);
+        if outcome == Outcome::Committed && self.windows.are_open() {
+            self.settle(&open, state);
+        }
         let is_notified =
             |party| new.iter().any(|one| one.transfer == Some(*id) && one.recipient == party);
         let is_for_both = matches!(outcome, Outcome::Expired | Outcome::ResponseNotToPayer);
@@ -388,6 +429,37 @@ impl Audit {
         if 1 < new.iter().filter(is_error).filter(to_payer).count() {
             self.find(Some(*id), "ended with the same notice to its payer twice".into());
         }
+    }
+
+    /// A commit is settled at once by a gross model, or enters the open window.
+    fn settle(&mut self, open: &OpenTransfer, state: &State) {
+        let (payer, payee, amount) = (open.payer_account, open.payee_account, open.amount);
+        let of = gross_account(state, open.currency).map(|kind| (kind, open.currency));
+        let accounts = of.and_then(|of| {
+            Some((account_of(state, open.payer, of)?, account_of(state, open.payee, of)?))
+        });
+        if let Some((from, to)) = accounts {
+            self.post(from, payer, amount);
+            self.post(payee, to, amount);
+            self.figures.settled_at_once += 1;
+        } else {
+            let added = self.windows.add((payer, payee), amount);
+            self.note(added);
+        }
+    }
+
+    /// A change that opens or closes windows, or takes them into a settlement.
+    fn follow_windows(&mut self, change: &Change, state: &State) {
+        let checked = match change {
+            Change::Activate(change) => {
+                self.windows.begin(change.rules_version);
+                Ok(())
+            }
+            Change::CloseWindow(change) => self.windows.close((change.window, self.at), state),
+            Change::CreateSettlement(change) => self.windows.create(change, state),
+            _ => Ok(()),
+        };
+        self.note(checked);
     }
 
     fn expire_due(&mut self, state: &State, new: &[Notice]) {
@@ -482,7 +554,31 @@ impl Audit {
                 let opening = self.internal(AccountKind::Opening, *currency, state);
                 self.post(holding.position, opening, *position);
             }
+            PostingChange::AdjustBalance(change) => self.adjust(change, state),
+            PostingChange::AdvanceSettlement(change) => {
+                let moved = self.windows.advance(change, state);
+                self.move_positions(moved, state);
+            }
+            PostingChange::AbortSettlement(change) => {
+                let moved = self.windows.abort(change.settlement, state);
+                self.move_positions(moved, state);
+            }
         }
+    }
+
+    /// Posts the movements of a settlement against the hub.
+    fn move_positions(&mut self, moved: Result<Vec<Movement>, String>, state: &State) {
+        for Movement { account, amount } in self.note(moved).unwrap_or_default() {
+            let held = state.accounts().get(account).map(|account| account.currency);
+            let Some(currency) = held else { continue };
+            let hub = self.internal(AccountKind::HubMultilateralSettlement, currency, state);
+            self.post(account, hub, amount);
+        }
+    }
+
+    fn adjust(&mut self, change: &AdjustBalance, state: &State) {
+        let hub = self.internal(AccountKind::HubReconciliation, change.currency, state);
+        self.post(change.account, hub, change.amount);
     }
 
     fn move_funds(&mut self, funds: &MoveFunds, state: &State) {

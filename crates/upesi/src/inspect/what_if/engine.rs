@@ -346,7 +346,7 @@ impl WhatIf {
                 Some(TransferChange::EndFundsOut(end)) => {
                     self.compare_funds_end(end, (outcome, outcomes));
                 }
-                Some(TransferChange::Redeliver(_)) | None => {}
+                Some(TransferChange::Redeliver(_) | TransferChange::AdjustBalance(_)) | None => {}
             }
             self.observe_all(state);
         }

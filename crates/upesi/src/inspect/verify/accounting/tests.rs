@@ -2,8 +2,10 @@
 
 use http::{HeaderName, HeaderValue};
 use ledger::{
-    Abort, Administer, Batch, Change, CreateHubAccount, CreateParticipant, DeliveryResult,
-    Digest as Hash, FspName, FulfilState, Genesis, SetInitialPositionAndLimits, Stamp, TransferId,
+    Abort, AbortSettlement, AccountStep, Administer, AdvanceSettlement, Batch, Change, CloseWindow,
+    CreateHubAccount, CreateParticipant, CreateSettlement, CreateSettlementModel, DeliveryResult,
+    Digest as Hash, FspName, FulfilState, Genesis, SetInitialPositionAndLimits, SettlementId,
+    SettlementModel, SettlementState, Stamp, TransferId, WindowId,
 };
 use record::frame::{BatchHeader, Frame, FrameBuilder, LogIdentity, NewRecord, Tail};
 
@@ -170,6 +172,68 @@ fn commands() -> Vec<Command> {
     commands
 }
 
+/// The payer's and the payee's POSITION accounts with the numbers of their owners.
+const SIDES: [(u32, AccountId); 2] = [(2, AccountId(6)), (3, AccountId(8))];
+
+fn model(net: bool) -> SettlementModel {
+    SettlementModel {
+        name: "MODEL".into(),
+        net,
+        multilateral: net,
+        deferred: net,
+        currency: Currency::parse("USD"),
+        liquidity_check: true,
+        auto_position_reset: true,
+        ledger_account: AccountKind::Position,
+        settlement_account: AccountKind::Settlement,
+        active: true,
+    }
+}
+
+fn advance(settlement: u32, sides: &[(u32, AccountId)], state: SettlementState) -> Command {
+    let step = |(participant, account): &(u32, AccountId)| AccountStep {
+        participant: *participant,
+        account: *account,
+        state,
+        reason: "paid".into(),
+        external_reference: String::new(),
+    };
+    let (settlement, steps) = (SettlementId(settlement), sides.iter().map(step).collect());
+    change(Change::AdvanceSettlement(AdvanceSettlement { settlement, steps }))
+}
+
+/// The commands above under a model. A net one settles their window: a settlement is aborted with
+/// one side reserved, and another one ends, side by side.
+fn settled(net: bool) -> Vec<Command> {
+    use SettlementState::*;
+    let mut commands = commands();
+    let model = CreateSettlementModel { model: model(net) };
+    commands.insert(3, change(Change::CreateSettlementModel(model)));
+    if !net {
+        return commands;
+    }
+    let reason = || String::from("end of day");
+    commands
+        .push(change(Change::CloseWindow(CloseWindow { window: WindowId(1), reason: reason() })));
+    for settlement in 1..=2 {
+        let (model, windows) = ("MODEL".into(), vec![WindowId(1)]);
+        let create = CreateSettlement { model, reason: reason(), windows };
+        commands.push(change(Change::CreateSettlement(create)));
+        commands.push(advance(settlement, &SIDES, PsTransfersRecorded));
+        commands.push(advance(settlement, &SIDES[1..], PsTransfersReserved));
+        if settlement == 1 {
+            let settlement = SettlementId(1);
+            let abort = AbortSettlement { settlement, reason: reason() };
+            commands.push(change(Change::AbortSettlement(abort)));
+        }
+    }
+    commands.push(advance(2, &SIDES[..1], PsTransfersReserved));
+    commands.push(advance(2, &SIDES, PsTransfersCommitted));
+    commands.push(advance(2, &SIDES[..1], Settled));
+    commands.push(advance(2, &SIDES, Settled));
+    commands
+}
+
 fn honest(_: &mut Command, _: &mut Outcome) {}
 
 fn prepare(command: &mut Command, change: impl FnOnce(&mut Prepare)) {
@@ -207,6 +271,77 @@ fn check(falsify: Falsify<'_>, other: Option<Replacement<'_>>, expected: Option<
             assert_eq!(*transfer, decided.rows().next().copied().or(of_notice), "{what}");
         }
         (found, expected) => panic!("found {found:?}, expected {expected:?}"),
+    }
+}
+
+fn find_in_settlement(net: bool, told: Told<'_>) -> (Option<String>, Figures) {
+    let mut bench = Bench { state: State::new(), audit: Audit::default() };
+    for command in settled(net) {
+        bench.decide(&command, told, None);
+    }
+    bench.audit.close(&bench.state).expect("it needs no file");
+    (bench.audit.finding().map(|finding| finding.what.clone()), bench.audit.figures())
+}
+
+#[test]
+fn settlement_is_followed() {
+    let (found, figures) = find_in_settlement(true, &honest);
+    assert_eq!(found, None);
+    let windows = [figures.transfers_in_windows, figures.windows_closed, figures.windows_settled];
+    assert_eq!((windows, figures.settled_at_once), ([1, 1, 1], 0));
+    let ended = [figures.settlements_settled, figures.settlements_aborted];
+    assert_eq!((figures.settlements, ended), (2, [1, 1]));
+    let (found, figures) = find_in_settlement(false, &honest);
+    assert_eq!((found, figures.settled_at_once), (None, 1));
+    assert_eq!(figures.transfers_in_windows, 0);
+}
+
+#[test]
+fn settlement_that_differs_from_the_kernel_is_found() {
+    fn is(command: &Command, is: fn(&Change) -> bool) -> bool {
+        command.change().is_some_and(is)
+    }
+    let skip = |command: &mut Command, what: fn(&Change) -> bool| {
+        if is(command, what) {
+            *command = Command::Tick;
+        }
+    };
+    let cases: [(bool, Told<'_>, &str); 6] = [
+        (true, &|it, _| skip(it, |it| matches!(it, Change::CloseWindow(_))), "cannot be settled"),
+        (
+            true,
+            &|it, _| skip(it, |it| matches!(it, Change::CreateSettlement(_))),
+            "settlement 1 was never created",
+        ),
+        (
+            true,
+            &|it, _| skip(it, |it| matches!(it, Change::AbortSettlement(_))),
+            "settlement 2 has other contents or nets",
+        ),
+        (
+            true,
+            &|it, _| skip(it, |it| matches!(it, Change::AdvanceSettlement(_))),
+            "its postings add up to",
+        ),
+        (
+            true,
+            &|it, _| {
+                let Command::Administer(administer) = it else { return };
+                if let Change::CloseWindow(close) = &mut administer.change {
+                    close.window = WindowId(2);
+                }
+            },
+            "window 2 was closed, but window 1 is open",
+        ),
+        (
+            false,
+            &|_, outcome| instead(outcome, [Outcome::Committed, Outcome::Aborted]),
+            "its postings add up to",
+        ),
+    ];
+    for (net, told, expected) in cases {
+        let (found, _) = find_in_settlement(net, told);
+        assert!(found.clone().unwrap_or_default().contains(expected), "{expected}: {found:?}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! The described API against the real one: every example is taken, every message that breaks a
 //! described rule is refused, and every answer is as described.
 
-use openapi::generate::{Message, OperationMessages, operations, response_fault};
+use openapi::generate::{ExampleMessage, OperationMessages, operations, response_fault};
 use serde_json::{Value, json};
 
 use crate::server::TestServer;
@@ -98,7 +98,7 @@ async fn documents_and_page_are_served() {
 }
 
 /// What the examples leave to the state: numbers of accounts, keys, and an outflow that can end.
-async fn fitted(server: &TestServer, id: &str, mut message: Message) -> Message {
+async fn fitted(server: &TestServer, id: &str, mut message: ExampleMessage) -> ExampleMessage {
     let kind = match id {
         "moveFunds" | "endFundsOut" | "adjustBalance" => "SETTLEMENT",
         "switchAccount" => "POSITION",
@@ -140,7 +140,7 @@ async fn play(
     server: &TestServer,
     document: &Value,
     played: &OperationMessages<'_>,
-    message: &Message,
+    message: &ExampleMessage,
 ) -> (u16, Option<String>) {
     let mut headers = "host: localhost\r\n".to_owned();
     if played.needs_token {

@@ -146,7 +146,7 @@ mod tests {
                 Ok(outcome) => from_outcome(outcome),
                 Err(refusal) => Some(refusal),
             };
-            let response = refusal.map_or("done".to_owned(), |it| it.to_string());
+            let answer = refusal.map_or("done".to_owned(), |it| it.to_string());
             writeln!(table, "{outcome:?}: {answer}").unwrap();
         }
         expect![[r#"

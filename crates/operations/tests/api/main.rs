@@ -11,5 +11,6 @@ mod monitoring;
 mod onboarding;
 mod operating;
 mod probes;
+mod server;
 mod settlement;
 mod validation;

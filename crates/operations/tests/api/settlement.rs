@@ -6,8 +6,8 @@ use ledger::{
     TransferId,
 };
 
-use crate::conversation::Server;
-use crate::hub::BEGINNING_MS;
+use crate::backend::BEGINNING_MS;
+use crate::server::TestServer;
 
 /// SHA-256 of 32 zero bytes, which are the fulfilment.
 const CONDITION: [u8; 32] = [
@@ -16,14 +16,14 @@ const CONDITION: [u8; 32] = [
 ];
 
 /// Two participants and windows 1 and 2; in window 1, `dfsp1` owes `dfsp2` 20.5.
-async fn scheme() -> Server {
-    let server = Server::start().await;
-    server.play(expect_file!["texts/scheme.txt"]).await;
+async fn scheme() -> TestServer {
+    let server = TestServer::start().await;
+    server.run_transcript(expect_file!["texts/scheme.txt"]).await;
     server
 }
 
 /// Commits a transfer.
-fn transfer(server: &Server, number: u8, (payer, payee): (&str, &str), amount: &str) {
+fn transfer(server: &TestServer, number: u8, (payer, payee): (&str, &str), amount: &str) {
     let name = |text| FspName::new(text).unwrap();
     let id = TransferId::parse(&format!("01HV00000000000000000002{number:02}")).unwrap();
     let prepare = Prepare {
@@ -38,7 +38,7 @@ fn transfer(server: &Server, number: u8, (payer, payee): (&str, &str), amount: &
         hash: Digest::default(),
         trace: [0; 16],
     };
-    let outcome = server.hub.apply(&Command::Prepare(Box::new(prepare)));
+    let outcome = server.backend.apply(&Command::Prepare(Box::new(prepare)));
     assert_eq!(outcome, Outcome::PrepareReserved);
     let fulfil = Fulfil {
         id,
@@ -49,7 +49,7 @@ fn transfer(server: &Server, number: u8, (payer, payee): (&str, &str), amount: &
         hash: Digest::default(),
         trace: [0; 16],
     };
-    let outcome = server.hub.apply(&Command::Fulfil(Box::new(fulfil)));
+    let outcome = server.backend.apply(&Command::Fulfil(Box::new(fulfil)));
     assert_eq!(outcome, Outcome::Committed);
 }
 
@@ -58,7 +58,7 @@ async fn windows_are_closed_and_settled_step_by_step() {
     let server = scheme().await;
     transfer(&server, 1, ("dfsp1", "dfsp2"), "30.5");
     transfer(&server, 2, ("dfsp2", "dfsp1"), "10");
-    server.play(expect_file!["texts/settlement.txt"]).await;
+    server.run_transcript(expect_file!["texts/settlement.txt"]).await;
     server.stop().await;
 }
 
@@ -66,7 +66,7 @@ async fn windows_are_closed_and_settled_step_by_step() {
 async fn an_aborted_settlement_gives_its_windows_back() {
     let server = scheme().await;
     transfer(&server, 1, ("dfsp1", "dfsp2"), "30.5");
-    server.play(expect_file!["texts/settlement_abort.txt"]).await;
+    server.run_transcript(expect_file!["texts/settlement_abort.txt"]).await;
     server.stop().await;
 }
 
@@ -74,6 +74,6 @@ async fn an_aborted_settlement_gives_its_windows_back() {
 async fn requests_that_do_not_fit_are_refused() {
     let server = scheme().await;
     transfer(&server, 1, ("dfsp1", "dfsp2"), "30.5");
-    server.play(expect_file!["texts/settlement_refusals.txt"]).await;
+    server.run_transcript(expect_file!["texts/settlement_refusals.txt"]).await;
     server.stop().await;
 }

@@ -274,7 +274,7 @@ fn check(falsify: Falsify<'_>, other: Option<Replacement<'_>>, expected: Option<
     }
 }
 
-fn find_in_settlement(net: bool, told: Told<'_>) -> (Option<String>, Figures) {
+fn find_in_settlement(net: bool, told: Falsify<'_>) -> (Option<String>, Figures) {
     let mut bench = Bench { state: State::new(), audit: Audit::default() };
     for command in settled(net) {
         bench.decide(&command, told, None);
@@ -306,7 +306,7 @@ fn settlement_that_differs_from_the_kernel_is_found() {
             *command = Command::Tick;
         }
     };
-    let cases: [(bool, Told<'_>, &str); 6] = [
+    let cases: [(bool, Falsify<'_>, &str); 6] = [
         (true, &|it, _| skip(it, |it| matches!(it, Change::CloseWindow(_))), "cannot be settled"),
         (
             true,
@@ -335,7 +335,7 @@ fn settlement_that_differs_from_the_kernel_is_found() {
         ),
         (
             false,
-            &|_, outcome| instead(outcome, [Outcome::Committed, Outcome::Aborted]),
+            &|_, outcome| replace(outcome, [Outcome::Committed, Outcome::Aborted]),
             "its postings add up to",
         ),
     ];

@@ -2,15 +2,17 @@
 //! dollars of cover, and helpers to commit commands.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use journal::{FileLog, LogOptions, MemoryDisk};
 use ledger::{
-    AccountId, AccountKind, Administer, Amount, Change, Command, CreateHubAccount,
-    CreateParticipant, Currency, Digest, FspName, FundsDirection, Genesis, MoveFunds, Prepare,
+    AccountId, AccountKind, Administer, Amount, ArchivedSettlement, Change, Command,
+    CreateHubAccount, CreateParticipant, Currency, Digest, FinalTransfer, FspName, Fulfil,
+    FulfilState, Fulfilment, FundsDirection, Genesis, LogIndex, MoveFunds, Prepare,
     SetInitialPositionAndLimits, SetParticipantActive, Stamp, State, TransferId,
 };
-use ports::{ClockReading, ColdReader, Log};
+use ports::{ClockReading, ColdReader, Log, StoreError, WaitFor, WriteBatch};
 use record::frame::LogIdentity;
 use sequencer::{
     ColdTier, CommitError, Committed, Durability, LastMessage, NodeName, Quarantine, ReplayStart,
@@ -165,4 +167,47 @@ pub(crate) fn hash(number: i128) -> Digest {
     let mut hash = Digest::default();
     hash.0[..16].copy_from_slice(&number.to_le_bytes());
     hash
+}
+
+/// The payee's commit of this transfer.
+pub(crate) fn fulfil(of: usize) -> Command {
+    Command::Fulfil(Box::new(Fulfil {
+        id: id(of),
+        source: name("payee"),
+        destination: Some(name("payer")),
+        fulfilment: Fulfilment::Present([0; 32]),
+        state: FulfilState::Committed,
+        hash: hash(1),
+        trace: [0; 16],
+    }))
+}
+
+/// A store from which only windows and settlements are read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SettlementRows(Arc<Mutex<WriteBatch>>);
+
+impl SettlementRows {
+    /// All rows in the order in which they were written.
+    pub(crate) fn rows(&self) -> Vec<ArchivedSettlement> {
+        self.0.lock().expect("no test panics with it").settlements.clone()
+    }
+}
+
+impl ColdReader for SettlementRows {
+    fn read(&self, _: &TransferId, _: LogIndex) -> Result<Option<FinalTransfer>, StoreError> {
+        Ok(None)
+    }
+
+    fn visible(&self) -> LogIndex {
+        self.0.lock().expect("no test panics with it").mark.log_index
+    }
+
+    fn offer(&mut self, batch: &mut WriteBatch) -> bool {
+        self.0.lock().expect("no test panics with it").append(batch);
+        true
+    }
+
+    fn wait(&mut self, _: WaitFor) -> Result<(), StoreError> {
+        Ok(())
+    }
 }

@@ -9,4 +9,5 @@ mod migrated_log;
 mod prefetch;
 mod replica;
 mod rules;
+mod settlement;
 mod store_failure;

@@ -1,45 +1,21 @@
 //! A log is decided by the rules under which it began, until a record activates newer ones.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use journal::{FileLog, MemoryDisk, contract};
 use ledger::{
-    Activate, ArchivedSettlement, Change, Command, FinalTransfer, Fulfil, FulfilState, Fulfilment,
-    Genesis, LogIndex, RULES_VERSION, Stamp, State, TransferId, WindowId,
+    Activate, ArchivedSettlement, Change, Genesis, LogIndex, RULES_VERSION, Stamp, State, WindowId,
 };
-use ports::{ColdReader, StoreError, WaitFor, WriteBatch};
 use record::bundle::{self, Bundle};
 use record::frame::Frame;
 use sequencer::{AppliedMessage, ColdTier, GenesisMessage, Quarantine, ReplayStart, Sequencer};
 
-use crate::fixture::{self, IDENTITY, SECOND, at, beginning, change, id, name, open_log, units};
+use crate::fixture::{
+    self, IDENTITY, SECOND, SettlementRows, at, beginning, change, name, open_log, units,
+};
 
 /// The rules before settlement.
 const FIRST: u32 = 1;
-
-/// A store that keeps only windows and settlements.
-#[derive(Clone, Debug, Default)]
-struct Windows(Arc<Mutex<WriteBatch>>);
-
-impl ColdReader for Windows {
-    fn read(&self, _: &TransferId, _: LogIndex) -> Result<Option<FinalTransfer>, StoreError> {
-        Ok(None)
-    }
-
-    fn visible(&self) -> LogIndex {
-        self.0.lock().expect("no test panics with it").mark.log_index
-    }
-
-    fn offer(&mut self, batch: &mut WriteBatch) -> bool {
-        self.0.lock().expect("no test panics with it").append(batch);
-        true
-    }
-
-    fn wait(&mut self, _: WaitFor) -> Result<(), StoreError> {
-        Ok(())
-    }
-}
 
 type Alone = Sequencer<FileLog<MemoryDisk>>;
 
@@ -49,21 +25,12 @@ fn start(log: FileLog<MemoryDisk>, start: ReplayStart) -> Alone {
 }
 
 fn plain(state: State) -> ReplayStart {
-    ReplayStart { state, quarantine: Quarantine::default(), cold: None }
+    ReplayStart { state, quarantine: Quarantine::default(), cold_tier: None }
 }
 
 /// A transfer, in two batches.
 fn pay(sequencer: &mut Alone, of: usize) {
-    let fulfil = Command::Fulfil(Box::new(Fulfil {
-        id: id(of),
-        source: name("payee"),
-        destination: Some(name("payer")),
-        fulfilment: Fulfilment::Present([0; 32]),
-        state: FulfilState::Committed,
-        hash: fixture::hash(1),
-        trace: [0; 16],
-    }));
-    for command in [fixture::prepare(of, units(5), 900_000), fulfil] {
+    for command in [fixture::prepare(of, units(5), 900_000), fixture::fulfil(of)] {
         fixture::commit(sequencer, vec![command], at(101 * SECOND)).expect("it is recorded");
     }
 }
@@ -99,11 +66,11 @@ fn an_older_log_is_replayed_under_its_rules_until_it_activates_newer_ones() {
 
     let hash = sequencer.state().hash();
     drop(sequencer);
-    let store = Windows::default();
-    let cold = Some(ColdTier::new(Box::new(store.clone()), Duration::MAX));
-    let again = start(open_log(&disk), ReplayStart { cold, ..plain(State::new()) });
+    let store = SettlementRows::default();
+    let cold_tier = Some(ColdTier::new(Box::new(store.clone()), Duration::MAX));
+    let again = start(open_log(&disk), ReplayStart { cold_tier, ..plain(State::new()) });
     assert_eq!(again.state().hash(), hash);
-    let stored = store.0.lock().expect("no test panics with it").settlements.clone();
+    let stored = store.rows();
     let [ArchivedSettlement::Window(window)] = &stored[..] else { panic!("one: {stored:?}") };
     assert_eq!((window.window.opened, window.window.closed), (activated, LogIndex(0)));
 }

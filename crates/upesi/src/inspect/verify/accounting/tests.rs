@@ -274,10 +274,10 @@ fn check(falsify: Falsify<'_>, other: Option<Replacement<'_>>, expected: Option<
     }
 }
 
-fn find_in_settlement(net: bool, told: Falsify<'_>) -> (Option<String>, Figures) {
+fn find_in_settlement(net: bool, falsify: Falsify<'_>) -> (Option<String>, Figures) {
     let mut bench = Bench { state: State::new(), audit: Audit::default() };
     for command in settled(net) {
-        bench.decide(&command, told, None);
+        bench.decide(&command, falsify, None);
     }
     bench.audit.close(&bench.state).expect("it needs no file");
     (bench.audit.finding().map(|finding| finding.what.clone()), bench.audit.figures())
@@ -339,8 +339,8 @@ fn settlement_that_differs_from_the_kernel_is_found() {
             "its postings add up to",
         ),
     ];
-    for (net, told, expected) in cases {
-        let (found, _) = find_in_settlement(net, told);
+    for (net, falsify, expected) in cases {
+        let (found, _) = find_in_settlement(net, falsify);
         assert!(found.clone().unwrap_or_default().contains(expected), "{expected}: {found:?}");
     }
 }

@@ -142,7 +142,9 @@ impl SettlementState {
         }
     }
 
-    const fn is_final(self) -> bool {
+    /// Whether it never changes again, except for the reason of an abort.
+    #[must_use]
+    pub const fn is_final(self) -> bool {
         matches!(self, Self::Settled | Self::Aborted)
     }
 }

@@ -2,7 +2,7 @@
 //! the owners of their accounts.
 //!
 //! Costs: a copy shares the sums of closed windows with the state. A row that has left memory is
-//! one read of the store.
+//! one read of the store. A list reads [`LISTED_MAX`] of them at most.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,9 +14,12 @@ use ledger::{
     SettlementId, SettlementWithAccounts, State, Window, WindowContent, WindowId, WindowWithSums,
 };
 
-use crate::backend::Unavailable;
+use crate::backend::{ARCHIVED_MAX, Unavailable};
 use crate::outcome_errors;
 use crate::request::AdminRequest;
+
+/// Maximum number of archived windows or settlements that a list reads.
+const LISTED_MAX: usize = 1_000;
 
 /// The owner, type and currency of an account; they never change.
 #[derive(Clone, Copy, Debug)]
@@ -80,8 +83,69 @@ async fn archived_settlement(
     settlements_in(rows).next().ok_or_else(unreadable)
 }
 
+/// What a list shows of the cold store.
+pub(crate) struct ArchiveQuery {
+    pub(crate) kind: ArchiveKind,
+    /// The newest number.
+    pub(crate) newest: u32,
+    /// The numbers that are in memory.
+    pub(crate) here: BTreeSet<u32>,
+    pub(crate) from_ms: Option<u64>,
+    pub(crate) to_ms: Option<u64>,
+}
+
+/// Archived rows that were created within the dates, newest first: those among the newest
+/// [`LISTED_MAX`] rows before the last date.
+pub(crate) async fn list_archived(
+    request: &AdminRequest<'_>,
+    query: &ArchiveQuery,
+) -> Result<Vec<ArchivedSettlement>, Refusal> {
+    let mut found = Vec::new();
+    let mut upper = newest_until(request, query).await?;
+    for _ in 0..LISTED_MAX / ARCHIVED_MAX {
+        let lower = upper.saturating_sub(ARCHIVED_MAX as u32 - 1).max(1);
+        if upper < lower {
+            break;
+        }
+        let rows = archived(request, query.kind, lower..=upper).await?;
+        let is_early =
+            |row: &ArchivedSettlement| query.from_ms.is_some_and(|from| created_ms(row) < from);
+        let is_last = rows.first().is_some_and(is_early);
+        let rows = rows.into_iter().rev();
+        found.extend(rows.filter(|row| !query.here.contains(&row.number()) && !is_early(row)));
+        if is_last {
+            break;
+        }
+        upper = lower - 1;
+    }
+    Ok(found)
+}
+
+/// The newest number that was created until the last date. Numbers rise with the date of creation.
+async fn newest_until(request: &AdminRequest<'_>, query: &ArchiveQuery) -> Result<u32, Refusal> {
+    let Some(to_ms) = query.to_ms else { return Ok(query.newest) };
+    let (mut known, mut later) = (0, query.newest + 1);
+    while known + 1 < later {
+        let number = known + (later - known) / 2;
+        let rows = archived(request, query.kind, number..=number).await?;
+        // A row that is not stored yet is newer than all that are.
+        match rows.first().is_some_and(|row| created_ms(row) <= to_ms) {
+            true => known = number,
+            false => later = number,
+        }
+    }
+    Ok(known)
+}
+
+fn created_ms(row: &ArchivedSettlement) -> u64 {
+    match row {
+        ArchivedSettlement::Window(entry) => entry.window.created.millis(),
+        ArchivedSettlement::Settlement(entry) => entry.settlement.created.millis(),
+    }
+}
+
 /// The stored rows with numbers in a range.
-pub(crate) async fn archived(
+async fn archived(
     request: &AdminRequest<'_>,
     kind: ArchiveKind,
     numbers: RangeInclusive<u32>,
@@ -136,11 +200,21 @@ impl SettlementData {
             Found::Nowhere => return Ok(None),
             Found::Archived => {
                 let entry = archived_settlement(request, id).await?;
-                request.query_state(move |state| Self::copy(state, entry)).await?
+                return Self::of_archived(request, entry).await.map(Some);
             }
         };
         data.add_archived_windows(request).await?;
         Ok(Some(data))
+    }
+
+    /// A settlement from the cold store with its windows.
+    pub(crate) async fn of_archived(
+        request: &AdminRequest<'_>,
+        entry: SettlementWithAccounts,
+    ) -> Result<Self, Refusal> {
+        let mut data = request.query_state(move |state| Self::copy(state, entry)).await?;
+        data.add_archived_windows(request).await?;
+        Ok(data)
     }
 
     /// Adds the windows that have left memory.

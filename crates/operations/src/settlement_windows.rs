@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 
 use fspiop::{ErrorCode, Refusal};
 use ledger::{
-    AccountId, AdminOutcome, ChangeResult, CloseWindow, Currency, SettlementBook, State, Window,
-    WindowId, WindowState, WindowWithSums,
+    AccountId, AdminOutcome, ArchiveKind, ChangeResult, CloseWindow, Currency, SettlementBook,
+    State, Window, WindowId, WindowState, WindowWithSums,
 };
 
 use crate::body::{Choice, Text, body};
@@ -18,7 +18,9 @@ use crate::outcome_errors;
 use crate::request::{AdminRequest, ONLY_CURRENCY};
 use crate::response::{AdminResponse, HandlerResult};
 use crate::route::{Parameter, routes};
-use crate::settlement_data::{find_window, participant_number};
+use crate::settlement_data::{
+    ArchiveQuery, find_window, list_archived, participant_number, windows_in,
+};
 use crate::settlement_queries::{
     FROM, PARTICIPANT_ID, TO, WINDOW_STATE, filters, given, nothing_found, number_schema,
     read_number,
@@ -40,8 +42,9 @@ routes! {
             text: "\
                 Requires at least one parameter. Windows are sorted by the date of their last \
                 change, newest first. A list without windows is answered 400 with 3100 and a text \
-                that ends with `not found`. `participantId` and `currency` select windows with \
-                transfers of the participant and in the currency.",
+                that ends with `not found`. Of windows that were settled long ago, at most the \
+                newest 1,000 before `toDateTime` are listed. `participantId` and `currency` \
+                select windows with transfers of the participant and in the currency.",
             query: [PARTICIPANT_ID, WINDOW_STATE, FROM, TO, ONLY_CURRENCY],
             responses: [200: Vec<WindowResponse> = "Windows, newest change first."],
             refusals: [400 VALIDATION, 400 MALFORMED_SYNTAX],
@@ -98,6 +101,17 @@ impl Wanted {
             && self.to_ms.is_none_or(|to| created <= to)
     }
 
+    /// The windows that are not in memory; all of them are settled.
+    fn archive(&self, book: &SettlementBook) -> ArchiveQuery {
+        ArchiveQuery {
+            kind: ArchiveKind::Window,
+            newest: book.numbers().window.0,
+            here: book.windows().map(|entry| entry.window.id.0).collect(),
+            from_ms: self.from_ms,
+            to_ms: self.to_ms,
+        }
+    }
+
     /// The accounts of which a window must have sums; `None` if any window will do.
     fn accounts(&self, state: &State) -> Option<BTreeSet<AccountId>> {
         if self.participant.is_none() && self.currency.is_none() {
@@ -121,12 +135,15 @@ async fn list(request: &AdminRequest<'_>) -> HandlerResult {
     let wanted = Wanted::of(request)?;
     let names = ["participantId", "state", "fromDateTime", "toDateTime", "currency"];
     let filters = filters(request, &names)?;
-    let (mut windows, accounts) = request
+    let (mut windows, accounts, archive) = request
         .query_state(move |state| {
             let windows: Vec<_> = candidates(state.settlement(), &wanted).collect();
-            (windows, wanted.accounts(state))
+            (windows, wanted.accounts(state), wanted.archive(state.settlement()))
         })
         .await?;
+    if wanted.state.is_none_or(|state| state == Some(WindowState::Settled)) {
+        windows.extend(windows_in(list_archived(request, &archive).await?));
+    }
     windows.retain(|entry| {
         let mut sums = entry.accounts.iter();
         accounts.as_ref().is_none_or(|accounts| sums.any(|it| accounts.contains(&it.account)))

@@ -5,15 +5,15 @@
 //! is 200.
 //!
 //! Costs: a list finds the numbers of its settlements first and then copies one at a time, so that
-//! the sequencer's thread is never held for long.
+//! no query holds the sequencer's thread for long.
 
 use std::collections::BTreeSet;
 
 use fspiop::{ErrorCode, Refusal};
 use ledger::{
     ACCOUNTS_MAX, AbortSettlement, AccountId, AccountStep, AdminOutcome, AdvanceSettlement,
-    ChangeResult, CreateSettlement, Currency, SettlementId, SettlementState,
-    SettlementWithAccounts, State, StepResult, WINDOWS_MAX, WindowId,
+    ArchiveKind, ChangeResult, CreateSettlement, Currency, Settlement, SettlementBook,
+    SettlementId, SettlementState, StepResult, WINDOWS_MAX, WindowId,
 };
 
 use crate::body::{AnyText, Custom, List, NUMBER, Optional, Text, body};
@@ -22,7 +22,9 @@ use crate::request::{AdminRequest, ONLY_CURRENCY};
 use crate::response::{AdminResponse, HandlerResult};
 use crate::route::{Parameter, routes};
 use crate::schema;
-use crate::settlement_data::{SettlementData, participant_number};
+use crate::settlement_data::{
+    ArchiveQuery, SettlementData, list_archived, participant_number, settlements_in,
+};
 use crate::settlement_queries::{
     ACCOUNT_ID, FROM, PARTICIPANT_ID, SETTLEMENT_STATE, TO, WINDOW_FROM, WINDOW_ID, WINDOW_TO,
     filters, given, nothing_found, number_schema, read_number,
@@ -67,7 +69,8 @@ routes! {
     "/v2/settlements" {
         read GET listSettlements = list, "List settlements" {
             text: "\
-                Requires at least one parameter. A list without settlements is answered 400 with \
+                Requires at least one parameter. Of settlements that became final long ago, at most the \
+                newest 1,000 before `toDateTime` are listed. A list without settlements is answered 400 with \
                 3100 and a text that ends with `not found`. `participantId`, `accountId` and \
                 `currency` select settlements with such an account.",
             query: [
@@ -237,35 +240,35 @@ impl Wanted {
         })
     }
 
-    fn has(&self, state: &State, entry: &SettlementWithAccounts) -> bool {
-        let created = entry.settlement.created.millis();
-        self.state.is_none_or(|state| state == entry.settlement.state)
-            && is_within(created, (self.from_ms, self.to_ms))
-            && self.has_window(state, entry)
-            && self.has_account(state, entry)
+    fn has(&self, settlement: &Settlement) -> bool {
+        self.state.is_none_or(|state| state == settlement.state)
+            && is_within(settlement.created.millis(), (self.from_ms, self.to_ms))
     }
 
-    fn has_window(&self, state: &State, entry: &SettlementWithAccounts) -> bool {
+    /// Whether it has such windows and accounts.
+    fn has_rows(&self, data: &SettlementData) -> bool {
         let dates = (self.window_from_ms, self.window_to_ms);
-        let fits = |id: WindowId| {
-            let window = state.settlement().window(id);
-            let is_dated = window.is_some_and(|it| is_within(it.window.created.millis(), dates));
-            self.window.is_none_or(|wanted| wanted == id) && (dates == (None, None) || is_dated)
-        };
-        entry.settlement.contents.iter().any(|(window, _)| fits(*window))
+        let has_window = data.windows.values().any(|entry| {
+            self.window.is_none_or(|wanted| wanted == entry.window.id)
+                && is_within(entry.window.created.millis(), dates)
+        });
+        let has_account = data.entry.accounts.iter().any(|row| {
+            let owner = data.owner(row.account);
+            self.account.is_none_or(|wanted| wanted == row.account)
+                && self.currency.is_none_or(|wanted| wanted == owner.currency)
+                && self.participant.is_none_or(|wanted| wanted == owner.participant)
+        });
+        has_window && has_account
     }
 
-    fn has_account(&self, state: &State, entry: &SettlementWithAccounts) -> bool {
-        let fits = |id: AccountId| {
-            state.accounts().get(id).is_some_and(|account| {
-                let owner = participant_number(account.owner);
-                self.currency.is_none_or(|wanted| wanted == account.currency)
-                    && self.participant.is_none_or(|wanted| wanted == owner)
-            })
-        };
-        match self.account {
-            Some(account) => entry.account(account).is_some() && fits(account),
-            None => entry.accounts.iter().any(|row| fits(row.account)),
+    /// The settlements that are not in memory; all of them are final.
+    fn archive(&self, book: &SettlementBook) -> ArchiveQuery {
+        ArchiveQuery {
+            kind: ArchiveKind::Settlement,
+            newest: book.numbers().settlement.0,
+            here: book.settlements().map(|entry| entry.settlement.id.0).collect(),
+            from_ms: self.from_ms,
+            to_ms: self.to_ms,
         }
     }
 }
@@ -290,14 +293,26 @@ async fn list(request: &AdminRequest<'_>) -> HandlerResult {
     ];
     let filters = filters(request, &names)?;
     let found = request.query_state(move |state| {
-        let all = state.settlement().settlements();
-        let found = all.filter(|entry| wanted.has(state, entry));
-        found.map(|entry| entry.settlement.id).collect::<Vec<_>>()
+        let book = state.settlement();
+        let all = book.settlements().filter(|entry| wanted.has(&entry.settlement));
+        let ids: Vec<_> = all.map(|entry| entry.settlement.id).collect();
+        (ids, wanted.archive(book))
     });
+    let (ids, archive) = found.await?;
     let mut shown = Vec::new();
-    for id in found.await? {
-        let data = SettlementData::load(request, id).await?;
-        shown.extend(data.map(|data| SettlementResponse::of(&data)));
+    if wanted.state.is_none_or(SettlementState::is_final) {
+        let entries = settlements_in(list_archived(request, &archive).await?);
+        for entry in entries.rev().filter(|entry| wanted.has(&entry.settlement)) {
+            let data = SettlementData::of_archived(request, entry).await?;
+            shown.extend(wanted.has_rows(&data).then(|| SettlementResponse::of(&data)));
+        }
+    }
+    for id in ids {
+        if let Some(data) =
+            SettlementData::load(request, id).await?.filter(|it| wanted.has_rows(it))
+        {
+            shown.push(SettlementResponse::of(&data));
+        }
     }
     if shown.is_empty() {
         let before = "No settlements found matching the provided parameters: ";

@@ -25,7 +25,7 @@ async fn scheme() -> TestServer {
 /// Commits a transfer.
 fn transfer(server: &TestServer, number: u8, (payer, payee): (&str, &str), amount: &str) {
     let name = |text| FspName::new(text).unwrap();
-    let id = TransferId::parse(&format!("01HV00000000000000000002{number:02}")).unwrap();
+    let id = TransferId::parse(&format!("01HV0000000000000000002{number:03}")).unwrap();
     let prepare = Prepare {
         id,
         source: name(payer),
@@ -75,5 +75,41 @@ async fn requests_that_do_not_fit_are_refused() {
     let server = scheme().await;
     transfer(&server, 1, ("dfsp1", "dfsp2"), "30.5");
     server.run_transcript(expect_file!["texts/settlement_refusals.txt"]).await;
+    server.stop().await;
+}
+
+/// Moves both accounts of a settlement.
+async fn step(server: &TestServer, settlement: u8, state: &str) {
+    let account = |participant: u8, account: u8| {
+        format!(
+            r#"{{"id":{participant},"accounts":[{{"id":{account},"state":"{state}","reason":"r"}}]}}"#
+        )
+    };
+    let body = format!(r#"{{"participants":[{},{}]}}"#, account(2, 6), account(3, 8));
+    server.check_status(&format!("PUT /v2/settlements/{settlement}"), &body, 200).await;
+}
+
+/// Memory keeps 100 settled windows and 100 final settlements.
+#[tokio::test]
+async fn archived_windows_and_settlements_are_shown_and_listed() {
+    let server = scheme().await;
+    for number in 1..=101 {
+        transfer(&server, number, ("dfsp1", "dfsp2"), "1");
+        let close = format!("POST /v2/settlementWindows/{number}");
+        server.check_status(&close, r#"{"state":"CLOSED","reason":"r"}"#, 200).await;
+        let create = format!(
+            r#"{{"settlementModel":"DEFAULTDEFERREDNET","reason":"r",
+                "settlementWindows":[{{"id":{number}}}]}}"#
+        );
+        server.check_status("POST /v2/settlements", &create, 200).await;
+        for state in
+            ["PS_TRANSFERS_RECORDED", "PS_TRANSFERS_RESERVED", "PS_TRANSFERS_COMMITTED", "SETTLED"]
+        {
+            step(&server, number, state).await;
+        }
+    }
+    assert_eq!(server.backend.inner().state.settlement().windows().count(), 101);
+    assert_eq!(server.backend.inner().state.settlement().settlements().count(), 100);
+    server.run_transcript(expect_file!["texts/settlement_archived.txt"]).await;
     server.stop().await;
 }

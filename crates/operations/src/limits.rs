@@ -18,6 +18,7 @@ const TYPE: Parameter<String> =
 routes! {
     "/participants/limits" {
         read GET listAllCaps = list_all, "List the caps of all participants" {
+            text: "Without those whose POSITION account is inactive.",
             query: [ONLY_CURRENCY, TYPE],
             responses: [200: Vec<NetDebitCapResponse> = "Caps with their participants."],
             refusals: [400 MALFORMED_SYNTAX],
@@ -87,9 +88,16 @@ body! {
 async fn list_all(request: &AdminRequest<'_>) -> HandlerResult {
     let filter = Filter::of(request)?;
     let caps = request.query_state(move |state| {
+        let is_active = |participant: &Participant, currency| {
+            let accounts = participant.accounts_in(currency);
+            let position = accounts.and_then(|accounts| state.accounts().get(accounts.position));
+            position.is_some_and(|position| position.active)
+        };
         let all = state.registry().iter();
         all.flat_map(|(_, participant)| {
-            filter.net_debit_caps(participant).map(|(currency, cap)| NetDebitCapResponse {
+            let caps = filter.net_debit_caps(participant);
+            let caps = caps.filter(move |(currency, _)| is_active(participant, *currency));
+            caps.map(|(currency, cap)| NetDebitCapResponse {
                 name: Some(participant.name.to_string()),
                 currency: currency.to_string(),
                 limit: LimitResponse::of(&cap),

@@ -277,7 +277,7 @@ impl ConversationRunner<'_> {
     }
 
     fn check_answer(
-        &self,
+        &mut self,
         expected: &ExpectedResponse,
         found: &http::Response,
     ) -> Result<(), String> {
@@ -394,7 +394,7 @@ impl ConversationRunner<'_> {
         Ok(())
     }
 
-    fn check_body(&self, expected: &ExpectedBody, found: &[u8]) -> Result<(), String> {
+    fn check_body(&mut self, expected: &ExpectedBody, found: &[u8]) -> Result<(), String> {
         let text = String::from_utf8_lossy(found);
         check_error_form(found)?;
         match expected {
@@ -409,7 +409,7 @@ impl ConversationRunner<'_> {
                 }
             }
             ExpectedBody::Json(pattern) => {
-                let pattern = expect::parse(&self.fill_pattern(pattern)?)?;
+                let pattern = expect::parse(&self.fill(pattern)?)?;
                 let Ok(value) = serde_json::from_slice(found) else {
                     return Err(differ("a body of JSON", &text));
                 };

@@ -8,8 +8,8 @@ use super::*;
 use alloc::vec;
 
 use ledger::{
-    AccountId, AccountKind, AccountSums, Amount, Answer, AnswerKind, ContentId, Digest, PairSums,
-    ParticipantIndex, Settlement, SettlementAccount, SettlementId, SettlementState,
+    AccountId, AccountKind, AccountSums, Amount, ContentId, Digest, PairSums, ParticipantIndex,
+    RecordedResponse, ResponseKind, Settlement, SettlementAccount, SettlementId, SettlementState,
     SettlementWithAccounts, Stamp, Window, WindowContent, WindowId, WindowState, WindowWithSums,
 };
 

@@ -363,7 +363,7 @@ fn history() -> Vec<Command> {
     let limit = SetLimit {
         name: payer,
         currency,
-        limit: Amount::from_units(20_000),
+        net_debit_cap: Amount::from_units(20_000),
         alarm_percentage: Amount::from_units(800_000),
     };
     let mut history = first_history(false);

@@ -52,7 +52,7 @@ proptest! {
         let mut kernel = TestKernel::new();
         for step in &steps {
             kernel.wait(step.wait_ms);
-            let commands: Vec<_> = step.actions.iter().map(|action| kernel.command(action)).collect();
+            let commands: Vec<_> = step.actions.iter().map(|it| kernel.command(it)).collect();
             kernel.apply(&commands);
         }
     }

@@ -171,8 +171,8 @@ impl Model {
     }
 }
 
-/// An operator's correction: of a POSITION or SETTLEMENT account, disabled or not, against the hub's
-/// reconciliation account.
+/// An operator's correction of a POSITION or SETTLEMENT account, disabled or not, against the
+/// hub's reconciliation account.
 impl Predict for AdjustBalance {
     fn predict(&self, model: &mut Model) -> Outcome {
         let account = match model.scheme.account_of(&self.name, self.account) {

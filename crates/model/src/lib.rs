@@ -1,8 +1,8 @@
 //! An independent model of the hub that predicts outcomes, balances and notices from the rules.
 //!
 //! It is written from the documents (hub-semantics 2.2, 3.3 to 3.10, 4.1 to 4.5, 5 and the
-//! rulings), not from the kernel. It shares the types of commands, outcomes and notices with the kernel, but
-//! no code that decides. It uses plain maps and sums without indexes.
+//! rulings), not from the kernel. It shares the types of commands, outcomes and notices with the
+//! kernel, but no code that decides. It uses plain maps and sums without indexes.
 //!
 //! It follows the log, each command with the stamp of its batch. It predicts the outcome of every
 //! command, every balance, every notice in order with its content, and every withdrawn prepare. It

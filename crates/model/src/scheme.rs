@@ -216,7 +216,7 @@ impl Scheme {
     }
 
     /// The account of another kind, of the same participant in the same currency.
-    pub(super) fn account_beside(&self, account: usize, kind: AccountKind) -> Option<usize> {
+    pub(super) fn account_of_kind(&self, account: usize, kind: AccountKind) -> Option<usize> {
         let Account { owner, currency, .. } = self.accounts[account];
         let of_kind = |at: &usize| {
             let other = &self.accounts[*at];

@@ -468,7 +468,7 @@ impl Model {
         let [payer, payee] = parties;
         let currency = self.scheme.accounts[payer].currency;
         let gross = self.scheme.gross_kind(currency);
-        let accounts = gross.map(|kind| parties.map(|it| self.scheme.account_beside(it, kind)));
+        let accounts = gross.map(|kind| parties.map(|it| self.scheme.account_of_kind(it, kind)));
         if let Some([Some(from), Some(to)]) = accounts {
             self.scheme.add(payer, -amount);
             self.scheme.add(from, amount);

@@ -137,8 +137,8 @@ impl fmt::Display for Report {
             f,
             "seed {seed}: {} transfers ({} committed, {} aborted, {} expired, {} refused), {} \
              records in {} batches, {} attempts, {} power cuts, {} kills, {} stops, {} records \
-             lost, {} windows closed, {} settlements settled, {} aborted, {} archived, {} transfers \
-             settled at once, {} ms; trace {:016x}, state {}",
+             lost, {} windows closed, {} settlements settled, {} aborted, {} archived, {} \
+             transfers settled at once, {} ms; trace {:016x}, state {}",
             counts.transfers,
             counters.committed,
             counters.aborted,

@@ -58,7 +58,8 @@ fn finish_oldest(situation: &mut Situation<'_>) -> Vec<Change> {
     vec![FinishAlerts { alerts }.into()]
 }
 
-/// An adjustment of the POSITION account of the participant that is drawn; `None` while it has none.
+/// An adjustment of the POSITION account of the drawn participant; `None` while it has no such
+/// account.
 fn adjustment(situation: &mut Situation<'_>, units: i128) -> Option<AdjustBalance> {
     let name = situation.name;
     let (currency, (account, _)) = (situation.currency(), situation.accounts_in(&name)?);

@@ -8,6 +8,7 @@ use ledger::{
     Stamp, State,
 };
 
+use super::settlement::SETTLEMENT_RULES;
 use super::{Model, Money, Predict};
 
 /// An alert: kind, participant, currency, position, cap, time and record.
@@ -51,8 +52,11 @@ impl Alerts {
 }
 
 impl Model {
-    /// An alert about a participant's position and cap in a currency.
+    /// An alert about a participant's position and cap in a currency. Earlier rules know no alerts.
     pub(super) fn alert(&mut self, kind: AlertKind, participant: u32, currency: Currency) {
+        if self.rules < SETTLEMENT_RULES {
+            return;
+        }
         let Some((position, cap)) = self.scheme.liquidity(participant, currency) else { return };
         let cap = cap.map(|(cap, _)| cap);
         let (stamp, record) = (self.stamp, LogIndex(self.log_index));
@@ -85,7 +89,7 @@ impl Predict for CheckLiquidity {
         let threshold = cap.checked_mul(percentage).map_or(Money::MAX, |it| it / 1_000_000);
         let bound = if is_raised { threshold / 100 * 95 } else { threshold };
         let reaches = 0 < position && bound <= position;
-        if reaches == is_raised {
+        if reaches == is_raised || model.rules < SETTLEMENT_RULES {
             return Outcome::LiquidityUnchanged;
         }
         if reaches {

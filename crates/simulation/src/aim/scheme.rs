@@ -1,10 +1,10 @@
 //! How runs reach the outcomes of changes of participants, accounts and models.
 
 use ledger::{
-    AccountId, AccountKind, AdminOutcome, Amount, Change, CreateHubAccount, CreateParticipant,
-    CreateSettlementModel, Currency, Digest, EndFundsOut, FspName, FundsDirection, MoveFunds,
-    SetAccountActive, SetEndpoint, SetInitialPositionAndLimits, SetLimit, SetParticipantActive,
-    SetSettlementModelActive, SettlementModel,
+    AccountId, AccountKind, AdjustBalance, AdminOutcome, Amount, Change, CheckLiquidity,
+    CreateHubAccount, CreateParticipant, CreateSettlementModel, Currency, Digest, EndFundsOut,
+    FspName, FundsDirection, MoveFunds, SetAccountActive, SetEndpoint, SetInitialPositionAndLimits,
+    SetLimit, SetParticipantActive, SetSettlementModelActive, SettlementModel,
 };
 
 use super::{By, Reach, Reached, Situation, UNAIMED};
@@ -144,6 +144,8 @@ fn about_a_ghost(situation: &mut Situation<'_>) -> Vec<Change> {
         MoveFunds { id, name, account, direction, currency, amount, hash }.into(),
         EndFundsOut { id, name, account, commit, hash }.into(),
         SetEndpoint { name, endpoint, value }.into(),
+        CheckLiquidity { name, currency }.into(),
+        AdjustBalance { id, name, account, currency, amount, hash }.into(),
     ];
     let at = situation.outcome_workload.random.below(changes.len() as u64) as usize;
     vec![changes.swap_remove(at)]

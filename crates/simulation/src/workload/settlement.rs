@@ -23,7 +23,7 @@ use crate::simulation::SimulationRun;
 
 /// Separates the RNG stream of this workload from that of the run. With this number, no seed that
 /// had found a bug before gets the workload, so those seeds still find it.
-pub(crate) const STREAM: u64 = 0x0073_6574_746c_778f;
+pub(crate) const STREAM: u64 = 0x0073_6574_746c_f4ba;
 /// Settlements that may be under way before another one is created.
 const UNDER_WAY: usize = 3;
 

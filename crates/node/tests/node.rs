@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use journal::{FileLog, LogOptions, MemoryDisk};
 use ledger::{
-    AccountKind, Administer, Change, ChangeParties, Command, CreateHubAccount, CreateParticipant,
-    Currency, Decided, FspName, Genesis, Outcome, PartyBinding, PartyChangeForm,
+    AccountKind, Administer, Change, ChangeParties, ChangeResult, CloseWindow, Command,
+    CreateHubAccount, CreateParticipant, CreateSettlement, Currency, Decided, FspName, Genesis,
+    Outcome, PartyBinding, PartyChangeForm, WindowId,
 };
 use node::latency_trace::{LatencyTrace, TracedLog};
 use node::{
@@ -86,13 +87,17 @@ fn submit(handle: &Handle<()>, command: Command, waiter: u32) {
 }
 
 fn administer(handle: &Handle<()>, change: Change) -> Result<Outcome, SubmissionRefused> {
+    decide(handle, change).map(|decided| decided.outcome)
+}
+
+/// The decision on a change, with its result.
+fn decide(handle: &Handle<()>, change: Change) -> Result<Decided, SubmissionRefused> {
     let (answer, answered) = mpsc::sync_channel(1);
     let call = Box::new(move |result| answer.send(result).expect("the asker waits"));
     let command = Administer { actor: "test".into(), reason: String::new(), change };
     let command = Command::Administer(Box::new(command));
     handle.submit(&mut vec![submission(command, ReplyTo::Call(call))])?;
-    let decided: Result<Decided, _> = answered.recv_timeout(PATIENCE).expect("it is answered");
-    decided.map(|decided| decided.outcome)
+    answered.recv_timeout(PATIENCE).expect("every command is answered")
 }
 
 fn usd() -> Currency {
@@ -115,6 +120,30 @@ fn replies_follow_the_commit_and_a_query_sees_it() {
         .expect("there is room");
     assert_eq!(own.reply_to(42), Ok(Outcome::Accepted));
     assert_eq!(answered.recv_timeout(PATIENCE).expect("an answer comes"), 2);
+    node.stop().expect("it stops in order");
+}
+
+#[test]
+fn the_result_of_a_change_reaches_its_caller() {
+    let disk = MemoryDisk::new(31);
+    let (node, _own) = begin(&disk, InboxLimits::default());
+    let handle = node.handle();
+    let settlement = |window| {
+        Change::CreateSettlement(CreateSettlement {
+            model: "DEFAULTDEFERREDNET".into(),
+            reason: "test".into(),
+            windows: vec![WindowId(window)],
+        })
+    };
+    for window in [1, 7] {
+        let decided = decide(&handle, settlement(window)).expect("there is room");
+        assert_eq!(decided.outcome, Outcome::WindowsInapplicable);
+        let inapplicable = ChangeResult::Inapplicable(vec![WindowId(window)]);
+        assert_eq!(decided.result, Some(inapplicable));
+    }
+    let close = CloseWindow { window: WindowId(1), reason: "test".into() };
+    let decided = decide(&handle, Change::CloseWindow(close)).expect("there is room");
+    assert_eq!(decided, Outcome::WindowEmpty.into());
     node.stop().expect("it stops in order");
 }
 

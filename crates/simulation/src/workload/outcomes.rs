@@ -253,7 +253,7 @@ impl SimulationRun {
         let (payer, payee) = (self.actors.name(from), self.actors.name(other));
         let first = self.actors.currency(0);
         Some(match outcome {
-            SenderNotFound => (GHOST, self.from_unknown_sender((payer, payee), from)?),
+            SenderNotFound => (GHOST, self.unknown_sender_message((payer, payee), from)?),
             PreparePayerNotFound => {
                 let upper_case = FspName::new(&payer.as_str().to_uppercase())?;
                 (from, self.unplanned_prepare((upper_case, payee), first))
@@ -296,7 +296,7 @@ impl SimulationRun {
 
     /// A message whose sender is not a participant, or names itself the hub: about a transfer of
     /// others, one that does not exist, or a movement of funds.
-    fn from_unknown_sender(&mut self, parties: (FspName, FspName), from: u8) -> Option<Command> {
+    fn unknown_sender_message(&mut self, parties: (FspName, FspName), from: u8) -> Option<Command> {
         let hub = FspName::new("HUB")?;
         let ghost = self.actors.name(GHOST);
         let source = self.outcome_workload.random.pick(&[ghost, ghost, hub]);

@@ -339,5 +339,5 @@ fn invalid_network_is_refused_at_start() {
     let home =
         crate::support::switch::Home::configured("[endpoints]\nnetworks = [\"10.0.0.0/33\"]\n");
     let said = home.serve_in_vain(crate::support::switch::Ports::free()).err();
-    assert!(said.contains("\"10.0.0.0/33\" is no network"), "{said}");
+    assert!(said.contains("\"10.0.0.0/33\" is not a network"), "{said}");
 }

@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn help_follows_the_rules() {
-        let faults = testkit::help::faults(&Arguments::command(), GROUPS);
+        let faults = testkit::cli_help::faults(&Arguments::command(), GROUPS);
         assert!(faults.is_empty(), "{}", faults.join("\n"));
     }
 

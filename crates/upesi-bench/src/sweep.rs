@@ -38,7 +38,7 @@ mod tables;
 /// A sweep and its options.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Sweep {
-    /// Concurrency and batch size 1 to 16, as in Coil's report on handlers (2020).
+    /// Concurrency and batch size 1 to 16, as in Coil's report (2020).
     ///
     /// Options: --count [default: 1000], or --seconds instead.
     Coil(TableOptions),
@@ -50,14 +50,14 @@ pub(crate) enum Sweep {
     ///
     /// Options: --count, and --concurrency [default: 64] or --rate.
     Million(TableOptions),
-    /// Slower disks: each sync of the log takes longer, or syncs per second are limited.
+    /// Slower disks: longer syncs, or a limit of syncs per second.
     ///
     /// Options: --seconds [default: 10], --concurrency [default: 100], --syncs-per-second [default:
     /// 500].
     Disk(TableOptions),
     /// Many reserved transfers expire within a second while others continue.
     Expiry(ExpiryOptions),
-    /// Few and many stored transfers: rate, p99, start, memory and disk, with goals.
+    /// Few and many stored transfers: rate, p99, start, memory and disk.
     Growth(GrowthOptions),
     /// One hour at a constant rate: the share of transfers over one second.
     ///

@@ -1,7 +1,7 @@
-//! The rules of the house that no compiler knows.
+//! House rules that no compiler checks.
 //!
-//! Each check is a pure function from what was read ([`Tree`], [`Workspace`]) to findings; a
-//! finding names file and line, what is wrong, and how to mend it.
+//! Each check is a pure function from the read files ([`Tree`], [`Workspace`]) to findings. A
+//! finding names the file and line, the problem, and the remedy.
 
 mod code;
 mod codemap;

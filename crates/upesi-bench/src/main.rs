@@ -4,9 +4,9 @@
 mod bench;
 mod bench_report;
 mod generate;
+mod html_report;
 mod options;
 mod overhead;
-mod pages;
 mod prepared_data;
 mod sweep;
 

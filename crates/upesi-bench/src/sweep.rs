@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::run;
 use crate::bench_report::OverOneSecond;
+use crate::html_report;
 use crate::options::count_or_none;
-use crate::pages;
 use crate::sweep::expiry::expiry;
 use crate::sweep::plans::{Plan, Plans, plans};
 use crate::sweep::report::{Step, SweepReport};
@@ -184,7 +184,7 @@ pub(crate) fn sweep(sweep: &Sweep, command: &SwitchCommand) -> Result<SweepRepor
     }?;
     print_results(&report, output.json.as_ref())?;
     if let Some(path) = &output.report {
-        std::fs::write(path, pages::sweep_page(&report)).map_err(HarnessError::file(path))?;
+        std::fs::write(path, html_report::sweep_page(&report)).map_err(HarnessError::file(path))?;
     }
     Ok(report)
 }

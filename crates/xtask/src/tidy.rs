@@ -7,10 +7,10 @@ mod code;
 mod codemap;
 mod cycles;
 mod dependencies;
-mod documents;
 mod functions;
 mod lexer;
 mod rings;
+mod text_files;
 mod tree;
 mod wildcards;
 mod words;
@@ -71,7 +71,7 @@ fn check(root: &Path) -> Result<Vec<Finding>, String> {
         wildcards::check(&tree),
         words::check(&tree),
         dependencies::check(&tree, &workspace),
-        documents::check(&tree, |path| root.join(path).exists()),
+        text_files::check(&tree, |path| root.join(path).exists()),
     ]
     .concat();
     findings.sort();

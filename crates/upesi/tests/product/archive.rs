@@ -1,4 +1,4 @@
-//! Archives, copies and restored directories as operators meet them.
+//! Archives, backups and restored directories, as used by operators.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, Printed, Switch, finish};
 
-/// Runs a command that must succeed and answer with JSON.
+/// Runs a command that must succeed and print JSON.
 #[track_caller]
 fn answer(arguments: &[&str]) -> Value {
     let output = run(arguments).succeeds();
@@ -32,7 +32,7 @@ fn run(arguments: &[&str]) -> Output {
     finish(command)
 }
 
-/// Runs a command that must fail, and say this.
+/// Runs a command that must fail with this message.
 #[track_caller]
 fn refused(arguments: &[&str], named: &str) {
     let said = run(arguments).fails();
@@ -43,7 +43,7 @@ pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// A directory beside that of the log.
+/// A directory next to that of the log.
 struct Beside {
     directory: TempDir,
 }
@@ -57,14 +57,14 @@ impl Beside {
         self.directory.path().join(name)
     }
 
-    /// An empty place.
+    /// An empty blob store.
     fn place(&self, name: &str) -> String {
         fs::create_dir(self.path(name)).unwrap();
         format!("file://{}", text(&self.path(name)))
     }
 }
 
-/// Writes a log anew in segments of a few kilobytes, as it would be after some time.
+/// Rewrites a log in segments of a few kilobytes, as it would be after some time.
 fn split(data: &Path) {
     let disk = RealDisk::open(data).unwrap();
     let mut frames = Vec::new();
@@ -83,7 +83,7 @@ fn split(data: &Path) {
     }
 }
 
-/// A log of several segments with a few transfers, stopped.
+/// A stopped log of several segments with a few transfers.
 pub(crate) fn played() -> (Home, Transfer) {
     let scheme = Scheme::start();
     let transfers = ["10", "20", "30"].map(Transfer::of);
@@ -149,7 +149,7 @@ fn archived_log_is_verified_explained_replayed_and_served() {
     assert_eq!(storage["archivedSegments"], segments - 1, "{storage}");
     switch.stop(Signal::TERM);
 
-    // What is wrong with the archive is said by name, and nothing is mended.
+    // Damage of the archive is reported by name, and nothing is repaired.
     let object = names(&beside.path("archive/segments"), ".packed").remove(1);
     let good = fs::read(&object).unwrap();
     let mut flipped = good.clone();
@@ -261,8 +261,8 @@ fn missing_segment_is_reported_once_when_needed() {
     assert_eq!(failing(), "");
 }
 
-/// A callback whose message stands in an archive that is away waits for it, however long: that is
-/// no attempt, and the participant's failure least of all.
+/// A callback waits for its message as long as the archive is unavailable. This does not count as
+/// an attempt, or as a failure of the participant.
 #[test]
 fn callback_waits_for_an_unavailable_archive() {
     let scheme = Scheme::start();
@@ -270,7 +270,7 @@ fn callback_waits_for_an_unavailable_archive() {
     let owed = Transfer::of("10");
     scheme.send(&owed.prepare(), 202);
     scheme.payee.wait("POST", "/transfers");
-    // Told in words that name something of the prepare.
+    // The code of a refused callback, with text from the prepare.
     scheme.payer.answer(|_| Reply::Status(503));
     let refused = Transfer { payee: "nobody".into(), ..Transfer::of("1") };
     scheme.send(&refused.prepare(), 202);
@@ -303,7 +303,7 @@ fn callback_waits_for_an_unavailable_archive() {
     let admin = Admin::new(&home, &switch);
     let explanation = format!("/transfers/{}/explanation", owed.id);
     let told = || admin.call("GET", &explanation, "");
-    // Were these attempts, the second would have been the last.
+    // If these counted as attempts, the second one would have been the last.
     admin.wait_for("upesi_attempts_total", |tries| 3 <= tries);
     assert_eq!(admin.get("/deadletters"), "[]");
     assert_eq!([payer.take(0).len(), payee.take(0).len()], [0, 0]);
@@ -323,8 +323,8 @@ fn callback_waits_for_an_unavailable_archive() {
     assert_eq!(attempts, [1], "{told}");
 }
 
-/// What decides nothing is not needed: neither by a start from a later snapshot, nor to tell of
-/// what is here.
+/// A quarantined record is not needed, neither by a start from a later snapshot nor to explain
+/// other transfers.
 #[test]
 fn quarantined_record_in_an_unavailable_archive_blocks_nothing() {
     let aside = Transfer::of("7");
@@ -375,7 +375,7 @@ fn quarantined_record_in_an_unavailable_archive_blocks_nothing() {
     assert_eq!(told["events"][0]["event"], "set_aside");
 }
 
-/// What is missing in the middle of a log stops a start too that reads nothing of it.
+/// A missing segment in the middle of a log also prevents a start that does not read it.
 #[test]
 fn start_from_a_snapshot_detects_a_missing_segment() {
     let (home, _) = played();
@@ -401,8 +401,8 @@ fn start_from_a_snapshot_detects_a_missing_segment() {
     switch.stop(Signal::TERM);
 }
 
-/// A snapshot is of a record that was durable: a log that ends before it has lost its end, whatever
-/// became of the mark.
+/// A snapshot covers only durable records, so a log that ends before it was truncated, whatever the
+/// durable mark states.
 #[test]
 fn log_that_ends_before_its_snapshot_is_refused() {
     let (home, _) = played();
@@ -481,7 +481,7 @@ fn damaged_tail_is_truncated_only_on_request() {
     assert_eq!(answer(&["verify", "--json", "--data", text(&data)])["ok"], json!(true));
 }
 
-/// The restore drill: what comes of a copy made beside a running switch has the same state.
+/// Restore drill: a backup of a running switch restores the same state.
 #[test]
 fn backup_of_a_running_switch_restores_the_same_state() {
     let scheme = Scheme::start();
@@ -511,7 +511,7 @@ fn backup_of_a_running_switch_restores_the_same_state() {
     refused(&["restore", "--from", &empty, "--data", text(&none)], "no backup found");
 }
 
-/// What is damaged in a copy, or gone, the next backup says and writes again.
+/// A damaged or missing part of a backup is reported and rewritten by the next backup.
 #[test]
 fn damaged_backup_is_repaired_from_the_log() {
     let (home, _) = played();
@@ -542,7 +542,8 @@ fn damaged_backup_is_repaired_from_the_log() {
     assert!(run(&restore).status.success(), "it goes on in the same directory");
 }
 
-/// A switch that keeps a copy by itself dies with its directory; the copy has what it said.
+/// The data directory of a switch with a backup is lost. The backup contains all acknowledged
+/// records.
 #[test]
 fn switch_maintains_backup_and_archive() {
     let beside = Beside::new();
@@ -579,7 +580,8 @@ fn switch_maintains_backup_and_archive() {
     switch.stop(Signal::TERM);
 }
 
-/// A place that goes away is said, shown, and taken again when it is back; the switch works on.
+/// An unavailable store is reported, listed, and used again when it is back. The switch continues
+/// meanwhile.
 #[test]
 fn unavailable_blob_store_is_reported_and_retried() {
     let beside = Beside::new();
@@ -594,7 +596,7 @@ fn unavailable_blob_store_is_reported_and_retried() {
     scheme.end();
 }
 
-/// A switch that keeps a copy keeps nobody from making another, elsewhere or in the same place.
+/// A switch with a backup does not prevent another backup, to another store or to the same.
 #[test]
 fn backup_command_runs_next_to_the_switch_backup() {
     let beside = Beside::new();
@@ -617,7 +619,7 @@ fn backup_command_runs_next_to_the_switch_backup() {
     answer(&["restore", "--json", "--from", &kept, "--data", text(&restored)]);
 }
 
-/// While somebody else copies, a switch that keeps a copy waits, and complains of nothing.
+/// While another process writes a backup, the switch waits and reports no error.
 #[test]
 fn backup_command_does_not_delay_the_switch_backup() {
     let beside = Beside::new();
@@ -628,7 +630,7 @@ fn backup_command_does_not_delay_the_switch_backup() {
     scheme.send(&Transfer::of("1").prepare(), 202);
     scheme.wait_until_delivered();
     let log_end = scheme.admin.metric("upesi_log_index");
-    // It would have copied twice meanwhile.
+    // The switch would have written two backups in this time.
     thread::sleep(Duration::from_millis(2_500));
     assert_eq!(scheme.admin.metric("upesi_backup_failing"), 0);
     assert!(scheme.admin.metric("upesi_backup_log_index") < log_end);
@@ -649,8 +651,8 @@ fn directory_without_a_log_cannot_be_archived() {
     }
 }
 
-/// Every stored form, as it was first written, is read by this program: compressed segments, the
-/// open one in chunks, the manifest and the marker of a copy, and a quarantine.
+/// This program reads every stored format as it was first written: compressed segments, the open
+/// segment in chunks, manifest and marker of a backup, and a quarantine.
 #[test]
 fn data_of_earlier_versions_is_readable() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
@@ -672,7 +674,7 @@ fn data_of_earlier_versions_is_readable() {
     assert_eq!(proof["state_hash"], STATE_HASH_1);
 }
 
-/// Frames of both versions: those of `data-1` do not say which zeros are their own.
+/// Frames of both versions. Those of `data-1` do not contain their number of zero bytes.
 #[test]
 fn frames_of_each_version_are_read() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");

@@ -1,6 +1,6 @@
-//! The API documents against the running switch: what is printed, served and committed is the
-//! same, every example is taken, every message that breaks a described rule is refused, and no
-//! answer is other than described.
+//! The API documents and the running switch: printed, served and committed documents are equal,
+//! every example is accepted, every message that breaks a described rule is refused, and every
+//! response is as described.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ const APIS: [&str; 2] = ["fspiop", "admin"];
 
 pub(crate) fn printed(api: &str) -> String {
     let mut command = Command::new("sh");
-    // Through a file, for a pipe that nobody reads yet holds less than a document.
+    // Through a file, since an unread pipe holds less than a document.
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("document.json");
     command.arg("-c").arg(format!("{PROGRAM} openapi {api} > {}", path.display()));
@@ -58,7 +58,7 @@ fn switch_conforms_to_its_openapi_document() {
     scheme.end();
 }
 
-/// Sends a message and answers with the status, which with all else must be as described.
+/// Sends a message and returns the status. The whole response must be as described.
 #[track_caller]
 fn play(
     client: &mut Connection,

@@ -1,5 +1,5 @@
-//! A node that is told to stop leaves: nobody waits for its silence, and what was delivered is not
-//! delivered again.
+//! A node that is stopped leaves the cluster explicitly: no session timeout is needed, and
+//! delivered callbacks are not delivered again.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ fn stopping_node_hands_over_its_lanes() {
     let home = Home::new().told(&["--log", &log, "--node", "b"]);
     let b = home.serve();
     let admin = Admin::new(&home, &b);
-    // The lanes of one name each: whoever is told to stop serves the payee.
+    // The lanes by node name: the node that is stopped serves the payee.
     let lanes = |admin: &Admin| -> Value { admin.json("/cluster") };
     let owner = |admin: &Admin| -> String {
         let said = lanes(admin);
@@ -43,7 +43,8 @@ fn stopping_node_hands_over_its_lanes() {
         }
         _ => (b, admin, "a"),
     };
-    // A transfer just before: its callbacks are under way or not yet on record when the node ends.
+    // A transfer just before the stop: its callbacks are in flight or not yet recorded when the
+    // node exits.
     let before = Transfer::of("5");
     send(stays.fspiop, &before.prepare(), 202);
     scheme.payee.wait("POST", "/transfers");

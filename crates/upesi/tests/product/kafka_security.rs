@@ -1,5 +1,5 @@
-//! Brokers that know their clients, and clients that know their brokers: certificates of both, and
-//! a password. What is wrong is said within seconds, and nothing is sent in the clear instead.
+//! Mutual authentication of brokers and clients: certificates on both sides, and a password. Errors
+//! are reported within seconds, and nothing is sent unencrypted instead.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -52,7 +52,7 @@ fn nodes_and_brokers_authenticate_each_other() {
         secure,
         &[distrusted, "certificate verify failed"],
     );
-    // TLS 1.3 tells of that after the connection was made.
+    // TLS 1.3 reports this only after the connection was established.
     let stranger = files.settings("ca", "other-client", "password");
     refused(&stranger, secure, &["no broker of", "bad certificate"]);
     refused("", secure, &["no broker of", "take connections as `[kafka]`"]);
@@ -94,7 +94,7 @@ impl Files {
         files
     }
 
-    /// A key, and a certificate for it of somebody on this machine.
+    /// Creates a key, and a certificate for it with a name of this machine.
     fn certify(&self, name: &str, ca: &str) {
         fs::write(self.path("names"), "subjectAltName=DNS:localhost,DNS:127.0.0.1,IP:127.0.0.1\n")
             .unwrap();

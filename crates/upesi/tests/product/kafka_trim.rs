@@ -1,5 +1,5 @@
-//! Messages that a copy of the log holds are deleted from the topic, and nobody misses them: nodes
-//! go on, new ones begin with the copy, and the scheme moves back to files.
+//! Messages in a backup of the log are deleted from the topic without effect on the scheme: nodes
+//! continue, new ones start from the backup, and the scheme moves back to files.
 
 use kafka_testkit::{Cluster, Options};
 use rustix::process::Signal;
@@ -10,9 +10,9 @@ use crate::kafka::{Node, cluster_of, home, play, prove};
 use crate::support::scheme::Scheme;
 use crate::support::switch::{Home, Ports, Printed};
 
-/// Enough for a segment of one MiB that is closed, and some more.
+/// Enough transfers for more than one closed segment of one MiB.
 const TRANSFERS: usize = 600;
-/// Records that stay beyond what every node has.
+/// Records to keep in addition to those that not every node has.
 const KEEP: &str = "100";
 
 #[test]
@@ -46,7 +46,7 @@ fn topic_is_trimmed_up_to_the_backup() {
         output.json()
     };
 
-    // Nothing goes that is not in a copy of this log.
+    // Only messages that are in a backup of this log are deleted.
     refused(&["--keep", KEEP], "no backup found");
     scheme.home.offline(&["backup", "--to", &place]).succeeds();
     let object = kept.path().join("segments/00000000000000000001.packed");
@@ -67,7 +67,7 @@ fn topic_is_trimmed_up_to_the_backup() {
     assert!(100 < first, "{trimmed}");
     assert_eq!(done(&["--keep", KEEP])["deleted_messages"], 0, "it is done already");
 
-    // The nodes go on; one that was away goes on too, and a new one begins with the copy.
+    // The running nodes continue, a stopped one catches up, and a new one starts from the backup.
     play(&scheme, doors, "1");
     b.switch.stop(Signal::TERM);
     play(&scheme, [scheme.switch.fspiop; 2], "1");
@@ -86,12 +86,12 @@ fn topic_is_trimmed_up_to_the_backup() {
     scheme.switch.stop(Signal::TERM);
     b.switch.stop(Signal::TERM);
     c.switch.stop(Signal::TERM);
-    // One of them has its first segments packed.
+    // The first segments of one of them are compressed.
     for home in [&scheme.home, &b.home, &c.home] {
         prove(&[home]);
     }
 
-    // Back to files: what the topic still holds is compared, and the scheme goes on.
+    // Back to files: the remaining messages of the topic are compared, and the scheme continues.
     let moved = scheme.home.offline(&["import-log", "--log", &log, "--json"]).succeeds().json();
     scheme.home.verify().succeeds();
     assert!(first < moved["end"].as_u64().unwrap(), "{moved}");

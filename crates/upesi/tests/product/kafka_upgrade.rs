@@ -1,7 +1,7 @@
-//! Nodes are brought up to date one after the other while transfers go on. Later rules decide once
-//! all know them and somebody says so; from then on an older program is refused.
+//! Nodes are upgraded one after the other under load. Later rules become active on request, once
+//! all nodes know them. From then on an older program is refused.
 //!
-//! There is one program to test: as a newer one it is told to take itself for one that knows later
+//! There is only one program to test. As the newer one it is started with an option that adds later
 //! rules.
 
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use crate::support::switch::{Home, Ports, Printed, Switch};
 const NEWER: [&str; 2] = ["--inject-rules", "2"];
 const LATER_RULES: &str = "{\"rulesVersion\":2}";
 const REFUSED: &str = "needs rules version 2, but this program knows versions up to 1";
-/// Between two messages of one sender.
+/// Interval between two messages of one sender.
 const PAUSE: Duration = Duration::from_millis(10);
 
 #[test]
@@ -73,7 +73,7 @@ fn nodes_are_upgraded_under_load() {
     prove_as(&NEWER, &[&scheme.home, &b.home, &c.home]);
 }
 
-/// Stops a node in order, and starts a newer program in its place.
+/// Stops a node cleanly, and starts the newer program in its place.
 fn upgraded(home: &Home, switch: Switch) -> Switch {
     let ports = switch.ports();
     switch.stop(Signal::TERM);
@@ -86,7 +86,7 @@ fn newer(home: &Home, ports: Ports) -> std::process::Command {
     command
 }
 
-/// Waits until the node that is asked has heard from all which rules they know.
+/// Waits until the node has received from all nodes which rules they know.
 fn all_know(admin: &Admin, expected: [(&str, u64); 3]) {
     wait_until(|| {
         let said = cluster_of(admin, 3);
@@ -105,21 +105,21 @@ fn activate(admin: &Admin, status: u16, expected: &str) {
     assert!(answer.text().contains(expected), "{}", answer.text());
 }
 
-/// An older program does not go on a log that later rules decide, with its copy or without.
+/// An older program refuses a log with later rules, with its copy or without.
 fn refused(home: &Home) {
     let said = home.serve_in_vain(Ports::free()).fails();
     assert!(said.contains(REFUSED), "{said}");
 }
 
-/// Senders that turn to the next node when one does not answer.
+/// Senders that try the next node if one does not respond.
 #[derive(Default)]
 struct Load {
     is_over: AtomicBool,
-    /// How long each prepare took until somebody had accepted it.
+    /// Time until each prepare was accepted by a node.
     waits: Mutex<Vec<Duration>>,
 }
 
-/// The senders end with this, however their test ends.
+/// Stops the senders when it is dropped, also after a failure.
 struct Ending<'a>(&'a Load);
 
 impl Drop for Ending<'_> {

@@ -1,14 +1,14 @@
-//! The proof that nothing acknowledged is lost: the switch is killed with SIGKILL, again and
-//! again, at moments nobody chose, with at least [`IN_FLIGHT_MIN`] transfers in flight, and is
-//! started again on the same directory and ports.
+//! Proof that nothing acknowledged is lost: the switch is killed with SIGKILL repeatedly, at random
+//! times, with at least [`IN_FLIGHT_MIN`] transfers in flight, and is restarted on the same
+//! directory and ports.
 //!
-//! Participants outside of it keep a record of every 2xx they got and every notice they heard
-//! ([`Outside`]). When the last transfer has ended, the switch is held against that record: every
-//! accepted message has its effect, every transfer has one end, both sides have heard of it at
-//! least once and never the contrary, and the positions are what the record adds up to.
+//! External participants record every 2xx and every received notice ([`Outside`]). When the last
+//! transfer is final, the switch is compared with that record: every accepted message has its
+//! effect, every transfer has one end, both sides have received its notice at least once and never
+//! a contradicting one, and the positions match the record.
 //!
-//! `UPESI_PROOF_SECONDS` and `UPESI_PROOF_KILLS` make the proof longer, `UPESI_PROOF_SEED`
-//! repeats its plan, though not its timing.
+//! `UPESI_PROOF_SECONDS` and `UPESI_PROOF_KILLS` make the proof longer. `UPESI_PROOF_SEED` repeats
+//! its plan, but not its timing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::OpenOptions;
@@ -31,23 +31,24 @@ use crate::support::scheme::Admin;
 use crate::support::switch::{Home, Ports, Printed, Switch};
 
 const KILLS: u64 = 25;
-/// Reserved, told to the payee and not answered, at every kill.
+/// Minimum number of transfers at every kill that are reserved, delivered to the payee and not
+/// answered.
 const IN_FLIGHT_MIN: usize = 1_000;
-/// Answers are held back while fewer than this many transfers wait for one.
+/// Responses are delayed while fewer transfers than this wait for one.
 const HELD: usize = 1_050;
-/// No new transfers while more than this many wait for an answer.
+/// No new transfers while more than this number wait for a response.
 const WAITING_MAX: usize = 1_250;
-/// Threads that prepare, and threads that answer.
+/// Number of threads that prepare, and of threads that answer.
 const WORKERS: usize = 6;
-/// Accepted messages between a start and the next kill, at least and at most.
+/// Minimum and maximum number of accepted messages between a start and the next kill.
 const ACCEPTED_BETWEEN: (u64, u64) = (40, 400);
-/// How long transfers that nobody answers live.
+/// Lifetime of transfers that are never answered.
 const SHORT_LIFE_MS: (u64, u64) = (1_500, 5_000);
-/// Every so many transfers a party is registered too.
+/// Interval of party registrations, in transfers.
 const REGISTRATION_EVERY: u64 = 8;
-/// Beyond this many transfers only a part of those with a known end are asked for.
+/// Beyond this number of transfers, only some of those with a known end are queried.
 const ASKED_MAX: u64 = 50_000;
-/// As often as the log grows by so much, as fast as can be.
+/// Snapshots at a short interval of records and at full speed.
 const SNAPSHOTS: &str = "[snapshot]\nevery_records = 500\ncpu_percent = 100\n";
 const NAMES: [&str; 2] = ["alphafsp", "betafsp"];
 const FUNDS: &str = "1000000000";
@@ -64,7 +65,7 @@ fn nothing_acknowledged_is_lost_when_the_switch_is_killed() {
         let outside = Arc::clone(&outside);
         serve(move |callback| outside.hear(side, callback))
     });
-    // Snapshots are taken all the while, so that most starts go on from one.
+    // Snapshots are taken continuously, so that most starts continue from one.
     let home = Home::configured(SNAPSHOTS);
     let ports = ports_to_come_back_to();
     let mut switch = home.serve_on(ports);
@@ -125,7 +126,7 @@ fn nothing_acknowledged_is_lost_when_the_switch_is_killed() {
     ));
 }
 
-/// Adds to the cycles of all runs, where somebody keeps count.
+/// Adds to the number of cycles of all runs, if a tally file is configured.
 fn count(kills: u64) {
     let Some(path) = std::env::var_os("UPESI_PROOF_TALLY") else { return };
     let file = OpenOptions::new().create(true).append(true).open(path);
@@ -133,35 +134,35 @@ fn count(kills: u64) {
     added.expect("the tally can be written");
 }
 
-/// What the payee will do with a transfer.
+/// The payee's plan for a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
-    /// Answer COMMITTED, the hub confirms.
+    /// Answers COMMITTED; the hub confirms.
     Commit,
-    /// Answer RESERVED, the hub commits.
+    /// Answers RESERVED; the hub commits.
     Reserve,
     Refuse,
-    /// Nothing: it expires.
+    /// Does not answer; the transfer expires.
     Forget,
-    /// Answer RESERVED at about the moment of its expiry.
+    /// Answers RESERVED at about the time of expiry.
     Race,
 }
 
-/// What one side heard about a transfer.
+/// Notices that one side received about a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Heard {
     posts: u32,
     /// PUT or PATCH with COMMITTED.
     committed: u32,
-    /// 3303.
+    /// Error 3303.
     expired: u32,
     /// Any other error, or ABORTED.
     aborted: u32,
-    /// Answers to a resent prepare while nothing was decided.
+    /// Responses to a resent prepare before the decision.
     reserved: u32,
 }
 
-/// One transfer in the outside record.
+/// One transfer in the external record.
 #[derive(Clone, Debug)]
 struct Entry {
     plan: Plan,
@@ -169,17 +170,17 @@ struct Entry {
     /// In ten-thousandths.
     amount: u64,
     expires_ms: u64,
-    /// 202 came.
+    /// 202 was received.
     prepared: bool,
-    /// 200 came.
+    /// 200 was received.
     answered: bool,
     /// By side of the scheme, not of the transfer.
     heard: [Heard; 2],
-    /// What GET was answered.
+    /// Response to GET.
     told: Option<Told>,
 }
 
-/// The answer to GET /transfers/{id}.
+/// The response to GET /transfers/{id}.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Told {
     Committed,
@@ -191,21 +192,21 @@ enum Told {
 #[derive(Default)]
 struct Record {
     transfers: Vec<Entry>,
-    /// Told to the payee and to be answered, oldest first.
+    /// Transfers that the payee has received and will answer, oldest first.
     waiting: VecDeque<u64>,
     /// Transfers to be answered at their expiry.
     races: BTreeMap<(u64, u64), ()>,
-    /// Who serves a party by the last registration that was accepted.
+    /// The FSP of a party by its last accepted registration.
     parties: BTreeMap<String, usize>,
-    /// Registrations accepted, and callbacks heard about them, by party and side.
+    /// Accepted registrations, and callbacks about them, by party and side.
     registered: BTreeMap<(String, usize), [u32; 2]>,
-    /// What GET said about a party.
+    /// Response to GET for a party.
     found: BTreeMap<String, String>,
-    /// Answers to GET.
+    /// Responses to GET.
     answers: usize,
 }
 
-/// Everything that is known outside of the switch.
+/// The external record.
 #[derive(Default)]
 struct Outside {
     record: Mutex<Record>,
@@ -227,7 +228,7 @@ struct Tally {
     registrations: u64,
     notices: u64,
     repeats: u64,
-    /// Of the first participant, in ten-thousandths.
+    /// Position of the first participant, in ten-thousandths.
     position: i128,
 }
 
@@ -236,7 +237,7 @@ impl Outside {
         self.record.lock().unwrap()
     }
 
-    /// A callback to one side.
+    /// Records a callback to one side.
     fn hear(&self, side: usize, callback: &Callback) -> Reply {
         let mut record = self.lock();
         if let Some(party) = callback.path.strip_prefix("/participants/MSISDN/") {
@@ -267,7 +268,7 @@ impl Outside {
         self.changed.notify_all();
     }
 
-    /// Waits until enough is in flight, and then for some more accepted messages.
+    /// Waits until enough transfers are in flight, and then for some more accepted messages.
     fn wait_for_load(&self, more: u64) {
         let deadline = Instant::now() + PATIENCE;
         let mut from = None;
@@ -285,11 +286,11 @@ impl Outside {
         }
     }
 
-    /// The next number, unless enough wait already.
+    /// The next number, unless enough transfers are waiting.
     fn begin(&self, dice: &mut Dice) -> Option<(u64, Entry)> {
         let mut record = self.lock();
         if WAITING_MAX <= record.waiting.len() {
-            // Whoever answers makes room.
+            // Answering threads make room.
             drop(self.changed.wait_timeout(record, GLANCE).unwrap());
             return None;
         }
@@ -315,7 +316,7 @@ impl Outside {
         Some((record.transfers.len() as u64 - 1, entry))
     }
 
-    /// A transfer that is to be answered now.
+    /// A transfer that is due to be answered.
     fn next_answer(&self) -> Option<(u64, Entry)> {
         let mut record = self.lock();
         let ending = self.preparing_ends.load(Ordering::SeqCst);
@@ -338,7 +339,7 @@ impl Outside {
         }
     }
 
-    /// Asks for the end of every transfer and for every party; answers with how many came back.
+    /// Queries the end of every transfer, and every party. Returns the number of callbacks.
     fn ask_for_everything(&self, address: SocketAddr) -> u64 {
         self.asking.store(true, Ordering::SeqCst);
         let mut wire = Wire::new(address);
@@ -368,7 +369,7 @@ impl Outside {
         assert!(!result.timed_out(), "{} of {count} answers came", record.answers);
     }
 
-    /// Holds every entry against what the switch said; the sums are of those it holds for.
+    /// Compares every entry with the switch's responses. Returns the sums of the record.
     fn check(&self) -> Tally {
         let record = self.lock();
         let mut tally = Tally::default();
@@ -436,12 +437,12 @@ impl Record {
 }
 
 impl Entry {
-    /// Whether only the switch knows how it ended.
+    /// Whether only the switch knows the end of the transfer.
     fn is_uncertain(&self) -> bool {
         !self.prepared || self.plan == Plan::Race || self.plan == Plan::Forget
     }
 
-    /// The end, which must be told rightly to both sides and be what was accepted.
+    /// Checks that the end was sent to both sides and matches the accepted messages.
     fn check(&self, number: usize) -> Told {
         let context = format!("transfer {number}: {self:?}");
         let end = self.told.clone().unwrap_or_else(|| self.expected_end());
@@ -491,7 +492,7 @@ impl Plan {
     }
 }
 
-/// A connection that comes back as the switch does.
+/// A connection that is reopened after a restart of the switch.
 struct Wire {
     address: SocketAddr,
     connection: Option<Connection>,
@@ -502,7 +503,7 @@ impl Wire {
         Self { address, connection: None }
     }
 
-    /// One attempt: the status, or nothing when it is unknown what became of the request.
+    /// One attempt. Returns the status, or nothing if the result is unknown.
     fn send(&mut self, request: &[u8], outside: &Outside) -> Option<u16> {
         let deadline = Instant::now() + PATIENCE;
         while self.connection.is_none() {
@@ -520,7 +521,7 @@ impl Wire {
         Some(answer.status)
     }
 
-    /// The same again until the switch answers; 503 means that nothing was done.
+    /// Repeats until the switch responds. A 503 means that the request had no effect.
     fn send_until_answered(&mut self, request: &[u8], outside: &Outside) -> Option<u16> {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
@@ -532,14 +533,14 @@ impl Wire {
     }
 }
 
-/// Payers: new transfers as long as there is room for them.
+/// Payers: start new transfers while there is room for them.
 fn prepare_until_told(outside: &Outside, mut wire: Wire, mut dice: Dice, worker: usize) {
     let mut registrations = 0;
     while !outside.preparing_ends.load(Ordering::SeqCst) {
         let Some((number, entry)) = outside.begin(&mut dice) else { continue };
         let request = of(number, &entry).prepare().render();
         let status = match wire.send(&request, outside) {
-            // What nobody will answer may stay uncertain: it ends by itself, if it arrived.
+            // A transfer that is never answered may remain uncertain, since it expires.
             None if entry.plan.is_short() && dice.below(2) == 0 => continue,
             None | Some(503) => wire.send_until_answered(&request, outside),
             status => status,
@@ -548,7 +549,7 @@ fn prepare_until_told(outside: &Outside, mut wire: Wire, mut dice: Dice, worker:
         outside.lock().transfers[number as usize].prepared = true;
         outside.accept();
         if dice.below(50) == 0 {
-            // Impatient: the same again, which must change nothing.
+            // An early resend must not change anything.
             assert_eq!(wire.send_until_answered(&request, outside), Some(202));
         }
         if number % REGISTRATION_EVERY == 0 {
@@ -558,7 +559,7 @@ fn prepare_until_told(outside: &Outside, mut wire: Wire, mut dice: Dice, worker:
     }
 }
 
-/// Registers a party; each is registered twice, and the last one counts.
+/// Registers a party. Each is registered twice, and the last registration counts.
 fn register(outside: &Outside, wire: &mut Wire, dice: &mut Dice, party: &str) {
     let side = dice.below(2) as usize;
     let path = format!("/participants/MSISDN/{party}");
@@ -572,7 +573,7 @@ fn register(outside: &Outside, wire: &mut Wire, dice: &mut Dice, party: &str) {
     outside.accept();
 }
 
-/// Payees: answers to what they were told, as planned.
+/// Payees: answer received transfers as planned.
 fn answer_until_told(outside: &Outside, mut wire: Wire, mut dice: Dice, _: usize) {
     while !outside.answering_ends.load(Ordering::SeqCst) {
         let Some((number, entry)) = outside.next_answer() else { continue };
@@ -612,8 +613,8 @@ fn join(threads: Vec<JoinHandle<()>>) {
     }
 }
 
-/// Waits until nothing is in flight or owed. What is left when the time is over is told by the
-/// record with more words than by a figure.
+/// Waits until nothing is in flight or owed. After a timeout, the record describes the remaining
+/// ones better than a number.
 fn wait_for_the_last(admin: &Admin) -> [u64; 3] {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -631,7 +632,7 @@ fn check_positions(admin: &Admin, tally: &Tally) {
     assert_eq!(found, [tally.position, -tally.position], "{tally:?}");
 }
 
-/// The log's own account of it must be the same.
+/// The log must confirm the result.
 fn end(home: &Home, switch: Switch, tally: &Tally) {
     switch.stop(Signal::TERM);
     let proof = home.verify().succeeds().json();
@@ -643,7 +644,7 @@ fn end(home: &Home, switch: Switch, tally: &Tally) {
     assert_eq!(proof["ok"], true);
 }
 
-/// The transfer of an entry; its number is the end of its id.
+/// The transfer of an entry, whose number is the end of its id.
 fn of(number: u64, entry: &Entry) -> Transfer {
     let (payer, payee) = (NAMES[entry.payer], NAMES[1 - entry.payer]);
     let Entry { amount, expires_ms, .. } = entry;
@@ -669,7 +670,7 @@ fn number_of(callback: &Callback) -> u64 {
     u64::from_str_radix(number, 16).expect("a number")
 }
 
-/// What a PUT or PATCH about a transfer says.
+/// The content of a PUT or PATCH about a transfer.
 fn told(callback: &Callback) -> Told {
     let body = callback.json();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -691,8 +692,8 @@ fn ask_for(party: &str) -> Message {
     Message::new("GET", &format!("/participants/MSISDN/{party}"), NAMES[0])
 }
 
-/// Ports outside the range from which the system takes those of outgoing connections: one of
-/// these could otherwise take the place of the switch while it is down.
+/// Ports outside the range of ephemeral ports. An outgoing connection could otherwise take the
+/// switch's port while it is down.
 pub(crate) fn ports_to_come_back_to() -> Ports {
     let first = 20_000 + std::process::id() as u16 % 10_000;
     let mut free = (first..32_000).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
@@ -714,7 +715,7 @@ fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as u64
 }
 
-/// Past the capture of the test harness: a proof is to be seen.
+/// Writes past the capture of the test harness, so that a proof is visible.
 pub(crate) fn say(text: &str) {
     writeln!(std::io::stderr(), "{text}").expect("standard error is open");
 }

@@ -1,5 +1,5 @@
-//! What can be learned from a log without a switch: its proof, and where it is damaged. None of
-//! it changes the data directory.
+//! Offline commands on a log: verification, location of damage, explanations. None of them changes
+//! the data directory.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -28,17 +28,17 @@ use crate::support::switch::{Home, PROGRAM, Ports, Printed, files};
 
 /// Bytes of a segment's header.
 const SEGMENT_HEADER: usize = 512;
-/// And of a frame's.
+/// Bytes of a frame's header.
 const FRAME_HEADER: usize = 168;
 
-/// Every file of a data directory with its content, but for the cold store: who asks it opens it,
-/// and its library tidies up.
+/// All files of a data directory with their content, except the cold store, which a query opens and
+/// its library cleans up.
 fn content(data: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let kept = files(data).into_iter().filter(|path| !path.starts_with(data.join("store")));
     kept.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-/// Runs a command that must answer with JSON and leave every file as it is.
+/// Runs a command that must print JSON and leave every file unchanged.
 #[track_caller]
 fn answer(home: &Home, arguments: &[&str]) -> (Value, Output) {
     let before = content(&home.data());
@@ -50,8 +50,8 @@ fn answer(home: &Home, arguments: &[&str]) -> (Value, Output) {
     (value, output)
 }
 
-/// Waits until a running switch leaves its files alone: notes of deliveries are synced half a
-/// second after them, and the mark beside the log a second later at most.
+/// Waits until a running switch writes no files: delivery records are synced half a second after
+/// the deliveries, and the durable mark at most a second later.
 fn wait_until_quiet(data: &Path) {
     let end = Instant::now() + PATIENCE;
     let mut before = content(data);
@@ -66,14 +66,14 @@ fn wait_until_quiet(data: &Path) {
     }
 }
 
-/// The one segment of a small log.
+/// The only segment of a small log.
 fn segment(data: &Path) -> PathBuf {
     let path = data.join("00000000000000000001.segment");
     assert!(path.is_file(), "a small log has one segment");
     path
 }
 
-/// Where the frames of a segment stand, and the position of the first record of each.
+/// Byte ranges of the frames of a segment, and the log index of the first record of each.
 fn frames(bytes: &[u8]) -> Vec<(Range<usize>, u64)> {
     let mut frames = Vec::new();
     let mut at = SEGMENT_HEADER;
@@ -86,8 +86,8 @@ fn frames(bytes: &[u8]) -> Vec<(Range<usize>, u64)> {
     frames
 }
 
-/// A scheme in which one transfer was committed, one refused by the payee, one for want of
-/// liquidity, and one is open; stopped.
+/// A stopped scheme with one committed transfer, one refused by the payee, one refused for
+/// insufficient liquidity, and one in flight.
 fn played() -> (Home, [Transfer; 4]) {
     let scheme = Scheme::start();
     let transfers = ["10", "20", "5000", "30"].map(Transfer::of);
@@ -101,7 +101,7 @@ fn played() -> (Home, [Transfer; 4]) {
     (scheme.home, transfers)
 }
 
-/// Why a payee ended a transfer, in its own words.
+/// The error of a payee that aborted a transfer.
 #[test]
 fn abort_is_explained_with_its_error() {
     let (home, [_, aborted, ..]) = played();
@@ -141,7 +141,7 @@ fn verify_reports_its_counts() {
     let said = output.out();
     assert!(said.contains("fulfilments      1 hash to their conditions"), "{said}");
 
-    // With little memory the same is proved, and nothing is left behind.
+    // With little memory the result is the same, and no files remain.
     let scratch = tempfile::tempdir().unwrap();
     let place = scratch.path().to_str().unwrap();
     let (mut small, _) = answer(&home, &["verify", "--json", "--scratch", place]);
@@ -155,7 +155,7 @@ fn verify_reports_its_counts() {
     assert!(output.err().contains("/nowhere/upesi-verify-"), "{}", output.err());
 }
 
-/// How a command ends that prints to this, and what it complains of.
+/// Exit code and standard error of a command with this standard output.
 fn printed_to(output: impl Into<Stdio>, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(PROGRAM);
     let ended = command.args(arguments).stdout(output).output().unwrap();
@@ -247,7 +247,7 @@ fn damage_is_located_and_not_repaired() {
     assert_eq!(answer(&home, &["verify", "--json"]).0["ok"], json!(true));
 }
 
-/// Wherever in its stored message or its fields a record is damaged, its transfer is named.
+/// Damage at any place in a stored message or its fields is reported with the transfer.
 #[test]
 fn damaged_record_is_reported_with_its_transfer() {
     let (home, [_, transfer, ..]) = played();
@@ -264,7 +264,7 @@ fn damaged_record_is_reported_with_its_transfer() {
             good[frame.clone()].windows(text.len()).position(|part| part == text.as_bytes());
         frame.start + found.expect(text)
     };
-    // The fields stand before the message.
+    // The fields precede the message.
     let fields = frame.start + FRAME_HEADER + 20;
     for at in [at("\"amount\"") + 3, at(&transfer.id), at("payerFsp"), fields + 4, fields + 40] {
         let mut bytes = good.clone();
@@ -279,8 +279,8 @@ fn damaged_record_is_reported_with_its_transfer() {
     }
 }
 
-/// Puts another message into a frame, as somebody would who knows the format: with good checksums,
-/// and under the digest that the chain covers.
+/// Replaces the message of a frame, as an attacker who knows the format would: with valid
+/// checksums, under the digest that the chain covers.
 fn forge(good: &[u8], (before, of): (&Range<usize>, &Range<usize>)) -> Vec<u8> {
     let [before, frame] = [before, of].map(|range| Frame::parse(&good[range.clone()]).unwrap());
     let (before, header) = (before.header(), frame.header());
@@ -331,12 +331,12 @@ fn altered_message_is_detected() {
     }
 }
 
-/// Transfers in the log of the next test; what is kept of them takes more than [`SCRATCH_ROOM`].
+/// Number of transfers of the next test. Their stored data exceeds [`SCRATCH_ROOM`].
 const MANY: &str = "3000";
-/// Room for a store that is empty, and some more; in KiB.
+/// Room for an empty store and a little more, in KiB.
 const SCRATCH_ROOM: usize = 300;
 
-/// A scratch disk without room says nothing of the log, and is told apart from a fault.
+/// A full scratch disk is distinguished from damage of the log.
 #[test]
 fn full_scratch_disk_is_not_reported_as_log_damage() {
     apart("offline::full_scratch_disk_is_not_reported_as_log_damage", Need::Memory, || {
@@ -374,7 +374,7 @@ fn full_scratch_disk_is_not_reported_as_log_damage() {
     });
 }
 
-/// A copy of a directory has no lock file, and none is made.
+/// A copy of a directory has no lock file, and none is created.
 #[test]
 fn verify_of_a_copy_leaves_no_files() {
     let (home, _) = played();
@@ -382,13 +382,13 @@ fn verify_of_a_copy_leaves_no_files() {
     assert_eq!(answer(&home, &["verify", "--json"]).0["ok"], json!(true));
 }
 
-/// The messages among the events of a life.
+/// The messages among the events of a transfer's history.
 fn messages(life: &Value) -> Vec<&Value> {
     let events = life["events"].as_array().unwrap();
     events.iter().filter(|event| event["event"] == "message").collect()
 }
 
-/// Which of its notices were delivered, to whom, after how many attempts and with which answer.
+/// Delivered notices: recipient, number of attempts and response.
 fn deliveries(life: &Value) -> Vec<String> {
     let events = life["events"].as_array().unwrap();
     let ends = events.iter().filter(|event| event["event"] == "delivery");
@@ -404,7 +404,7 @@ fn deliveries(life: &Value) -> Vec<String> {
     lines
 }
 
-/// The life of a transfer: as it was noted when it was decided, and as it is decided again.
+/// The history of a transfer: as stored when it was decided, and as replayed.
 fn life(home: &Home, id: &str) -> Value {
     let (noted, _) = answer(home, &["explain", id, "--json"]);
     assert_eq!(noted["source"], "store", "{noted:#}");
@@ -438,7 +438,7 @@ fn transfer_is_explained_from_its_prepare_to_its_last_notice() {
     let told = messages(&life);
     let outcomes: Vec<_> = told.iter().map(|event| &event["decision"]["outcome"]).collect();
     assert_eq!(outcomes, ["PrepareReserved", "PrepareResentReserved", "Committed"]);
-    // The prepare: what it said, what it was decided on, what it moved and made owed.
+    // The prepare: its message, the inputs of its decision, its postings and notices.
     let (message, decision) = (&told[0]["message"], &told[0]["decision"]);
     assert_eq!(
         (&message["sender"], &message["destination"]),
@@ -506,8 +506,8 @@ fn transfer_is_explained_from_its_prepare_to_its_last_notice() {
     }
 }
 
-/// It decides nothing, but it came: that is told, with who set it aside, whether or not there is a
-/// transfer of its id since.
+/// A quarantined message is not decided, but listed with the author of the quarantine, whether or
+/// not a later transfer has its id.
 #[test]
 fn quarantined_message_is_listed() {
     let transfer = Transfer::of("7");
@@ -545,8 +545,7 @@ fn quarantined_message_is_listed() {
     assert_eq!(told(&life(&home, &transfer.id)), (json!("RESERVED"), 2));
 }
 
-/// Who sends the same again and again makes no explanation longer than some thousand events, and
-/// hides nothing by it.
+/// Repeated messages extend an explanation to at most a few thousand events, and hide nothing.
 #[test]
 fn repeated_message_is_counted() {
     let scheme = Scheme::start();
@@ -576,7 +575,7 @@ fn repeated_message_is_counted() {
     assert!(String::from_utf8_lossy(&said).contains("200 decisions in the middle are omitted"));
 }
 
-/// Both are told with their numbers, though the balances around the record are the same.
+/// Both decisions are shown with their numbers, although the balances around the record are equal.
 #[test]
 fn immediate_expiry_is_explained_as_two_decisions() {
     let scheme = Scheme::start();
@@ -630,7 +629,7 @@ fn replay_shows_the_state_at_any_record_or_time() {
     let (prepared, committed_at) = (&events[0], &events[1]);
     let at = |until: &str| answer(&home, &["replay", "--until", until, "--json"]).0;
 
-    // Just before the prepare, just after it, and after the commit.
+    // Directly before the prepare, directly after it, and after the commit.
     let log_index = prepared["log_index"].as_u64().unwrap();
     let before = at(&(log_index - 1).to_string());
     assert_eq!(value(&before, "payerfsp", "POSITION"), "0");
@@ -644,7 +643,7 @@ fn replay_shows_the_state_at_any_record_or_time() {
     let end = at(&committed_at["log_index"].to_string());
     assert_eq!(value(&end, "payeefsp", "POSITION"), "-10");
 
-    // The same by the time that explain tells.
+    // The same by the time in the explanation.
     let by_time = at(prepared["time"].as_str().unwrap());
     assert_eq!(by_time["state_hash"], after["state_hash"]);
     let last = answer(&home, &["replay", "--json"]).0;
@@ -662,7 +661,7 @@ fn replay_shows_the_state_at_any_record_or_time() {
     }
 }
 
-/// While a switch runs, its log is not read from beside it.
+/// The log of a running switch cannot be read by another process.
 #[test]
 fn offline_commands_refuse_a_running_switch() {
     let scheme = Scheme::start();
@@ -677,15 +676,15 @@ fn offline_commands_refuse_a_running_switch() {
     scheme.end();
 }
 
-/// What a record decided is told by the frame behind it; a fault in it is the record's, where that
-/// stands, and the transfer's that it is about.
+/// The next frame contains the digest of a record's decisions. A mismatch is reported for the
+/// record, with its position and its transfer.
 #[test]
 fn diverging_decision_is_reported_with_its_record() {
     let (home, transfers) = played();
     let disk = RealDisk::open(&home.data()).unwrap();
     let (mut log, _) = FileLog::open(disk, journal::LogOptions::default()).unwrap();
     let at = log.tail().end.0 + 1;
-    // The second frame says of the first one's outcomes what is not so.
+    // The second frame contains a wrong digest of the first frame's outcomes.
     let change = ledger::Change::EndFundsOut(ledger::EndFundsOut {
         id: TransferId::parse(&transfers[0].id).unwrap(),
         name: FspName::new("payerfsp").unwrap(),
@@ -716,8 +715,8 @@ fn diverging_decision_is_reported_with_its_record() {
     assert!(output.err().contains(&format!("(transfer {})", transfers[0].id)));
 }
 
-/// A frame that says nothing of what was decided before it is vouched for by the next one that
-/// does; the log's last one has none behind it, and one that speaks of something else is a fault.
+/// A frame without a digest of the previous decisions is confirmed by the next frame with one. At
+/// the end of the log, or with a wrong digest, it is an error.
 #[test]
 fn log_does_not_end_in_a_frame_without_a_digest() {
     let (home, _) = played();
@@ -755,8 +754,8 @@ fn log_does_not_end_in_a_frame_without_a_digest() {
     assert!(home.serve_in_vain(Ports::free()).err().contains(named), "nor does it start");
 }
 
-/// Appends a record that no sound edge would send, and another of the same batch: a log cannot
-/// begin twice. Answers with its position.
+/// Appends a record that the switch never writes, and another one of the same batch: a log cannot
+/// begin twice. Returns its log index.
 fn poison(home: &Home) -> u64 {
     let disk = RealDisk::open(&home.data()).unwrap();
     let (mut log, _) = FileLog::open(disk, journal::LogOptions::default()).unwrap();
@@ -769,13 +768,13 @@ fn poison(home: &Home) -> u64 {
     tail.end.0 + 1
 }
 
-/// A batch of a node that there is not.
+/// A batch of an unknown node.
 fn of_nobody(tail: &Tail) -> BatchHeader {
     let stamp = ledger::Stamp(tail.stamp.0 + 1);
     BatchHeader { stamp, node: 9, epoch: 1, sequence: tail.end.0, ..BatchHeader::default() }
 }
 
-/// One that says what was decided before it.
+/// A header with a digest of the previous decisions.
 fn that_speaks(log: &mut FileLog<RealDisk>) -> BatchHeader {
     let state = sequencer::replay(log, &mut |_| {}).unwrap().state;
     let (applied, outcome_digest) = (state.log_index(), *state.digest());
@@ -828,7 +827,8 @@ fn record_that_blocks_every_start_can_be_quarantined() {
     refused(sound, "the replay stops at record");
     quarantine(poison).succeeds();
 
-    // Proved without it, before and after the next start, which puts who and why on record.
+    // Verified without the record, before and after the next start, which records author and
+    // reason.
     let (proof, _) = answer(&home, &["verify", "--json"]);
     assert_eq!((&proof["ok"], &proof["quarantined"][0]["noted"]), (&json!(true), &json!(null)));
     let switch = home.serve();
@@ -847,7 +847,7 @@ fn record_that_blocks_every_start_can_be_quarantined() {
         assert_eq!(quarantined[name], expected, "{name}: {proof:#}");
     }
     assert_eq!(proof["records"], poison + 2, "it is put on record once");
-    // Also by a start from a snapshot, which does not read the records before.
+    // The same for a start from a snapshot, which does not read earlier records.
     assert!(home.offline(&["snapshot"]).status.success());
     let switch = home.serve();
     assert!(switch.greeting.contains("continued from the snapshot"), "{}", switch.greeting);
@@ -871,7 +871,7 @@ fn record_that_blocks_every_start_can_be_quarantined() {
         assert!(told.status.success() && said.contains(&line), "{said} {}", told.err());
     }
 
-    // The file cannot be changed afterwards, nor be lost, without its being seen.
+    // A later change or loss of the file is detected.
     let file = home.data().join("quarantine.json");
     let sheet = fs::read_to_string(&file).unwrap();
     for (from, to, named) in [
@@ -888,7 +888,7 @@ fn record_that_blocks_every_start_can_be_quarantined() {
         let (disproof, _) = answer(&home, &["verify", "--json"]);
         let what = disproof["fault"]["what"].as_str().unwrap();
         assert!(what.contains(named), "{from}: {what}");
-        // No start puts other words on record, nor any for another record.
+        // No start records another reason, or another record.
         let said = home.serve_in_vain(Ports::free()).err();
         assert!(said.contains("quarantine.json"), "{from}: {said}");
     }
@@ -902,7 +902,7 @@ fn record_that_blocks_every_start_can_be_quarantined() {
     assert_eq!((&proof["ok"], &proof["records"]), (&json!(true), &json!(poison + 2)));
 }
 
-/// Beside a running switch, and without a trace.
+/// Runs next to a running switch, and leaves no files.
 #[test]
 fn what_if_applies_other_caps_and_cover() {
     let scheme = Scheme::start();
@@ -972,7 +972,7 @@ fn what_if_applies_other_caps_and_cover() {
         scheme.home.offline(&["what-if", "--limit", "payerfsp:USD:9.5", "--from", "9"]).out();
     assert!(said.contains("refusals that appear") && said.contains("least headroom"), "{said}");
     assert!(!said.contains("withdrawals refused"), "there is none: {said}");
-    // A period that is not over: what is shown ends with the log, and that is said.
+    // The period is not over. The output ends with the log, and states so.
     let tomorrow = ["--limit", "payerfsp:USD:9", "--to", "2999-01-01T00:00:00Z"];
     assert_eq!(ask(&tomorrow)["log_ends_before"], true);
     assert_eq!(same["log_ends_before"], false);
@@ -981,8 +981,8 @@ fn what_if_applies_other_caps_and_cover() {
     scheme.end();
 }
 
-/// Another cap lets a transfer through, and for want of what it takes an operator would have been
-/// refused a withdrawal. That the money then stays is no merit of the cap, and is said.
+/// Another cap admits a transfer, after which an operator's withdrawal would be refused for lack of
+/// liquidity. The remaining money is not an effect of the cap, and the output states so.
 #[test]
 fn what_if_names_a_withdrawal_that_another_cap_refuses() {
     let scheme = Scheme::start();
@@ -990,7 +990,7 @@ fn what_if_names_a_withdrawal_that_another_cap_refuses() {
     let pay = |amount: &str| {
         scheme.pay(amount);
     };
-    // Cover of 2000, of which 1500 leave before the period.
+    // Cover of 2000, of which 1500 are withdrawn before the period.
     withdraw(admin, "1500", "recordFundsOutCommit");
     admin.set_limit("payerfsp", "250");
     pay("200");
@@ -1036,7 +1036,7 @@ fn what_if_names_a_withdrawal_that_another_cap_refuses() {
     ] {
         assert_eq!(one[name], expected, "{name}: {one:#}");
     }
-    // Named to people too, without being asked to list.
+    // The text output names it without an option.
     let said = scheme.home.offline(&asked).out();
     let (record, count) = (&one["log_index"], "(all commit 1, none commits 1, given back 0)");
     for expected in [
@@ -1050,12 +1050,12 @@ fn what_if_names_a_withdrawal_that_another_cap_refuses() {
     scheme.end();
 }
 
-/// A text with single spaces between its words, so that the widths of tables do not matter.
+/// A text with single spaces, independent of column widths.
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Takes funds of `payerfsp` out, and ends that; the id of the movement.
+/// Withdraws funds of `payerfsp` and ends the withdrawal. Returns its id.
 fn withdraw(admin: &Admin, amount: &str, end: &str) -> String {
     let (id, account) = (uuid(), admin.account("payerfsp", "SETTLEMENT").id);
     let path = format!("/participants/payerfsp/accounts/{account}");
@@ -1070,7 +1070,7 @@ fn withdraw(admin: &Admin, amount: &str, end: &str) -> String {
     id
 }
 
-/// A running switch tells of a transfer what its log says of it.
+/// A running switch and its log give the same explanation of a transfer.
 #[test]
 fn running_switch_and_log_explain_a_transfer_alike() {
     let scheme = Scheme::start();
@@ -1084,7 +1084,7 @@ fn running_switch_and_log_explain_a_transfer_alike() {
     scheme.send(&transfers[1].error("5104", "No"), 200);
     scheme.admin.wait_for("upesi_transfers_expired_total", |expired| expired == 1);
     scheme.wait_until_delivered();
-    // Makes durable what is noted of deliveries.
+    // Makes the delivery records durable.
     scheme.send(&transfers[3].prepare(), 202);
     scheme.wait_until_delivered();
     let explain = |id: &str| scheme.admin.explain(id);
@@ -1105,7 +1105,7 @@ fn running_switch_and_log_explain_a_transfer_alike() {
     }
 }
 
-/// While a callback fails, whoever asks is told what was tried and when the next attempt is.
+/// While a callback fails, the explanation shows the attempts and the time of the next one.
 #[test]
 fn failing_callback_is_explained_while_it_is_retried() {
     let scheme = Scheme::start();
@@ -1136,7 +1136,7 @@ fn failing_callback_is_explained_while_it_is_retried() {
     assert!(tried.iter().all(|attempt| attempt["status"] == 500), "{one:#}");
     scheme.payee.answer(|_| Reply::Status(202));
     scheme.wait_until_delivered();
-    // Makes durable what is noted of deliveries.
+    // Makes the delivery records durable.
     scheme.send(&transfer.prepare(), 202);
     scheme.wait_until_delivered();
     let notice = one["notice"].clone();
@@ -1164,7 +1164,7 @@ fn failing_callback_is_explained_while_it_is_retried() {
     assert!(has_row(tried.len(), &last["began"], 202), "{text}");
 }
 
-/// Why there was no answer is on record too; what the first attempt delivered takes no room.
+/// The cause of an unanswered attempt is stored. A delivery at the first attempt needs no space.
 #[test]
 fn unanswered_attempts_are_explained_with_their_cause() {
     let scheme = Scheme::configured("[delivery]\nhorizon_seconds = 1\n");
@@ -1196,7 +1196,7 @@ fn unanswered_attempts_are_explained_with_their_cause() {
     assert_eq!((&first["attempts"], &first["tried"]), (&json!(1), &json!([])));
 }
 
-/// A store that does not do is left alone, and said; the answer is the same.
+/// An unusable store is ignored with a message, and the result is the same.
 #[test]
 fn decisions_missing_in_the_store_are_replayed() {
     let mut scheme = Scheme::start();
@@ -1226,7 +1226,7 @@ fn decisions_missing_in_the_store_are_replayed() {
     };
     fs::remove_dir_all(&store).unwrap();
     check("it does not exist");
-    // One that ends before a record that is about the transfer; for the other it does.
+    // A store that ends before a record about the transfer. For the other transfer it suffices.
     fs::rename(&kept, &store).unwrap();
     check("it ends with record");
     assert_eq!(life(&home, &open.id)["state"], "RESERVED");

@@ -1,5 +1,5 @@
-//! A start goes on from a state stored beside the log, and says and does the same as one that
-//! decides the whole log again; what is wrong with such a state costs time and nothing else.
+//! A start continues from a snapshot and behaves like a switch that has replayed the whole log. A
+//! damaged snapshot costs only time.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,8 +13,8 @@ use crate::support::message::{Message, Transfer};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, Printed, finish};
 
-/// A scheme that had one transfer of each kind and a registration before its first snapshot, and
-/// one transfer and another snapshot after it.
+/// A scheme with one transfer of each kind and a registration before its first snapshot, and one
+/// transfer and another snapshot after it.
 fn played() -> (Scheme, Vec<Transfer>) {
     let scheme = Scheme::start();
     let mut transfers: Vec<_> = ["10", "20", "5000", "30"].map(Transfer::of).into();
@@ -36,7 +36,7 @@ fn played() -> (Scheme, Vec<Transfer>) {
     (scheme, transfers)
 }
 
-/// Asks for a snapshot and waits until so many were taken.
+/// Requests a snapshot and waits until this number of snapshots has been taken.
 fn take(admin: &Admin, count: u64) {
     admin.must("POST", "/snapshots", "", 202);
     admin.wait_for("upesi_snapshots_taken_total", |taken| taken == count);
@@ -94,7 +94,7 @@ fn start_continues_from_a_snapshot_with_the_full_state() {
     let scheme = Scheme { switch, home, admin, payer, payee, other };
     // Positions: 10 and 40 committed, 30 and 50 reserved.
     scheme.positions("130", "-50");
-    // A resend is known, from before the snapshot and from after it.
+    // Resends of transfers before and after the snapshot are recognized.
     scheme.send(&transfers[0].prepare(), 202);
     scheme.payer.wait("PUT", &transfers[0].path());
     scheme.send(&transfers[3].fulfil("COMMITTED"), 200);
@@ -139,7 +139,7 @@ fn damaged_snapshot_only_delays_the_start() {
     damage(older);
     assert_eq!(start(&["ignored an unusable snapshot: ", "upesi: replayed "]), hash);
 
-    // One of another log, in place of both.
+    // A snapshot of another log replaces both.
     let (stranger, _) = played();
     let strange = snapshots(&stranger.home.data()).remove(0);
     fs::remove_file(newer).unwrap();
@@ -147,7 +147,7 @@ fn damaged_snapshot_only_delays_the_start() {
     fs::copy(&strange, home.data().join(strange.file_name().unwrap())).unwrap();
     assert_eq!(start(&["it is of log ", "upesi: replayed "]), hash);
 
-    // Offline, a good one takes its place.
+    // A valid offline snapshot replaces it.
     let output = home.offline(&["snapshot", "--json"]);
     assert!(output.status.success(), "{}", said(&output));
     let shown = output.json();
@@ -194,8 +194,8 @@ fn offline_snapshot_of_a_running_switch_names_the_alternative() {
     switch.stop(Signal::TERM);
 }
 
-/// A mounted volume can not be replaced, so everything is made within it; no log begins beside what
-/// is not finished.
+/// A mounted volume cannot be replaced, so all files are created inside it. No log is created next
+/// to an incomplete restore.
 #[test]
 fn restore_writes_only_to_its_directory() {
     let (scheme, _) = played();
@@ -205,7 +205,7 @@ fn restore_writes_only_to_its_directory() {
     let data = restored.data();
     let from = home.data();
     let restore = || restored.offline(&["restore", "--from", from.to_str().unwrap()]);
-    // As a volume that was formatted, after a restore that was killed.
+    // A formatted volume after a killed restore.
     fs::create_dir_all(data.join("lost+found")).unwrap();
     fs::create_dir_all(data.join(".restoring")).unwrap();
     fs::write(data.join(".restoring/00000000000000000001.segment"), "half of it").unwrap();
@@ -226,7 +226,7 @@ fn restore_writes_only_to_its_directory() {
     assert!(whole.contains("lost+found") && whole.contains("store"), "{whole:?}");
     assert!(!whole.contains(".restoring") && !whole.contains(".restored"), "{whole:?}");
 
-    // Interrupted when all was there and half of it moved up: the next one finishes that.
+    // Interrupted while the files were being moved up. The next start completes the move.
     let half_moved = || {
         fs::create_dir(data.join(".restored")).unwrap();
         fs::write(data.join(".restored/LOCK"), "").unwrap();
@@ -246,7 +246,7 @@ fn restore_writes_only_to_its_directory() {
     switch.stop(Signal::TERM);
     assert_eq!(names().iter().find(|name| name.starts_with(".rest")), None);
 
-    // What only has the name of it is somebody else's, and stays where it is.
+    // A file that only has the name of the marker is left unchanged.
     let strange = tempfile::tempdir().unwrap();
     fs::create_dir(strange.path().join(".restored")).unwrap();
     fs::write(strange.path().join(".restored/letter"), "dear").unwrap();
@@ -278,7 +278,7 @@ fn backup_becomes_a_data_directory_after_verification() {
             command
         })
     };
-    // A place that holds no copy leaves nothing behind, and a later attempt is not in its way.
+    // A failed restore leaves no files, and a later attempt succeeds.
     let none = place.path().join("none");
     let mut command = Command::new(PROGRAM);
     let strange = tempfile::tempdir().unwrap();
@@ -288,7 +288,7 @@ fn backup_becomes_a_data_directory_after_verification() {
     let output = finish(command);
     assert!(said(&output).contains("holds other objects"), "{}", said(&output));
     assert!(!said(&output).contains("the fetched part is kept"), "{}", said(&output));
-    // Another hash than the one that comes out; a place that is taken; a good one.
+    // A wrong hash, then an existing directory, then a valid restore.
     let output = restore(&none, &["--state-hash", &"0".repeat(64)]);
     assert!(said(&output).contains("nothing was restored"), "{}", said(&output));
     assert!(!none.exists());
@@ -306,7 +306,7 @@ fn backup_becomes_a_data_directory_after_verification() {
     let again: Value = serde_json::from_slice(&restored.verify().stdout).unwrap();
     assert_eq!(again["state_hash"], proof["state_hash"]);
     let switch = restored.serve();
-    // Store and snapshot were made with the copy: nothing is decided a second time.
+    // Store and snapshot are created with the copy, so no record is replayed.
     let end = shown["last_record"].as_u64().unwrap();
     let expected = format!("continued from the snapshot of record {end} and replayed 0 records");
     assert!(switch.greeting.contains(&expected), "{}", switch.greeting);
@@ -314,7 +314,7 @@ fn backup_becomes_a_data_directory_after_verification() {
     assert!(!switch.greeting.contains("rebuilt"), "{}", switch.greeting);
     switch.stop(Signal::TERM);
 
-    // What `backup` keeps has the snapshots, too, and is found by its path.
+    // The backup contains the snapshots, and can be given as a path.
     let kept = place.path().join("kept");
     std::fs::create_dir(&kept).unwrap();
     let output = home.offline(&["backup", "--to", &format!("file://{}", kept.display())]);
@@ -343,7 +343,7 @@ fn backup_becomes_a_data_directory_after_verification() {
     assert_eq!(both, here.iter().collect::<Vec<_>>(), "beside the one that was made with it");
     assert_eq!(there[0], shown["last_record"]);
 
-    // A damaged backup is named and nothing is made of it.
+    // A damaged backup is reported, and nothing is restored.
     damage(&home.data().join("00000000000000000001.segment"));
     let output = restore(&none, &[]);
     assert!(said(&output).contains("00000000000000000001.segment"), "{}", said(&output));

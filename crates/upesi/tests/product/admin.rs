@@ -76,7 +76,7 @@ fn probes_have_a_separate_listener_or_none() {
     // configured.
     let plain = Home::new().serve();
     assert!(!plain.greeting.contains("health probes"), "{}", plain.greeting);
-    let asked = Home::new().told(&["--health", "127.0.0.1:0"]).serve();
+    let asked = Home::new().with_arguments(&["--health", "127.0.0.1:0"]).serve();
     assert!(health(&["--health", &format!("http://{}", asked.probes())]));
 }
 
@@ -99,14 +99,14 @@ fn ignored_signals_have_no_effect_and_quit_stops_cleanly() {
             assert!(Instant::now() < deadline, "{name} is not logged");
             std::thread::sleep(GLANCE);
         }
-        let said = switch.complaints();
-        let last = said.lines().last().unwrap();
+        let output_text = switch.complaints();
+        let last = output_text.lines().last().unwrap();
         assert!(last.starts_with(&format!("upesi: {name} ignored: ")), "{last}");
         assert_eq!(Admin::new(&home, &switch).call("GET", "/health", "").status, 200);
     }
     switch.signal(Signal::QUIT);
-    let (status, said) = switch.end();
-    assert!(status.success(), "{status}: {said}");
+    let (status, output_text) = switch.end();
+    assert!(status.success(), "{status}: {output_text}");
     assert!(home.verify().status.success());
 }
 
@@ -158,17 +158,17 @@ const LENIENT: [(&str, &str); 2] = [("deleteOracle", "{id}"), ("findParty", "{ID
 /// whether they must be refused.
 fn with_id(document: &Value, id: &str) -> Vec<(generate::ExampleMessage, bool)> {
     let mut all = generate::operations(document);
-    all.retain(|played| played.operation["responses"].get("501").is_none());
+    all.retain(|entry| entry.operation["responses"].get("501").is_none());
     // First, since later refusals are recorded and explained.
-    all.sort_by_key(|played| played.id != "explainTransfer");
+    all.sort_by_key(|entry| entry.id != "explainTransfer");
     let mut found = Vec::new();
-    for played in all {
-        for (at, name) in played.path.split('/').enumerate().filter(|(_, it)| it.starts_with('{')) {
-            let mut segments: Vec<_> = played.good.path.split('/').collect();
+    for entry in all {
+        for (at, name) in entry.path.split('/').enumerate().filter(|(_, it)| it.starts_with('{')) {
+            let mut segments: Vec<_> = entry.good.path.split('/').collect();
             segments[at] = id;
             let message =
-                generate::ExampleMessage { path: segments.join("/"), ..played.good.clone() };
-            found.push((message, !LENIENT.contains(&(played.id, name))));
+                generate::ExampleMessage { path: segments.join("/"), ..entry.good.clone() };
+            found.push((message, !LENIENT.contains(&(entry.id, name))));
         }
     }
     found
@@ -249,7 +249,7 @@ fn loopback_participants_require_a_switch_on_loopback() {
     let mut connection = Connection::open(fspiop).unwrap();
     assert_eq!(connection.exchange(&message.render()).unwrap().status, 202);
     admin.wait_for("upesi_calls_denied_total", |denied| 0 < denied);
-    assert!(secret.heard().is_empty(), "nothing was called");
+    assert!(secret.received().is_empty(), "nothing was called");
     switch.signal(Signal::TERM);
     assert!(switch.end().0.success());
 

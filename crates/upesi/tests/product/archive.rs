@@ -35,8 +35,8 @@ fn run(arguments: &[&str]) -> Output {
 /// Runs a command that must fail with this message.
 #[track_caller]
 fn refused(arguments: &[&str], named: &str) {
-    let said = run(arguments).fails();
-    assert!(said.contains(named), "{arguments:?}: {said}");
+    let output_text = run(arguments).fails();
+    assert!(output_text.contains(named), "{arguments:?}: {output_text}");
 }
 
 pub(crate) fn text(path: &Path) -> &str {
@@ -84,7 +84,7 @@ fn split(data: &Path) {
 }
 
 /// A stopped log of several segments with a few transfers.
-pub(crate) fn played() -> (Home, Transfer) {
+pub(crate) fn stopped_scheme() -> (Home, Transfer) {
     let scheme = Scheme::start();
     let transfers = ["10", "20", "30"].map(Transfer::of);
     for transfer in &transfers {
@@ -107,17 +107,17 @@ pub(crate) fn names(data: &Path, ending: &str) -> Vec<PathBuf> {
 
 #[test]
 fn archived_log_is_verified_explained_replayed_and_served() {
-    let (home, transfer) = played();
+    let (home, transfer) = stopped_scheme();
     home.serve().stop(Signal::TERM);
     let (data, beside) = (home.data(), Beside::new());
     let (data, place) = (text(&data), beside.place("archive"));
     let all = || {
         let untimed = |arguments: &[&str]| {
-            let mut said = answer(&[arguments, &["--json", "--data", data]].concat());
+            let mut output_text = answer(&[arguments, &["--json", "--data", data]].concat());
             for name in ["seconds", "records_per_second"] {
-                said.as_object_mut().unwrap().remove(name);
+                output_text.as_object_mut().unwrap().remove(name);
             }
-            said
+            output_text
         };
         let life = untimed(&["explain", &transfer.id]);
         (untimed(&["verify"]), life, untimed(&["replay", "--until", "20"]))
@@ -165,9 +165,9 @@ fn archived_log_is_verified_explained_replayed_and_served() {
     assert_eq!(disproof["fault"]["log_index"], first, "{disproof}");
     let restore = "Restore this file from a copy or the archive";
     refused(&["verify", "--data", data], restore);
-    let said = home.serve_in_vain(Ports::free()).err();
-    assert!(said.contains(name) && said.contains("checksum"), "{said}");
-    assert!(said.contains(restore), "{said}");
+    let output_text = home.serve_in_vain(Ports::free()).err();
+    assert!(output_text.contains(name) && output_text.contains("checksum"), "{output_text}");
+    assert!(output_text.contains(restore), "{output_text}");
     for more in [&good[..], b"more"] {
         fs::write(&object, [&good, more].concat()).unwrap();
         refused(
@@ -181,9 +181,12 @@ fn archived_log_is_verified_explained_replayed_and_served() {
     for cut in [1, 9, 300] {
         fs::write(&catalogue, &lines[..lines.len() - cut]).unwrap();
         refused(&["verify", "--data", data], "archive.catalogue at byte");
-        let said = home.serve_in_vain(Ports::free()).err();
-        assert!(said.contains("its last line is cut short or changed"), "{said}");
-        assert!(said.contains("Copy the files below segments/ of the archive"), "{said}");
+        let output_text = home.serve_in_vain(Ports::free()).err();
+        assert!(output_text.contains("its last line is cut short or changed"), "{output_text}");
+        assert!(
+            output_text.contains("Copy the files below segments/ of the archive"),
+            "{output_text}"
+        );
     }
     let disproof = run(&["verify", "--json", "--data", data]);
     let disproof = disproof.json();
@@ -193,8 +196,8 @@ fn archived_log_is_verified_explained_replayed_and_served() {
     fs::remove_file(&object).unwrap();
     let missing = "the object is missing, but this segment was archived there";
     refused(&["verify", "--data", data], missing);
-    let said = home.serve_in_vain(Ports::free()).err();
-    assert!(said.contains(missing), "{said}");
+    let output_text = home.serve_in_vain(Ports::free()).err();
+    assert!(output_text.contains(missing), "{output_text}");
     fs::rename(beside.path("archive"), beside.path("unmounted")).unwrap();
     refused(&["verify", "--data", data], "open the directory");
     let incomplete = run(&["verify", "--json", "--data", data]);
@@ -210,11 +213,11 @@ fn archived_log_is_verified_explained_replayed_and_served() {
     assert!(all() == plain, "it was put back");
 }
 
-/// With a snapshot a start needs no old segment. What needs one is refused and said, until it can
+/// With a snapshot a start needs no old segment. What needs one is refused and output_text, until it can
 /// be read.
 #[test]
 fn missing_segment_is_reported_once_when_needed() {
-    let (home, transfer) = played();
+    let (home, transfer) = stopped_scheme();
     let (data, beside) = (home.data(), Beside::new());
     let place = beside.place("archive");
     answer(&["snapshot", "--json", "--data", text(&data)]);
@@ -224,11 +227,11 @@ fn missing_segment_is_reported_once_when_needed() {
     fs::rename(&mounted, &unmounted).unwrap();
     fs::create_dir(&mounted).unwrap();
     let mut switch = home.serve();
-    let mut said = switch.greeting.clone();
-    while !said.contains("ARCHIVE UNREACHABLE") {
-        said = switch.next_line();
+    let mut output_text = switch.greeting.clone();
+    while !output_text.contains("ARCHIVE UNREACHABLE") {
+        output_text = switch.next_line();
     }
-    assert!(said.contains(&place), "{said}");
+    assert!(output_text.contains(&place), "{output_text}");
     switch.stop(Signal::TERM);
     assert!(fs::read_dir(&mounted).unwrap().next().is_none(), "nothing is written there");
     fs::remove_dir(&mounted).unwrap();
@@ -302,25 +305,25 @@ fn callback_waits_for_an_unavailable_archive() {
     assert!(switch.greeting.contains("continued from the snapshot"), "{}", switch.greeting);
     let admin = Admin::new(&home, &switch);
     let explanation = format!("/transfers/{}/explanation", owed.id);
-    let told = || admin.call("GET", &explanation, "");
+    let explained = || admin.call("GET", &explanation, "");
     // If these counted as attempts, the second one would have been the last.
     admin.wait_for("upesi_attempts_total", |tries| 3 <= tries);
     assert_eq!(admin.get("/deadletters"), "[]");
     assert_eq!([payer.take(0).len(), payee.take(0).len()], [0, 0]);
-    assert_eq!(told().status, 503, "the life of a transfer stands in the archive too");
+    assert_eq!(explained().status, 503, "the life of a transfer stands in the archive too");
 
     fs::remove_dir(&kept).unwrap();
     fs::rename(&away, &kept).unwrap();
-    let heard = payee.take(1);
-    assert_eq!((&*heard[0].method, &*heard[0].path), ("POST", "/transfers"));
-    let told = payer.wait("PUT", &its_end);
-    assert!(told.text().contains("Participant nobody not found"), "{}", told.text());
+    let received = payee.take(1);
+    assert_eq!((&*received[0].method, &*received[0].path), ("POST", "/transfers"));
+    let explained = payer.wait("PUT", &its_end);
+    assert!(explained.text().contains("Participant nobody not found"), "{}", explained.text());
     admin.wait_for("upesi_notices_owed", |owed| owed == 0);
     drop(switch);
-    let told = answer(&["explain", &owed.id, "--json", "--data", text(&data)]);
-    let events = told["events"].as_array().unwrap().iter();
+    let explained = answer(&["explain", &owed.id, "--json", "--data", text(&data)]);
+    let events = explained["events"].as_array().unwrap().iter();
     let attempts: Vec<_> = events.filter_map(|event| event["attempts"].as_u64()).collect();
-    assert_eq!(attempts, [1], "{told}");
+    assert_eq!(attempts, [1], "{explained}");
 }
 
 /// A quarantined record is not needed, neither by a start from a later snapshot nor to explain
@@ -353,32 +356,36 @@ fn quarantined_record_in_an_unavailable_archive_blocks_nothing() {
     fs::rename(&kept, &away).unwrap();
 
     let switch = home.serve();
-    let said = format!("record {log_index} is quarantined; its note in the log was not compared");
-    assert!(switch.greeting.contains(&said), "{}", switch.greeting);
+    let output_text =
+        format!("record {log_index} is quarantined; its note in the log was not compared");
+    assert!(switch.greeting.contains(&output_text), "{}", switch.greeting);
     let here = pay(&switch);
     let admin = Admin::new(&home, &switch);
     let live = admin.get(&format!("/transfers/{}/explanation", here.id));
     switch.signal(Signal::TERM);
-    let (status, said) = switch.end();
+    let (status, output_text) = switch.end();
     let complaint = format!("upesi: record {log_index} cannot be read: ");
-    assert!(status.success() && said.starts_with(&complaint), "{status}: {said}");
+    assert!(status.success() && output_text.starts_with(&complaint), "{status}: {output_text}");
     let offline = answer(&["explain", &here.id, "--json", "--data", text(&data)]);
-    for told in [serde_json::from_str(&live).unwrap(), offline] {
-        assert_eq!((&told["source"], &told["state"]), (&json!("store"), &json!("RESERVED")));
-        let unread = told["unread"][0].as_str().unwrap();
+    for explained in [serde_json::from_str(&live).unwrap(), offline] {
+        assert_eq!(
+            (&explained["source"], &explained["state"]),
+            (&json!("store"), &json!("RESERVED"))
+        );
+        let unread = explained["unread"][0].as_str().unwrap();
         assert!(unread.contains(&format!("record {log_index} is skipped")), "{unread}");
     }
     fs::rename(&away, &kept).unwrap();
     let proof = answer(&["verify", "--json", "--data", text(&data)]);
     assert_eq!(proof["quarantined"][0]["position"], log_index, "{proof:#}");
-    let told = answer(&["explain", &aside.id, "--json", "--data", text(&data)]);
-    assert_eq!(told["events"][0]["event"], "set_aside");
+    let explained = answer(&["explain", &aside.id, "--json", "--data", text(&data)]);
+    assert_eq!(explained["events"][0]["event"], "set_aside");
 }
 
 /// A missing segment in the middle of a log also prevents a start that does not read it.
 #[test]
 fn start_from_a_snapshot_detects_a_missing_segment() {
-    let (home, _) = played();
+    let (home, _) = stopped_scheme();
     let data = home.data();
     answer(&["snapshot", "--json", "--data", text(&data)]);
     let segments = names(&data, ".segment");
@@ -391,8 +398,8 @@ fn start_from_a_snapshot_detects_a_missing_segment() {
             None => fs::remove_file(closed).unwrap(),
             Some(bytes) => fs::write(closed, bytes).unwrap(),
         }
-        let said = home.serve_in_vain(Ports::free()).err();
-        assert!(said.contains("the log is damaged in"), "{said}");
+        let output_text = home.serve_in_vain(Ports::free()).err();
+        assert!(output_text.contains("the log is damaged in"), "{output_text}");
         refused(&["verify", "--data", text(&data)], "the log is damaged in");
     }
     fs::write(closed, good).unwrap();
@@ -405,16 +412,18 @@ fn start_from_a_snapshot_detects_a_missing_segment() {
 /// durable mark states.
 #[test]
 fn log_that_ends_before_its_snapshot_is_refused() {
-    let (home, _) = played();
+    let (home, _) = stopped_scheme();
     let data = home.data();
     home.serve().stop(Signal::TERM);
     answer(&["snapshot", "--json", "--data", text(&data)]);
     let segments = names(&data, ".segment");
     let (last, mark) = (segments.last().unwrap(), data.join("durable.mark"));
     let missing = |what: &str| {
-        for said in [home.serve_in_vain(Ports::free()).err(), home.offline(&["verify"]).err()] {
-            assert!(said.contains("its end is missing"), "{what}: {said}");
-            assert!(said.contains("--truncate-damaged-tail"), "{what}: {said}");
+        for output_text in
+            [home.serve_in_vain(Ports::free()).err(), home.offline(&["verify"]).err()]
+        {
+            assert!(output_text.contains("its end is missing"), "{what}: {output_text}");
+            assert!(output_text.contains("--truncate-damaged-tail"), "{what}: {output_text}");
         }
     };
     let mut damaged = fs::read(&mark).unwrap();
@@ -434,8 +443,8 @@ fn log_that_ends_before_its_snapshot_is_refused() {
     let all = names(&data, ".segment");
     let to = |file: &PathBuf| aside.join(file.file_name().unwrap());
     all.iter().for_each(|file| fs::rename(file, to(file)).unwrap());
-    let said = home.serve_in_vain(Ports::free()).err();
-    assert!(said.contains("the log is missing, but 0000"), "{said}");
+    let output_text = home.serve_in_vain(Ports::free()).err();
+    assert!(output_text.contains("the log is missing, but 0000"), "{output_text}");
     assert_eq!(names(&data, ".segment").len(), 0, "none was begun");
     all.iter().for_each(|file| fs::rename(to(file), file).unwrap());
 
@@ -445,7 +454,7 @@ fn log_that_ends_before_its_snapshot_is_refused() {
     fs::remove_file(last).unwrap();
     fs::remove_file(&mark).unwrap();
     assert_eq!(fs::read(all.last().unwrap()).unwrap(), copy);
-    let home = home.told(&["--truncate-damaged-tail"]);
+    let home = home.with_arguments(&["--truncate-damaged-tail"]);
     let switch = home.serve();
     for part in [".snapshot: removed", "the cold store is rebuilt"] {
         assert_eq!(switch.greeting.matches(part).count(), 1, "{}", switch.greeting);
@@ -454,24 +463,24 @@ fn log_that_ends_before_its_snapshot_is_refused() {
     assert_eq!(answer(&["verify", "--json", "--data", text(&data)])["ok"], json!(true));
 
     names(&data, ".segment").iter().for_each(|file| fs::remove_file(file).unwrap());
-    let said = home.serve_in_vain(Ports::free()).err();
-    assert!(said.contains("the log is missing, but store"), "nor by a flag: {said}");
+    let output_text = home.serve_in_vain(Ports::free()).err();
+    assert!(output_text.contains("the log is missing, but store"), "nor by a flag: {output_text}");
     assert_eq!(names(&data, ".segment").len(), 0, "none was begun");
 }
 
 /// Without a copy, an operator can truncate a damaged tail.
 #[test]
 fn damaged_tail_is_truncated_only_on_request() {
-    let (home, _) = played();
+    let (home, _) = stopped_scheme();
     let data = home.data();
     let last = names(&data, ".segment").pop().unwrap();
     let mut bytes = fs::read(&last).unwrap();
     let end = bytes.iter().rposition(|&byte| byte != 0).unwrap();
     bytes[end - 3] ^= 0x40;
     fs::write(&last, bytes).unwrap();
-    let said = home.serve_in_vain(Ports::free()).err();
-    assert!(said.contains("start once with --truncate-damaged-tail"), "{said}");
-    let home = home.told(&["--truncate-damaged-tail"]);
+    let output_text = home.serve_in_vain(Ports::free()).err();
+    assert!(output_text.contains("start once with --truncate-damaged-tail"), "{output_text}");
+    let home = home.with_arguments(&["--truncate-damaged-tail"]);
     let switch = home.serve();
     for part in ["must be reconciled manually", "--truncate-damaged-tail: the log ends with record"]
     {
@@ -514,7 +523,7 @@ fn backup_of_a_running_switch_restores_the_same_state() {
 /// A damaged or missing part of a backup is reported and rewritten by the next backup.
 #[test]
 fn damaged_backup_is_repaired_from_the_log() {
-    let (home, _) = played();
+    let (home, _) = stopped_scheme();
     let beside = Beside::new();
     let place = beside.place("copy");
     let data = home.data();
@@ -548,7 +557,7 @@ fn damaged_backup_is_repaired_from_the_log() {
 fn switch_maintains_backup_and_archive() {
     let beside = Beside::new();
     let (archive, copy) = (beside.place("archive"), beside.place("copy"));
-    let (home, _) = played();
+    let (home, _) = stopped_scheme();
     let settings = format!(
         "\n[archive]\nto = \"{archive}\"\nkeep_segments = 1\n[backup]\nto = \"{copy}\"\n\
          every_seconds = 1\n"

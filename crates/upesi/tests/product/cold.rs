@@ -60,7 +60,7 @@ impl Past {
         let body = "{\"fspId\":\"payeefsp\",\"currency\":\"USD\"}";
         scheme.send(&Message::new("POST", PARTY, "payeefsp").body(body), 202);
         scheme.admin.wait_for("upesi_transfers_in_flight", |count| count == 0);
-        hush(scheme);
+        discard_callbacks(scheme);
         Self(all)
     }
 
@@ -87,8 +87,8 @@ fn check_one(scheme: &Scheme, one: &One) {
         End::Expired => "PUT {} from Hub: ABORTED, cause 3303: Transfer expired",
         End::Refused => "PUT {} from Hub: ABORTED",
     };
-    let starts = |heard: &[Callback]| {
-        let line = line(&heard[0]);
+    let starts = |received: &[Callback]| {
+        let line = line(&received[0]);
         let state = state.replace("{}", &transfer.path());
         assert!(line.starts_with(&state), "{end:?}: {line}");
     };
@@ -103,19 +103,19 @@ fn check_one(scheme: &Scheme, one: &One) {
     assert!(modified.contains("/error from Hub: 3106"), "{end:?}: {modified}");
     // Repeats the payee's response, or sends a first one if there was none.
     scheme.send(answer, 200);
-    let told = line(&scheme.payee.take(1)[0]);
+    let callback = line(&scheme.payee.take(1)[0]);
     let expected = match end {
         End::Committed => "COMMITTED with fulfilment",
         End::Aborted => "/error from",
         End::Expired => "/error from Hub: 3",
         End::Refused => "/error from Hub: 3100",
     };
-    assert!(told.contains(expected), "{end:?}: {told}");
+    assert!(callback.contains(expected), "{end:?}: {callback}");
     scheme.wait_until_delivered();
 }
 
 /// Waits until no notice is owed, and discards the received callbacks.
-fn hush(scheme: &Scheme) {
+fn discard_callbacks(scheme: &Scheme) {
     scheme.wait_until_delivered();
     for fsp in [&scheme.payer, &scheme.payee, &scheme.other] {
         fsp.take(0);
@@ -135,11 +135,11 @@ fn restart(mut scheme: Scheme, harm: impl FnOnce(&Path), word: Option<&str>) -> 
     scheme.switch = scheme.home.serve_on(ports);
     scheme.admin = Admin::new(&scheme.home, &scheme.switch);
     let greeting = &scheme.switch.greeting;
-    let said = greeting.lines().find_map(|line| line.strip_prefix(REBUILT));
-    match (said, word) {
+    let output_text = greeting.lines().find_map(|line| line.strip_prefix(REBUILT));
+    match (output_text, word) {
         (None, None) => (),
-        (Some(said), Some(word)) => assert!(said.contains(word), "{said}"),
-        _ => panic!("{word:?} is not what it said: {greeting}"),
+        (Some(output_text), Some(word)) => assert!(output_text.contains(word), "{output_text}"),
+        _ => panic!("{word:?} is not what it output_text: {greeting}"),
     }
     scheme
 }
@@ -216,10 +216,10 @@ fn store_ahead_of_its_log_reveals_a_truncated_log() {
     scheme.switch.kill();
     go_back(&scheme.home.data());
     for _ in 0..2 {
-        let said = scheme.home.serve_in_vain(ports).err();
-        assert!(said.contains("its end is missing"), "{said}");
+        let output_text = scheme.home.serve_in_vain(ports).err();
+        assert!(output_text.contains("its end is missing"), "{output_text}");
     }
-    scheme.home = scheme.home.told(&["--truncate-damaged-tail"]);
+    scheme.home = scheme.home.with_arguments(&["--truncate-damaged-tail"]);
     scheme.switch = scheme.home.serve_on(ports);
     scheme.admin = Admin::new(&scheme.home, &scheme.switch);
     let greeting = &scheme.switch.greeting;

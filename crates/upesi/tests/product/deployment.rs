@@ -176,8 +176,8 @@ impl Pod<'_> {
         for probe in &self.probes {
             assert!(!self.probe(container, probe), "nobody lives yet: {probe:?}");
         }
-        let said = container.run(&["serve", "--data", "/elsewhere"]).err();
-        assert!(said.contains("Read-only file system"), "{said}");
+        let output_text = container.run(&["serve", "--data", "/elsewhere"]).err();
+        assert!(output_text.contains("Read-only file system"), "{output_text}");
         let home = Home::new();
         let switch = home.started(container.command(&self.arguments));
         assert_eq!(switch.fspiop.to_string(), "0.0.0.0:4000");
@@ -223,7 +223,7 @@ fn ask(address: &str, request: &str, host: &str, more: &str) -> u16 {
 
 #[test]
 fn health_exit_code_informs_supervisors() {
-    let home = Home::configured("[health]\nstuck_seconds = 2\n").injured("sequencer");
+    let home = Home::configured("[health]\nstuck_seconds = 2\n").with_stalled_stage("sequencer");
     let switch = home.serve();
     let url = format!("http://{}", switch.admin);
     let ask = |more: &[&str]| {
@@ -240,8 +240,8 @@ fn health_exit_code_informs_supervisors() {
         assert!(Instant::now() < deadline, "it stays well");
         std::thread::sleep(Duration::from_millis(50));
     };
-    let said = ill.err();
-    assert_eq!(said, "upesi: switch: unhealthy (502): sequencer DOWN\n");
+    let output_text = ill.err();
+    assert_eq!(output_text, "upesi: switch: unhealthy (502): sequencer DOWN\n");
     assert!(ask(&["--alive"]).status.success(), "an ill switch lives");
     drop(switch);
     let gone = ask(&["--alive"]);

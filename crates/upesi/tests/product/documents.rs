@@ -44,14 +44,14 @@ fn switch_conforms_to_its_openapi_document() {
     }
     let document: Value = serde_json::from_str(&printed("fspiop")).unwrap();
     let mut client = Connection::open(scheme.switch.fspiop).unwrap();
-    for played in operations(&document) {
-        let status = play(&mut client, &document, &played, &played.good);
-        let is_served = played.operation["responses"].get("501").is_none();
-        assert_eq!((200..300).contains(&status), is_served, "{}: {status}", played.id);
-        for message in &played.bad {
-            let status = play(&mut client, &document, &played, message);
+    for entry in operations(&document) {
+        let status = play(&mut client, &document, &entry, &entry.good);
+        let is_served = entry.operation["responses"].get("501").is_none();
+        assert_eq!((200..300).contains(&status), is_served, "{}: {status}", entry.id);
+        for message in &entry.bad {
+            let status = play(&mut client, &document, &entry, message);
             let refused = if is_served { 400..500 } else { 400..502 };
-            assert!(refused.contains(&status), "{} when {}: {status}", played.id, message.what);
+            assert!(refused.contains(&status), "{} when {}: {status}", entry.id, message.what);
         }
     }
     scheme.wait_until_delivered();
@@ -63,14 +63,14 @@ fn switch_conforms_to_its_openapi_document() {
 fn play(
     client: &mut Connection,
     document: &Value,
-    played: &OperationMessages<'_>,
+    entry: &OperationMessages<'_>,
     message: &ExampleMessage,
 ) -> u16 {
     let answer = client.exchange(render(message).as_bytes()).unwrap();
     let media = answer.headers.get("content-type");
     let text = answer.text();
-    let fault = response_fault(document, played.operation, answer.status, media, &text);
-    assert_eq!(fault, None, "{} when {}: {text}", played.id, message.what);
+    let fault = response_fault(document, entry.operation, answer.status, media, &text);
+    assert_eq!(fault, None, "{} when {}: {text}", entry.id, message.what);
     answer.status
 }
 

@@ -88,10 +88,10 @@ fn caller_identifying_headers_are_neither_forwarded_nor_stored() {
     let look_up = Message::new("GET", "/parties/MSISDN/254700000002", "payerfsp");
     scheme.send(&marked(look_up), 202);
     scheme.wait_until_delivered();
-    let heard = [scheme.payer.take(1), scheme.payee.take(6)].concat();
-    assert!(heard.iter().all(|callback| !callback.header("fspiop-source").is_empty()));
+    let received = [scheme.payer.take(1), scheme.payee.take(6)].concat();
+    assert!(received.iter().all(|callback| !callback.header("fspiop-source").is_empty()));
     for name in NAMES {
-        assert!(heard.iter().all(|callback| !callback.headers.has(name)), "{name}");
+        assert!(received.iter().all(|callback| !callback.headers.has(name)), "{name}");
     }
     // The store may remove a file after a compaction.
     let data = files(&scheme.home.data()).into_iter().filter_map(|file| std::fs::read(file).ok());
@@ -228,8 +228,8 @@ async fn http2_by_prior_knowledge() {
     drop(sender);
     driving.await.expect("no panic").expect("an orderly end");
     scheme.wait_until_delivered();
-    let heard = scheme.payee.take(transfers.len());
-    let bodies: Vec<_> = heard.iter().map(|callback| &callback.body[..]).collect();
+    let received = scheme.payee.take(transfers.len());
+    let bodies: Vec<_> = received.iter().map(|callback| &callback.body[..]).collect();
     assert!(transfers.iter().all(|transfer| bodies.contains(&transfer.bytes())));
     scheme.end();
 }
@@ -304,8 +304,8 @@ fn only_allowed_addresses_are_called() {
     }
     let question = Message::new("GET", "/parties/MSISDN/1", "payerfsp").to("payeefsp");
     scheme.send(&question, 202);
-    let heard = scheme.payer.take(1).remove(0);
-    assert_eq!(heard.json()["errorInformation"]["errorCode"], "1001");
+    let received = scheme.payer.take(1).remove(0);
+    assert_eq!(received.json()["errorInformation"]["errorCode"], "1001");
     scheme.send(&Transfer::of("1").prepare(), 202);
     scheme.admin.wait_for("upesi_dead_letters", |dead| dead == 1);
     assert_eq!(scheme.admin.metric("upesi_calls_denied_total"), 2);
@@ -324,19 +324,19 @@ fn only_allowed_addresses_are_called() {
         Reply::Response(Response { headers: Headers(vec![location]), ..Response::of(307) })
     });
     scheme.send(&question, 202);
-    let heard = scheme.payer.take(1).remove(0);
-    assert_eq!(heard.json()["errorInformation"]["errorCode"], "1001");
+    let received = scheme.payer.take(1).remove(0);
+    assert_eq!(received.json()["errorInformation"]["errorCode"], "1001");
     let calls: Vec<_> = scheme.payee.take(1).into_iter().map(|call| call.path).collect();
     assert_eq!(calls, ["/parties/MSISDN/1"]);
     scheme.switch.signal(Signal::TERM);
-    let (status, said) = scheme.switch.end();
-    assert!(status.success() && said.contains("127.2:"), "{said}");
+    let (status, output_text) = scheme.switch.end();
+    assert!(status.success() && output_text.contains("127.2:"), "{output_text}");
 }
 
 #[test]
 fn invalid_network_is_refused_at_start() {
     let home =
         crate::support::switch::Home::configured("[endpoints]\nnetworks = [\"10.0.0.0/33\"]\n");
-    let said = home.serve_in_vain(crate::support::switch::Ports::free()).err();
-    assert!(said.contains("\"10.0.0.0/33\" is not a network"), "{said}");
+    let output_text = home.serve_in_vain(crate::support::switch::Ports::free()).err();
+    assert!(output_text.contains("\"10.0.0.0/33\" is not a network"), "{output_text}");
 }

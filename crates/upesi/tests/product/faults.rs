@@ -49,9 +49,9 @@ fn nothing_acknowledged_is_lost_when_the_file_system_turns_read_only() {
         let accepted = send_until(&switch, &mut record, || mounted.abort());
         assert!(BEFORE <= accepted, "{accepted}");
 
-        let (status, said) = switch.end();
-        assert!(!status.success(), "a log that cannot be written ends the switch: {said}");
-        assert!(said.contains("log"), "it says what is wrong: {said}");
+        let (status, output_text) = switch.end();
+        assert!(!status.success(), "a log that cannot be written ends the switch: {output_text}");
+        assert!(output_text.contains("log"), "it says what is wrong: {output_text}");
         drop(mounted);
 
         let _mounted = Mounted::image(&image, &home.data());
@@ -90,9 +90,12 @@ fn nothing_acknowledged_is_lost_when_the_file_system_is_full() {
             assert!(Instant::now() < deadline, "{:?}: {}", stored(), switch.complaints());
             assert!(!send_all(&switch, &mut record, 1), "{}", switch.complaints());
         }
-        let said = switch.complaints();
+        let output_text = switch.complaints();
         // If the log is refused space before the store needs any, the store prints no message.
-        assert!(said.matches("final transfers stay in memory").count() <= 1, "{said}");
+        assert!(
+            output_text.matches("final transfers stay in memory").count() <= 1,
+            "{output_text}"
+        );
         switch.signal(Signal::KILL);
         drop(switch);
         check(&home, &mut record);
@@ -170,10 +173,13 @@ fn nothing_acknowledged_is_lost_when_the_network_to_participants_is_gone() {
     let test = "faults::nothing_acknowledged_is_lost_when_the_network_to_participants_is_gone";
     apart(test, Need::Network, || {
         let network = Network::new();
-        let outside = Arc::new(Outside::default());
+        let external = Arc::new(ExternalRecord::default());
         let servers = [PAYER, PAYEE].map(|side| {
-            let outside = Arc::clone(&outside);
-            Server::start(address(side, FSP), move |callback| outside.hear(side, callback)).unwrap()
+            let external = Arc::clone(&external);
+            Server::start(address(side, FSP), move |callback| {
+                external.record_callback(side, callback)
+            })
+            .unwrap()
         });
         let home = Home::configured(QUICK);
         let mut switch = network.serve(&home);
@@ -185,25 +191,25 @@ fn nothing_acknowledged_is_lost_when_the_network_to_participants_is_gone() {
 
         // No fault yet, so that connections are open.
         let mut transfers = prepare(&switch, 10, 600_000);
-        outside.wait(PAYEE, &transfers, "prepare");
+        external.wait(PAYEE, &transfers, "prepare");
         fulfil(&switch, &transfers);
-        outside.wait(PAYER, &transfers, "COMMITTED");
+        external.wait(PAYER, &transfers, "COMMITTED");
 
         // The payee is unreachable. Its notices wait, and unanswered transfers expire.
         network.link(PAYEE, "down");
         let late = prepare(&switch, 10, 2_000);
         let mut waiting = prepare(&switch, 20, 600_000);
-        outside.wait(PAYER, &late, "3303");
-        outside.has_not(PAYEE, &late);
-        outside.has_not(PAYEE, &waiting);
+        external.wait(PAYER, &late, "3303");
+        external.has_not(PAYEE, &late);
+        external.has_not(PAYEE, &waiting);
 
         // It is still unreachable when the switch is killed and restarted.
         switch.kill();
         switch = network.serve(&home);
         waiting.extend(prepare(&switch, 20, 600_000));
-        outside.has_not(PAYEE, &waiting);
+        external.has_not(PAYEE, &waiting);
         network.link(PAYEE, "up");
-        outside.wait(PAYEE, &waiting, "prepare");
+        external.wait(PAYEE, &waiting, "prepare");
 
         // The payer is unreachable while the payee answers. One response to it is lost on the way.
         network.link(PAYER, "down");
@@ -213,11 +219,11 @@ fn nothing_acknowledged_is_lost_when_the_network_to_participants_is_gone() {
         let mut connection = Connection::open(door(&switch, PAYEE)).unwrap();
         connection.write(&uncertain.render()).unwrap();
         network.link(PAYEE, "down");
-        outside.has_not(PAYER, &waiting);
+        external.has_not(PAYER, &waiting);
         network.link(PAYER, "up");
         network.link(PAYEE, "up");
         fulfil(&switch, std::slice::from_ref(last));
-        outside.wait(PAYER, &waiting, "COMMITTED");
+        external.wait(PAYER, &waiting, "COMMITTED");
 
         transfers.extend(waiting);
         admin = Admin::new(&home, &switch);
@@ -229,7 +235,7 @@ fn nothing_acknowledged_is_lost_when_the_network_to_participants_is_gone() {
             [count.to_string(), format!("-{count}")],
             "each transfer that was committed is of 1"
         );
-        outside.nobody_heard_both_ends();
+        external.nobody_heard_both_ends();
         switch.stop(Signal::TERM);
         prove(&home);
     });
@@ -317,13 +323,13 @@ impl Drop for Network {
 
 /// Received callbacks: side, transfer, and gist.
 #[derive(Default)]
-struct Outside {
-    heard: Mutex<BTreeSet<(usize, String, String)>>,
+struct ExternalRecord {
+    received: Mutex<BTreeSet<(usize, String, String)>>,
     changed: Condvar,
 }
 
-impl Outside {
-    fn hear(&self, side: usize, callback: &Callback) -> Reply {
+impl ExternalRecord {
+    fn record_callback(&self, side: usize, callback: &Callback) -> Reply {
         let body = callback.json();
         let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
         let id = callback.path.split('/').nth(2).map(str::to_owned);
@@ -331,7 +337,7 @@ impl Outside {
         let gist = text(&body["transferState"])
             .or_else(|| text(&body["errorInformation"]["errorCode"]))
             .unwrap_or_else(|| "prepare".to_owned());
-        self.heard.lock().unwrap().insert((side, id, gist));
+        self.received.lock().unwrap().insert((side, id, gist));
         self.changed.notify_all();
         Reply::Accept
     }
@@ -339,27 +345,28 @@ impl Outside {
     /// Waits until a side has received this gist for all transfers.
     #[track_caller]
     fn wait(&self, side: usize, transfers: &[Transfer], gist: &str) {
-        let misses = |heard: &mut BTreeSet<(usize, String, String)>| {
+        let misses = |received: &mut BTreeSet<(usize, String, String)>| {
             let mut keys = transfers.iter().map(|one| (side, one.id.clone(), gist.to_owned()));
-            !keys.all(|key| heard.contains(&key))
+            !keys.all(|key| received.contains(&key))
         };
-        let waited = self.changed.wait_timeout_while(self.heard.lock().unwrap(), PATIENCE, misses);
-        let (heard, waited) = waited.unwrap();
-        assert!(!waited.timed_out(), "{} of {gist} for: {heard:#?}", SIDES[side]);
+        let waited =
+            self.changed.wait_timeout_while(self.received.lock().unwrap(), PATIENCE, misses);
+        let (received, waited) = waited.unwrap();
+        assert!(!waited.timed_out(), "{} of {gist} for: {received:#?}", SIDES[side]);
     }
 
     /// Asserts that a side has received no final notice of any of them, and the payee no prepare.
     #[track_caller]
     fn has_not(&self, side: usize, transfers: &[Transfer]) {
-        let heard = self.heard.lock().unwrap();
+        let received = self.received.lock().unwrap();
         let about = |id: &String| transfers.iter().any(|one| one.id == *id);
-        assert!(!heard.iter().any(|(who, id, _)| *who == side && about(id)), "{heard:#?}");
+        assert!(!received.iter().any(|(who, id, _)| *who == side && about(id)), "{received:#?}");
     }
 
     fn nobody_heard_both_ends(&self) {
-        let heard = self.heard.lock().unwrap();
-        for (side, id, _) in heard.iter().filter(|(.., gist)| gist == "COMMITTED") {
-            assert!(!heard.contains(&(*side, id.clone(), "3303".to_owned())), "{id}");
+        let received = self.received.lock().unwrap();
+        for (side, id, _) in received.iter().filter(|(.., gist)| gist == "COMMITTED") {
+            assert!(!received.contains(&(*side, id.clone(), "3303".to_owned())), "{id}");
         }
     }
 }

@@ -30,29 +30,29 @@ const ENDLESS: &str = "[delivery]\nanswer_timeout_ms = 600000\n";
 const GLANCE: Duration = Duration::from_millis(20);
 
 /// Messages by participant: their methods, and the paths after the participant's name.
-type Heard = BTreeMap<String, Vec<(String, String)>>;
+type ReceivedMessages = BTreeMap<String, Vec<(String, String)>>;
 
 /// A server that represents all participants, like an egress proxy. The path starts with the
 /// participant's name.
 struct Proxy {
     server: Server,
-    heard: Arc<(Mutex<Heard>, Condvar)>,
+    received: Arc<(Mutex<ReceivedMessages>, Condvar)>,
 }
 
 impl Proxy {
     fn start() -> Self {
-        let heard: Arc<(Mutex<Heard>, Condvar)> = Arc::default();
-        let hearing = Arc::clone(&heard);
+        let received: Arc<(Mutex<ReceivedMessages>, Condvar)> = Arc::default();
+        let hearing = Arc::clone(&received);
         let server = serve(move |callback: &Callback| {
             let mut parts = callback.path.splitn(3, '/').skip(1);
             let (name, path) = (parts.next().unwrap().to_owned(), parts.next().unwrap().to_owned());
             let reply = if name.starts_with("silent") { Reply::Silence } else { Reply::Accept };
-            let mut heard = hearing.0.lock().unwrap();
-            heard.entry(name).or_default().push((callback.method.clone(), path));
+            let mut received = hearing.0.lock().unwrap();
+            received.entry(name).or_default().push((callback.method.clone(), path));
             hearing.1.notify_all();
             reply
         });
-        Self { server, heard }
+        Self { server, received }
     }
 
     fn base(&self, name: &str) -> String {
@@ -60,33 +60,33 @@ impl Proxy {
     }
 
     /// Waits until `holds` is true for the received messages.
-    fn wait(&self, what: &str, holds: impl Fn(&Heard) -> bool) {
-        let heard = self.heard.0.lock().unwrap();
-        let waits = |heard: &mut Heard| !holds(heard);
-        let waited = self.heard.1.wait_timeout_while(heard, PATIENCE, waits);
-        let (heard, timeout) = waited.unwrap();
-        assert!(!timeout.timed_out(), "{what}: {:?}", counts(&heard));
+    fn wait(&self, what: &str, holds: impl Fn(&ReceivedMessages) -> bool) {
+        let received = self.received.0.lock().unwrap();
+        let waits = |received: &mut ReceivedMessages| !holds(received);
+        let waited = self.received.1.wait_timeout_while(received, PATIENCE, waits);
+        let (received, timeout) = waited.unwrap();
+        assert!(!timeout.timed_out(), "{what}: {:?}", counts(&received));
     }
 
     /// Waits until a participant has received this message.
     fn wait_for(&self, name: &str, method: &str, path: &str) {
         let message = (method.to_owned(), path.to_owned());
-        self.wait(&format!("{name} hears {method} {path}"), |heard| {
-            heard.get(name).is_some_and(|messages| messages.contains(&message))
+        self.wait(&format!("{name} hears {method} {path}"), |received| {
+            received.get(name).is_some_and(|messages| messages.contains(&message))
         });
     }
 
     fn count(&self, name: &str, method: &str) -> usize {
-        count(&self.heard.0.lock().unwrap(), name, method)
+        count(&self.received.0.lock().unwrap(), name, method)
     }
 }
 
-fn count(heard: &Heard, name: &str, method: &str) -> usize {
-    heard.get(name).into_iter().flatten().filter(|(one, _)| one == method).count()
+fn count(received: &ReceivedMessages, name: &str, method: &str) -> usize {
+    received.get(name).into_iter().flatten().filter(|(one, _)| one == method).count()
 }
 
-fn counts(heard: &Heard) -> BTreeMap<&str, usize> {
-    heard.iter().map(|(name, messages)| (&**name, messages.len())).collect()
+fn counts(received: &ReceivedMessages) -> BTreeMap<&str, usize> {
+    received.iter().map(|(name, messages)| (&**name, messages.len())).collect()
 }
 
 fn silent(number: usize) -> String {
@@ -135,8 +135,8 @@ fn flood_with_notices(switch: &Switch, proxy: &Proxy) {
         let transfer = Transfer { payee: silent(at % SILENT), ..transfer };
         assert_eq!(send(&mut connection, &transfer.prepare()), 202);
     }
-    proxy.wait("all windows are full", |heard| {
-        (0..SILENT).all(|number| count(heard, &silent(number), "POST") == WINDOW)
+    proxy.wait("all windows are full", |received| {
+        (0..SILENT).all(|number| count(received, &silent(number), "POST") == WINDOW)
     });
 }
 
@@ -150,8 +150,8 @@ fn flood_with_look_ups(switch: &Switch, proxy: &Proxy) {
             assert!([202, 503].contains(&status), "{status}");
         }
     }
-    proxy.wait("look-ups have most of the connections that they may have", |heard| {
-        FORWARDS_REACHED <= count(heard, &silent(0), "GET")
+    proxy.wait("look-ups have most of the connections that they may have", |received| {
+        FORWARDS_REACHED <= count(received, &silent(0), "GET")
     });
 }
 
@@ -161,7 +161,9 @@ fn pay(switch: &Switch, proxy: &Proxy) {
     let transfer = Transfer::of("1");
     let before = proxy.count("payeefsp", "POST");
     assert_eq!(send(&mut connection, &transfer.prepare()), 202);
-    proxy.wait("the payee hears of it", |heard| before < count(heard, "payeefsp", "POST"));
+    proxy.wait("the payee received the transfer", |received| {
+        before < count(received, "payeefsp", "POST")
+    });
     assert_eq!(send(&mut connection, &transfer.fulfil("COMMITTED")), 200);
     proxy.wait_for("payerfsp", "PUT", &transfer.path()[1..]);
     let path = format!("parties/MSISDN/{before}");

@@ -28,7 +28,7 @@ pub(crate) const BACK_WITHIN: Duration = Duration::from_secs(20);
 
 pub(crate) fn home(cluster: &Cluster, node: &str) -> Home {
     let log = format!("kafka://{}/scheme", cluster.bootstrap());
-    Home::new().told(&["--log", &log, "--node", node])
+    Home::new().with_arguments(&["--log", &log, "--node", node])
 }
 
 pub(crate) fn start_brokers(directory: &TempDir) -> Cluster {
@@ -94,27 +94,27 @@ pub(crate) fn wait_for_prepare(scheme: &Scheme, transfer: &Transfer) {
 
 /// Number of prepares that the payee has received.
 pub(crate) fn prepares(scheme: &Scheme, transfer: &Transfer) -> usize {
-    let heard = scheme.payee.heard();
-    heard.iter().filter(|callback| callback.text().contains(&transfer.id)).count()
+    let received = scheme.payee.received();
+    received.iter().filter(|callback| callback.text().contains(&transfer.id)).count()
 }
 
 /// The response of `GET /cluster`, once it lists this number of nodes.
 pub(crate) fn cluster_of(admin: &Admin, count: usize) -> Value {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let said = admin.json("/cluster");
-        if said["nodes"].as_array().is_some_and(|nodes| nodes.len() == count) {
-            return said;
+        let output_text = admin.json("/cluster");
+        if output_text["nodes"].as_array().is_some_and(|nodes| nodes.len() == count) {
+            return output_text;
         }
-        assert!(Instant::now() < deadline, "there are never {count}: {said}");
+        assert!(Instant::now() < deadline, "there are never {count}: {output_text}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 /// The node that serves the lane of a participant.
 pub(crate) fn owner(admin: &Admin, participant: &str, count: usize) -> String {
-    let said = cluster_of(admin, count);
-    let lanes = said["lanes"].as_array().unwrap();
+    let output_text = cluster_of(admin, count);
+    let lanes = output_text["lanes"].as_array().unwrap();
     let lane = lanes.iter().find(|lane| lane["participant"] == participant).unwrap();
     lane["node"].as_str().unwrap().to_owned()
 }
@@ -129,8 +129,8 @@ pub(crate) fn prove_as(more: &[&str], homes: &[&Home]) {
     let mut copies = Vec::new();
     for home in homes {
         let output = home.offline(&[more, &["verify", "--json"][..]].concat());
-        let said = output.out();
-        assert!(output.status.success(), "{said} {}", output.err());
+        let output_text = output.out();
+        assert!(output.status.success(), "{output_text} {}", output.err());
         let mut segments: Vec<_> = files(&home.data())
             .into_iter()
             .filter(|path| path.extension().is_some_and(|extension| extension == "segment"))
@@ -170,8 +170,8 @@ fn one_of_three_nodes_is_killed() {
             assert_eq!(admin.position("payerfsp"), position);
         }
     }
-    let said = cluster_of(&scheme.admin, 3);
-    assert_eq!(said["node"], "a");
+    let output_text = cluster_of(&scheme.admin, 3);
+    assert_eq!(output_text["node"], "a");
     let status = finish(status_command(&c.switch));
     let text = status.out();
     assert!(status.status.success() && text.contains("seen by c at record"), "{text}");
@@ -251,8 +251,11 @@ fn assert_without_topic_refused(home: &Home) {
     let mut command = Command::new(PROGRAM);
     command.arg("serve").arg("--data").arg(home.data());
     command.args(["--fspiop", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
-    let said = finish(command).fails();
-    assert!(said.contains("holds the copy of a log on Kafka, topic scheme"), "{said}");
+    let output_text = finish(command).fails();
+    assert!(
+        output_text.contains("holds the copy of a log on Kafka, topic scheme"),
+        "{output_text}"
+    );
 }
 
 /// Several threads send prepares to all nodes while nodes and brokers are killed. Every transfer
@@ -344,13 +347,13 @@ fn suspended_node_is_replaced_and_recovers() {
     scheme.payer.wait("PUT", &format!("{}/error", transfer.path()));
     cluster_of(&admin, 2);
     scheme.payee.answer(|_| Reply::Accept);
-    let heard = prepares(&scheme, &transfer);
+    let received = prepares(&scheme, &transfer);
     paused.signal(Signal::CONT);
     cluster_of(&admin, 3);
     wait_until(|| owner(&admin, "payeefsp", 3) == victim);
     // The node serves again, and has not sent the prepare of the final transfer.
     play(&scheme, [other.fspiop, paused.fspiop], "5");
-    assert_eq!(prepares(&scheme, &transfer), heard, "a prepare after the end");
+    assert_eq!(prepares(&scheme, &transfer), received, "a prepare after the end");
     assert_eq!(admin.position("payerfsp"), "5");
     scheme.switch.stop(Signal::TERM);
     b.switch.stop(Signal::TERM);
@@ -370,9 +373,15 @@ fn node_start_checks_names_directories_and_brokers() {
     // The running node continues, and the second one exits with a reason. A supervisor may retry
     // this forever.
     let refused = |home: &Home| {
-        let said = home.serve_in_vain(Ports::free()).fails();
-        assert!(said.contains("another node with the name b is live in its epoch 1"), "{said}");
-        assert!(said.contains("with another data directory: stop that one first"), "{said}");
+        let output_text = home.serve_in_vain(Ports::free()).fails();
+        assert!(
+            output_text.contains("another node with the name b is live in its epoch 1"),
+            "{output_text}"
+        );
+        assert!(
+            output_text.contains("with another data directory: stop that one first"),
+            "{output_text}"
+        );
     };
     let second = home(&cluster, "b");
     refused(&second);
@@ -382,8 +391,11 @@ fn node_start_checks_names_directories_and_brokers() {
     let namesake = Node { switch: second.serve(), home: second };
     assert!(namesake.switch.greeting.contains("waits 3 s for a sign"), "at once");
     play(&scheme, [scheme.switch.fspiop, namesake.switch.fspiop], "10");
-    let said = b.home.serve_in_vain(Ports::free()).err();
-    assert!(said.contains("another node with the name b is live in its epoch 2"), "{said}");
+    let output_text = b.home.serve_in_vain(Ports::free()).err();
+    assert!(
+        output_text.contains("another node with the name b is live in its epoch 2"),
+        "{output_text}"
+    );
 
     scheme.switch.stop(Signal::TERM);
     scheme.home = home(&cluster, "a");
@@ -411,8 +423,8 @@ fn node_start_checks_names_directories_and_brokers() {
         command.args(["--node", "c"]);
         command
     };
-    let said = finish(with_topic("misspelt")).err();
-    assert!(said.contains("no broker of 127.0.0.1:"), "{said}");
+    let output_text = finish(with_topic("misspelt")).err();
+    assert!(output_text.contains("no broker of 127.0.0.1:"), "{output_text}");
     let other = with_topic("other");
     cluster.restart_all().unwrap();
     // The failed start left nothing behind: the directory can be used for another topic.
@@ -424,12 +436,15 @@ fn node_start_checks_names_directories_and_brokers() {
     play(&scheme, [scheme.switch.fspiop, namesake.switch.fspiop], "10");
     assert_eq!(admin.position("payerfsp"), "50");
     for switch in [scheme.switch, namesake.switch] {
-        let said = end_of(switch);
-        assert!(said.contains("log is stuck for 10 s: the brokers hand out nothing"), "{said}");
+        let output_text = end_of(switch);
+        assert!(
+            output_text.contains("log is stuck for 10 s: the brokers hand out nothing"),
+            "{output_text}"
+        );
         let is_about_it = |line: &str| line.starts_with("upesi: log ");
         assert!(
-            said.lines().all(is_about_it) && said.ends_with("makes progress again\n"),
-            "{said}"
+            output_text.lines().all(is_about_it) && output_text.ends_with("makes progress again\n"),
+            "{output_text}"
         );
     }
     prove(&[&scheme.home, &b.home, &namesake.home]);
@@ -438,9 +453,9 @@ fn node_start_checks_names_directories_and_brokers() {
 /// Stops a switch. Returns its complaints.
 fn end_of(switch: Switch) -> String {
     switch.signal(Signal::TERM);
-    let (status, said) = switch.end();
-    assert!(status.success(), "{status}: {said}");
-    said
+    let (status, output_text) = switch.end();
+    assert!(status.success(), "{status}: {output_text}");
+    output_text
 }
 
 pub(crate) fn wait_until(mut holds: impl FnMut() -> bool) {

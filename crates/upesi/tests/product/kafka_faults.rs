@@ -90,11 +90,14 @@ fn node_with_a_full_disk_stops_and_recovers() {
             played += 1;
         }
         println!("it ended {:.1} s after its disk was full", since.elapsed().as_secs_f64());
-        let (status, said) = b.end();
-        assert!(!status.success() && said.contains("the disk is full"), "{status}: {said}");
+        let (status, output_text) = b.end();
+        assert!(
+            !status.success() && output_text.contains("the disk is full"),
+            "{status}: {output_text}"
+        );
         play(&scheme, [scheme.switch.fspiop; 2], "1");
-        let said = small.serve_in_vain(Ports::free());
-        assert!(!said.status.success(), "there is no room yet");
+        let output_text = small.serve_in_vain(Ports::free());
+        assert!(!output_text.status.success(), "there is no room yet");
         fs::remove_file(ballast).unwrap();
         let b = Node { switch: small.serve(), home: small };
         let position = (played + 1).to_string();
@@ -122,9 +125,9 @@ fn node_recovers_from_a_power_loss() {
         drop(b.switch);
         harm(&newest_segment(&home));
         play(&scheme, [scheme.switch.fspiop; 2], "10");
-        let switch = home.serve_or_not().unwrap_or_else(|said| {
-            println!("{what}: {said}");
-            assert!(said.contains("start with an empty one"), "{what}: {said}");
+        let switch = home.serve_or_not().unwrap_or_else(|output_text| {
+            println!("{what}: {output_text}");
+            assert!(output_text.contains("start with an empty one"), "{what}: {output_text}");
             fs::remove_dir_all(home.data()).unwrap();
             home.serve()
         });
@@ -253,19 +256,20 @@ fn diverging_node_is_detected() {
     let b = Node { switch: b.home.serve(), home: b.home };
     // Both other nodes have published their state hashes of that index.
     let admin = Admin::new(&scheme.home, &scheme.switch);
-    let has_said = |node: &serde_json::Value| log_index + 4 < node["logIndex"].as_u64().unwrap();
-    wait_until(|| cluster_of(&admin, 2)["nodes"].as_array().unwrap().iter().all(has_said));
+    let has_published =
+        |node: &serde_json::Value| log_index + 4 < node["logIndex"].as_u64().unwrap();
+    wait_until(|| cluster_of(&admin, 2)["nodes"].as_array().unwrap().iter().all(has_published));
 
-    let said = c.home.serve_in_vain(Ports::free()).fails();
-    assert!(said.contains("replica: state differs from "), "{said}");
-    assert!(said.contains("start it with an empty one"), "{said}");
+    let output_text = c.home.serve_in_vain(Ports::free()).fails();
+    assert!(output_text.contains("replica: state differs from "), "{output_text}");
+    assert!(output_text.contains("start it with an empty one"), "{output_text}");
     play(&scheme, [b.switch.fspiop, scheme.switch.fspiop], "10");
     fs::remove_dir_all(c.home.data()).unwrap();
     let c = Node { switch: c.home.serve(), home: c.home };
     assert_eq!(c.admin().position("payerfsp"), "30");
-    let said = cluster_of(&admin, 3);
+    let output_text = cluster_of(&admin, 3);
     let against = |node: &serde_json::Value| node["contradictsAt"].is_null();
-    assert!(said["nodes"].as_array().unwrap().iter().all(against), "{said}");
+    assert!(output_text["nodes"].as_array().unwrap().iter().all(against), "{output_text}");
     scheme.switch.stop(Signal::TERM);
     b.switch.stop(Signal::TERM);
     c.switch.stop(Signal::TERM);
@@ -286,7 +290,7 @@ fn stale_disk_and_foreign_messages_are_refused() {
     copy(&b.home, old.path());
     let b = Node { switch: b.home.serve(), home: b.home };
     play(&scheme, [scheme.switch.fspiop, b.switch.fspiop], "10");
-    say_something_else(&cluster);
+    publish_foreign_messages(&cluster);
     play(&scheme, [b.switch.fspiop, scheme.switch.fspiop], "10");
     // The figures are updated with a short delay.
     wait_until(|| cluster_of(&scheme.admin, 2)["foreignMessages"] != 0);
@@ -311,19 +315,22 @@ fn stale_disk_and_foreign_messages_are_refused() {
     let mut later = [0; 144];
     later[..6].copy_from_slice(b"UpBu\x09\x00");
     later[8] = 144;
-    say(&cluster, &[&later]);
+    publish(&cluster, &[&later]);
     let advice = "was written by a newer program";
     for switch in [scheme.switch, b.switch] {
-        let (status, said) = switch.end();
-        assert!(!status.success() && said.contains(advice), "{said}");
+        let (status, output_text) = switch.end();
+        assert!(!status.success() && output_text.contains(advice), "{output_text}");
     }
-    let said = b.home.serve_in_vain(Ports::free()).err();
-    assert!(said.contains(advice) && said.contains("upgrade this node"), "{said}");
+    let output_text = b.home.serve_in_vain(Ports::free()).err();
+    assert!(
+        output_text.contains(advice) && output_text.contains("upgrade this node"),
+        "{output_text}"
+    );
     prove(&[&scheme.home, &b.home]);
 }
 
 /// Writes messages to the topic that no node writes, and one of a node that found no log there.
-fn say_something_else(cluster: &Cluster) {
+fn publish_foreign_messages(cluster: &Cluster) {
     let hub = ledger::FspName::new("Hub").unwrap();
     let founding = sequencer::GenesisMessage {
         identity: record::frame::LogIdentity([8; 16]),
@@ -331,11 +338,11 @@ fn say_something_else(cluster: &Cluster) {
         node: 8,
         wall: ledger::Stamp(1),
     };
-    say(cluster, &[&founding.bundle("late"), b"hello"]);
+    publish(cluster, &[&founding.bundle("late"), b"hello"]);
 }
 
 /// Writes to the topic, and waits until the messages are stored.
-fn say(cluster: &Cluster, messages: &[&[u8]]) {
+fn publish(cluster: &Cluster, messages: &[&[u8]]) {
     use ports::Topic;
 
     let address: kafka::Address =
@@ -350,7 +357,7 @@ fn say(cluster: &Cluster, messages: &[&[u8]]) {
     for (tag, message) in messages.iter().enumerate() {
         stream.send(message, tag as u64).unwrap();
     }
-    let last = messages.last().expect("there is something to say");
+    let last = messages.last().expect("at least one message");
     loop {
         match arrivals.recv_timeout(MINUTE).unwrap() {
             ports::Arrival::Message { bytes, .. } if bytes == *last => return,

@@ -70,9 +70,9 @@ fn play(round: u64) {
     command.args(["--concurrency", "16", "--timeout", "120"]);
     command.arg("--data").arg(home.path().join("data")).arg("--json").arg(&json);
     let output = finish_within(command, ROUND);
-    let said = output.out();
+    let output_text = output.out();
     let complained = output.err();
-    assert!(output.status.success(), "round {round}, {faults:?}: {said}{complained}");
+    assert!(output.status.success(), "round {round}, {faults:?}: {output_text}{complained}");
     let result: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
     let nodes = &result["nodes"];
     let outages = nodes["outages"].as_array().unwrap();

@@ -17,8 +17,8 @@ use crate::support::switch::{Home, PROGRAM, Ports, Printed, Switch, files, finis
 /// The output of a command that must succeed.
 fn words(home: &Home, arguments: &[&str]) -> String {
     let output = home.offline(arguments);
-    let said = output.err();
-    assert!(output.status.success(), "{arguments:?}: {said}");
+    let output_text = output.err();
+    assert!(output.status.success(), "{arguments:?}: {output_text}");
     output.out()
 }
 
@@ -87,8 +87,8 @@ fn scheme_migrates_to_brokers_and_back() {
     assert!(bytes(&scheme.home) == before);
     let mut command = Command::new(PROGRAM);
     command.arg("serve").arg("--data").arg(scheme.home.data());
-    let said = String::from_utf8_lossy(&finish(command).stderr).into_owned();
-    assert!(said.contains("holds the copy of a log on Kafka, topic moved"), "{said}");
+    let output_text = String::from_utf8_lossy(&finish(command).stderr).into_owned();
+    assert!(output_text.contains("holds the copy of a log on Kafka, topic moved"), "{output_text}");
 
     // It continues there, with a node that has the files and one with an empty directory.
     scheme.switch = node(&scheme.home, &log, "a");
@@ -109,7 +109,7 @@ fn scheme_migrates_to_brokers_and_back() {
     let place = format!("file://{}", kept.path().display());
     words(&scheme.home, &["backup", "--to", &place]);
     let newest = play(&scheme, [at_b, at_a], "5");
-    let third = Home::new().told(&["--from", &place]);
+    let third = Home::new().with_arguments(&["--from", &place]);
     let c = node(&third, &log, "c");
     assert!(c.greeting.contains("started from the copy in file://"), "{}", c.greeting);
     assert!(c.greeting.contains("continued from the snapshot of record"), "{}", c.greeting);
@@ -125,7 +125,7 @@ fn scheme_migrates_to_brokers_and_back() {
     admin.wait_for("upesi_snapshots_taken_total", |taken| 0 < taken);
     b.stop(Signal::TERM);
     // A fourth node takes over the directory of a stopped node without replay.
-    let fourth = Home::new().told(&["--from", fresh.data().to_str().unwrap()]);
+    let fourth = Home::new().with_arguments(&["--from", fresh.data().to_str().unwrap()]);
     let d = node(&fourth, &log, "d");
     assert!(d.greeting.contains("started from the directory of a node"), "{}", d.greeting);
     assert!(d.greeting.contains("continued from the snapshot of record"), "{}", d.greeting);
@@ -154,7 +154,8 @@ fn scheme_migrates_to_brokers_and_back() {
     );
     let once_more = ["import-log", "--again", "--log", &log];
     let also = words(&empty, &once_more);
-    let chain = |said: &str| said.split("chain head ").nth(1).unwrap()[..64].to_owned();
+    let chain =
+        |output_text: &str| output_text.split("chain head ").nth(1).unwrap()[..64].to_owned();
     assert_eq!(chain(&away), chain(&also));
     assert!(bytes(&empty) == bytes(&fresh));
     let gone = node_in_vain(&scheme.home, &log, "a");
@@ -187,9 +188,15 @@ fn a_topic_that_is_gone(copy: &Home, cluster: &Cluster) {
     fs::write(copy.data().join("kafka-topic"), "gone").unwrap();
     let before = bytes(copy);
     for _ in 0..2 {
-        let said = node_in_vain(copy, &log, "a");
-        assert!(said.contains("topic gone does not exist or holds no log, and "), "{said}");
-        assert!(said.contains("Nothing was made. If the topic is gone, stop all nodes"), "{said}");
+        let output_text = node_in_vain(copy, &log, "a");
+        assert!(
+            output_text.contains("topic gone does not exist or holds no log, and "),
+            "{output_text}"
+        );
+        assert!(
+            output_text.contains("Nothing was made. If the topic is gone, stop all nodes"),
+            "{output_text}"
+        );
     }
     let restored = Home::new();
     words(&restored, &["restore", "--from", copy.data().to_str().unwrap()]);

@@ -31,15 +31,18 @@ fn nodes_and_brokers_authenticate_each_other() {
     let cluster = Cluster::start(options, &mut |line| println!("{line}")).unwrap();
     let home = |settings: &str, brokers: &str, node: &str| {
         let log = format!("kafka://{brokers}/scheme");
-        Home::configured(settings).told(&["--log", &log, "--node", node])
+        Home::configured(settings).with_arguments(&["--log", &log, "--node", node])
     };
     let secure = cluster.secure_bootstrap();
     let right = files.settings("ca", "client", "password");
 
     let refused = |settings: &str, brokers: &str, expected: &[&str]| {
-        let said = home(settings, brokers, "c").serve_in_vain(Ports::free()).fails();
-        assert!(expected.iter().all(|part| said.contains(part)), "{expected:?}: {said}");
-        assert!(!said.contains(PASSWORD), "{said}");
+        let output_text = home(settings, brokers, "c").serve_in_vain(Ports::free()).fails();
+        assert!(
+            expected.iter().all(|part| output_text.contains(part)),
+            "{expected:?}: {output_text}"
+        );
+        assert!(!output_text.contains(PASSWORD), "{output_text}");
     };
     let distrusted = "or this node rejected the other side";
     refused(

@@ -21,8 +21,9 @@ fn topic_is_trimmed_up_to_the_backup() {
     let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
     let log = format!("kafka://{}/scheme", cluster.bootstrap());
     let small = "[log]\nsegment_mib = 1\n";
-    let told = |name: &str| Home::configured(small).told(&["--log", &log, "--node", name]);
-    let scheme = Scheme::at(told("a"));
+    let home_of =
+        |name: &str| Home::configured(small).with_arguments(&["--log", &log, "--node", name]);
+    let scheme = Scheme::at(home_of("a"));
     let b = Node::start(&cluster, "b");
     let doors = [scheme.switch.fspiop, b.switch.fspiop];
     let old = play(&scheme, doors, "1");
@@ -36,13 +37,13 @@ fn topic_is_trimmed_up_to_the_backup() {
         scheme.home.offline(&[&arguments[..], &["--admin", &admin], more].concat())
     };
     let refused = |more: &[&str], why: &str| {
-        let said = trim(more).fails();
-        assert!(said.contains(why), "{said}");
+        let output_text = trim(more).fails();
+        assert!(output_text.contains(why), "{output_text}");
     };
     let done = |more: &[&str]| -> Value {
         let output = trim(more);
-        let said = output.err();
-        assert!(output.status.success(), "{said}");
+        let output_text = output.err();
+        assert!(output.status.success(), "{output_text}");
         output.json()
     };
 
@@ -74,9 +75,9 @@ fn topic_is_trimmed_up_to_the_backup() {
     let b = Node { switch: b.home.serve(), home: b.home };
     play(&scheme, [b.switch.fspiop, scheme.switch.fspiop], "1");
     let c = home(&cluster, "c");
-    let said = c.serve_in_vain(Ports::free()).err();
-    assert!(said.contains("what stood before was deleted"), "{said}");
-    let c = c.told(&["--from", &place]);
+    let output_text = c.serve_in_vain(Ports::free()).err();
+    assert!(output_text.contains("what stood before was deleted"), "{output_text}");
+    let c = c.with_arguments(&["--from", &place]);
     let c = Node { switch: c.serve(), home: c };
     let position = (TRANSFERS + 3).to_string();
     for node in [&b, &c] {

@@ -59,7 +59,7 @@ fn nodes_are_upgraded_under_load() {
         }
         (scheme, b, c)
     });
-    load.tell();
+    load.print();
     assert_eq!(scheme.admin.metric("upesi_transfers_reserved_total"), load.count() as u64);
 
     c.switch.stop(Signal::TERM);
@@ -89,8 +89,8 @@ fn newer(home: &Home, ports: Ports) -> std::process::Command {
 /// Waits until the node has received from all nodes which rules they know.
 fn all_know(admin: &Admin, expected: [(&str, u64); 3]) {
     wait_until(|| {
-        let said = cluster_of(admin, 3);
-        let nodes = said["nodes"].as_array().unwrap();
+        let output_text = cluster_of(admin, 3);
+        let nodes = output_text["nodes"].as_array().unwrap();
         let knows = |name: &str| nodes.iter().find(|node| node["name"] == name);
         let is_so = |(name, rules): &(&str, u64)| {
             knows(name).is_some_and(|node| node["rulesKnown"] == *rules)
@@ -107,8 +107,8 @@ fn activate(admin: &Admin, status: u16, expected: &str) {
 
 /// An older program refuses a log with later rules, with its copy or without.
 fn refused(home: &Home) {
-    let said = home.serve_in_vain(Ports::free()).fails();
-    assert!(said.contains(REFUSED), "{said}");
+    let output_text = home.serve_in_vain(Ports::free()).fails();
+    assert!(output_text.contains(REFUSED), "{output_text}");
 }
 
 /// Senders that try the next node if one does not respond.
@@ -147,7 +147,7 @@ impl Load {
         self.waits.lock().unwrap().len()
     }
 
-    fn tell(&self) {
+    fn print(&self) {
         let mut waits = self.waits.lock().unwrap();
         waits.sort_unstable();
         let longest = waits.last().expect("there was load");

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testkit::s3::{SECRET, Server, Wire};
 
-use crate::archive::{names, played, text};
+use crate::archive::{names, stopped_scheme, text};
 use crate::support::scheme::Admin;
 use crate::support::switch::{PROGRAM, Ports, Printed, finish};
 
@@ -66,11 +66,11 @@ fn run_with(arguments: &[&str], environment: &[(&str, String)]) -> Output {
 
 #[track_caller]
 fn check_refused(output: &Output, named: &str) {
-    let said = output.err();
+    let output_text = output.err();
     // Progress lines may precede it.
-    let last = said.trim_end().lines().last().unwrap_or_default();
-    assert!(!output.status.success() && last.contains(named), "{said}");
-    assert!(!said.contains(SECRET), "{said}");
+    let last = output_text.trim_end().lines().last().unwrap_or_default();
+    assert!(!output.status.success() && last.contains(named), "{output_text}");
+    assert!(!output_text.contains(SECRET), "{output_text}");
 }
 
 fn segments(data: &str) -> usize {
@@ -80,7 +80,7 @@ fn segments(data: &str) -> usize {
 #[test]
 fn archive_in_a_bucket_is_read_as_part_of_the_log() {
     let scene = Scene::new();
-    let (home, transfer) = played();
+    let (home, transfer) = stopped_scheme();
     let data = home.data();
     let data = text(&data);
     let place = "s3://bucket/hub/archive";
@@ -122,7 +122,7 @@ fn archive_in_a_bucket_is_read_as_part_of_the_log() {
 #[test]
 fn backup_in_a_bucket_restores_the_same_state() {
     let scene = Scene::new();
-    let (home, _) = played();
+    let (home, _) = stopped_scheme();
     let data = home.data();
     let place = "s3://bucket/hub/copy";
     let backup = ["backup", "--json", "--data", text(&data), "--to", place];
@@ -142,7 +142,7 @@ fn backup_in_a_bucket_restores_the_same_state() {
     assert_eq!(restored["chain_head"], copied["chain_head"]);
     assert_eq!(restored["state_hash"], proof["state_hash"]);
 
-    let foreign = played().0;
+    let foreign = stopped_scheme().0;
     let taken = ["backup", "--data", text(&foreign.data()), "--to", place].map(str::to_owned);
     let taken: Vec<&str> = taken.iter().map(String::as_str).collect();
     scene.refused(&taken, "give each hub its own");
@@ -151,7 +151,7 @@ fn backup_in_a_bucket_restores_the_same_state() {
 #[test]
 fn bucket_errors_are_reported_and_change_nothing() {
     let scene = Scene::new();
-    let (home, _) = played();
+    let (home, _) = stopped_scheme();
     let data = home.data();
     let data = text(&data);
     let to = |url: &'static str| ["archive", "--data", data, "--to", url];

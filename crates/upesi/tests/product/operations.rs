@@ -24,16 +24,16 @@ use crate::support::switch::{Home, PROGRAM, Ports, Printed, finish};
 /// A refused start prints one line that contains these texts, and exits with a non-zero code.
 #[track_caller]
 pub(crate) fn assert_refuses(output: &Output, named: &[&str]) {
-    let said = output.err();
-    assert!(!output.status.success(), "{}: {said}", output.status);
-    assert_eq!(said.lines().count(), 1, "one line: {said}");
-    assert!(said.starts_with("upesi: "), "{said}");
-    assert!(said.len() < 520, "a short one: {said}");
+    let output_text = output.err();
+    assert!(!output.status.success(), "{}: {output_text}", output.status);
+    assert_eq!(output_text.lines().count(), 1, "one line: {output_text}");
+    assert!(output_text.starts_with("upesi: "), "{output_text}");
+    assert!(output_text.len() < 520, "a short one: {output_text}");
     for name in named {
-        assert!(said.contains(name), "it names {name}: {said}");
+        assert!(output_text.contains(name), "it names {name}: {output_text}");
     }
     for inside in ["panicked", "RUST_BACKTRACE", ".rs:", "Os {", "Error("] {
-        assert!(!said.contains(inside), "{said}");
+        assert!(!output_text.contains(inside), "{output_text}");
     }
 }
 
@@ -132,8 +132,11 @@ fn unknown_arguments_are_reported() {
         command.args(arguments);
         let output = finish(command);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        let said = output.err();
-        assert!(said.starts_with("error: ") && said.contains("--help"), "{said}");
+        let output_text = output.err();
+        assert!(
+            output_text.starts_with("error: ") && output_text.contains("--help"),
+            "{output_text}"
+        );
     }
 }
 
@@ -157,8 +160,9 @@ fn both_signals_stop_cleanly_and_the_state_is_restored() {
         assert_eq!(scheme.admin.state(), state);
     }
     let path = open.path();
-    let heard: Vec<_> = scheme.payee.take(3).iter().map(|callback| callback.path.clone()).collect();
-    assert_eq!(heard.len(), 3, "what was delivered is not sent again: {heard:?}");
+    let received: Vec<_> =
+        scheme.payee.take(3).iter().map(|callback| callback.path.clone()).collect();
+    assert_eq!(received.len(), 3, "what was delivered is not sent again: {received:?}");
     scheme.send(&open.fulfil("RESERVED"), 200);
     scheme.payer.wait("PUT", &path);
     scheme.positions("15", "-15");
@@ -354,9 +358,9 @@ fn signal_stops_the_first_process_before_it_is_ready() {
         let first = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap();
         let first = Pid::from_raw(first.trim().parse().unwrap());
         kill_process(first.expect("it has an id"), Signal::TERM).unwrap();
-        let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        assert!(child.wait().unwrap().success(), "{said}");
-        assert!(said.contains("stopped by a signal before it was ready"), "{said}");
+        let mut output_text = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut output_text).unwrap();
+        assert!(child.wait().unwrap().success(), "{output_text}");
+        assert!(output_text.contains("stopped by a signal before it was ready"), "{output_text}");
     });
 }

@@ -71,7 +71,7 @@ fn valid_lines_are_imported_and_invalid_ones_reported() {
     let more = ["--rejects", rejects.to_str().unwrap(), "--by", "A. Odhiambo", "--reason", "go"];
     let imported = import(home, switch, &path, &more);
     assert!(!imported.status.success(), "some lines were refused");
-    let told = imported.err();
+    let errors = imported.err();
     for (line, fault) in [
         (3, "column fsp: 'nobody' is not a participant of this switch"),
         (5, "column type: 'PHONE' is not one of MSISDN, EMAIL"),
@@ -79,15 +79,15 @@ fn valid_lines_are_imported_and_invalid_ones_reported() {
         (7, "3 columns, where type,id,sub_id,fsp,currency are 5"),
         (8, "\"fspId\" Hub is not a participant"),
     ] {
-        assert!(told.contains(&format!("parties.csv, line {line}: ")), "{line}: {told}");
-        assert!(told.contains(fault), "{fault}: {told}");
+        assert!(errors.contains(&format!("parties.csv, line {line}: ")), "{line}: {errors}");
+        assert!(errors.contains(fault), "{fault}: {errors}");
     }
-    let said = imported.json();
+    let output_text = imported.json();
     assert_eq!(
-        (&said["lines"], &said["registered"], &said["refused"]),
+        (&output_text["lines"], &output_text["registered"], &output_text["refused"]),
         (&json!(9), &json!(4), &json!(5))
     );
-    assert_eq!(said["next_line"], json!(11));
+    assert_eq!(output_text["next_line"], json!(11));
     let left = fs::read_to_string(&rejects).unwrap();
     let first: Vec<_> = left.lines().take(2).collect();
     assert_eq!(
@@ -124,7 +124,7 @@ fn unusable_import_file_is_reported_at_once() {
     let link = good.with_file_name("link.csv");
     fs::hard_link(&good, &link).unwrap();
     let whole = fs::read(&good).unwrap();
-    for (path, more, said) in [
+    for (path, more, output_text) in [
         (&wrong, &[][..], "line 1: the first line must be type,id,sub_id,fsp,currency"),
         (&none, &[], "cannot read"),
         (&good, &["--errors-max", "1"], "more than 1 invalid lines (--errors-max)"),
@@ -134,13 +134,13 @@ fn unusable_import_file_is_reported_at_once() {
         (&good, &["--rejects", link.to_str().unwrap()], "is the imported file"),
     ] {
         let errors = import(&home, &switch, path, more).fails();
-        assert!(errors.contains(said), "{more:?}: {errors}");
+        assert!(errors.contains(output_text), "{more:?}: {errors}");
     }
     assert_eq!(fs::read(&good).unwrap(), whole, "what is imported is never written");
     let stranger = finish(command(&home, &switch, &["find", "PHONE", "1"]));
     assert!(stranger.err().contains("possible values: MSISDN"), "{}", stranger.err());
-    let nobody = finish(command(&home, &switch, &["find", "MSISDN", "1"]));
-    assert!(nobody.err().contains("MSISDN 1: no FSP serves"), "{}", nobody.err());
+    let unserved = finish(command(&home, &switch, &["find", "MSISDN", "1"]));
+    assert!(unserved.err().contains("MSISDN 1: no FSP serves"), "{}", unserved.err());
     switch.stop(Signal::TERM);
 }
 
@@ -165,9 +165,9 @@ fn import_stops_after_too_many_invalid_lines() {
         let more =
             ["--errors-max", "6", "--rejects", rejects.to_str().unwrap(), "--from-line", &line];
         let imported = import(&home, &switch, &path, &more);
-        let said = imported.json();
+        let output_text = imported.json();
         assert_eq!(
-            (&said["next_line"], &said["registered"]),
+            (&output_text["next_line"], &output_text["registered"]),
             (&json!(next), &json!(registered)),
             "{}",
             imported.err()
@@ -214,8 +214,8 @@ fn import_continues_after_a_full_disk() {
     let next_line = full.json()["next_line"].as_u64().unwrap();
     assert!((1_000..20_000).contains(&next_line), "{}", full.err());
     let from = format!("continue with --from-line {next_line}");
-    for said in ["the switch answered 503", "disk", &from] {
-        assert!(full.err().contains(said), "{said}: {}", full.err());
+    for output_text in ["the switch answered 503", "disk", &from] {
+        assert!(full.err().contains(output_text), "{output_text}: {}", full.err());
     }
     // Acknowledged parties are served, before and after a kill.
     check_many(&home, &switch, (next_line, next_line as usize - 2));
@@ -237,11 +237,11 @@ fn import_waits_for_the_first_response() {
     let mut import = command(&home, &switch, &["import", path.to_str().unwrap(), "--json"]);
     let (ports, place) = (switch.ports(), switch.admin);
     switch.stop(Signal::TERM);
-    let nobody = TcpListener::bind(place).unwrap();
+    let listener = TcpListener::bind(place).unwrap();
     let import = import.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // It has sent one request, which is not answered.
-    drop(nobody.accept().unwrap());
-    drop(nobody);
+    drop(listener.accept().unwrap());
+    drop(listener);
     let switch = home.serve_on(ports);
     let imported = import.wait_with_output().unwrap().succeeds();
     assert_eq!(imported.json()["registered"], json!(10));

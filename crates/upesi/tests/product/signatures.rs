@@ -71,7 +71,7 @@ fn check(scheme: &Scheme, key: &str, accepted: bool) {
     assert_eq!(body["errorInformation"]["errorCode"], "3105", "{body}");
     assert_eq!(scheme.admin.state(), before, "{message:?}");
     for fsp in [&scheme.payer, &scheme.payee, &scheme.other] {
-        assert_eq!(fsp.take(0), [], "{} heard something", fsp.name);
+        assert_eq!(fsp.take(0), [], "{} received something", fsp.name);
     }
 }
 
@@ -156,8 +156,8 @@ fn many_concurrent_responses_are_all_signed() {
     admin.wait_for("upesi_signatures_made_total", |made| made == ANSWERS as u64);
     admin.wait_for("upesi_signatures_waiting", |waiting| waiting == 0);
     assert_eq!(admin.metric("upesi_signatures_failed_total"), 0);
-    let heard: Vec<Callback> = scheme.payer.take_unchecked(ANSWERS);
-    heard.iter().for_each(|callback| verifies(callback, "rsa"));
+    let received: Vec<Callback> = scheme.payer.take_unchecked(ANSWERS);
+    received.iter().for_each(|callback| verifies(callback, "rsa"));
     scheme.end();
 }
 

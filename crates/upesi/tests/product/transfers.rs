@@ -27,9 +27,9 @@ fn prepare(scheme: &Scheme, transfer: &Transfer) {
     let message = transfer.prepare();
     scheme.send(&message, 202);
     let post = format!("{POST}{}", String::from_utf8_lossy(message.bytes()));
-    let heard = scheme.heard(transfer, [&[], &[&post], &[]]);
-    assert_eq!(heard[0].body, message.bytes());
-    assert_eq!(trace(&heard[0]), message.trace);
+    let received = scheme.received(transfer, [&[], &[&post], &[]]);
+    assert_eq!(received[0].body, message.bytes());
+    assert_eq!(trace(&received[0]), message.trace);
 }
 
 #[test]
@@ -62,15 +62,15 @@ fn lower_expiration_limit_refuses_only_new_transfers() {
 
     // Requests about known transfers are answered as before.
     scheme.send(&known.prepare(), 202);
-    scheme.heard(&known, [&["PUT {} from Hub: RESERVED"], &[], &[]]);
+    scheme.received(&known, [&["PUT {} from Hub: RESERVED"], &[], &[]]);
     scheme.send(&ended.prepare(), 202);
-    scheme.heard(&ended, [&["PUT {} from Hub: ABORTED, cause 5000: No"], &[], &[]]);
+    scheme.received(&ended, [&["PUT {} from Hub: ABORTED, cause 5000: No"], &[], &[]]);
     let changed = Transfer { amount: "4".into(), ..known.clone() };
     scheme.send(&changed.prepare(), 202);
-    scheme.heard(&known, [&["PUT {}/error from Hub: 3106 Modified request"], &[], &[]]);
+    scheme.received(&known, [&["PUT {}/error from Hub: 3106 Modified request"], &[], &[]]);
     let stranger = known.prepare().with("fspiop-source", "strangerfsp");
     scheme.send(&stranger, 202);
-    scheme.heard(&known, [&[], &[], &[]]);
+    scheme.received(&known, [&[], &[], &[]]);
     scheme.positions("2", "0");
     scheme.end();
 }
@@ -102,13 +102,13 @@ fn delivery_is_recorded_soon_without_further_traffic() {
     let path = format!("/transfers/{}/explanation", transfer.id);
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
-        let told = scheme.admin.json(&path);
-        if told["notices_pending"] == json!([]) {
-            let end = told["events"].as_array().unwrap().last().unwrap();
+        let explained = scheme.admin.json(&path);
+        if explained["notices_pending"] == json!([]) {
+            let end = explained["events"].as_array().unwrap().last().unwrap();
             assert_eq!((&end["event"], &end["result"]), (&json!("delivery"), &json!("delivered")));
             break;
         }
-        assert!(Instant::now() < deadline, "{told:#}");
+        assert!(Instant::now() < deadline, "{explained:#}");
         thread::sleep(Duration::from_millis(50));
     }
     scheme.end();

@@ -25,13 +25,13 @@ const REPORT: &str = "[health]\nstuck_seconds = 2\n";
 const EXIT: &str = "[health]\nstuck_seconds = 2\nwatchdog = \"exit\"\n";
 
 /// A switch whose `stage` is stalled.
-fn injured(configuration: &str, stage: &'static str) -> Home {
-    Home::configured(configuration).injured(stage)
+fn with_stalled_stage(configuration: &str, stage: &'static str) -> Home {
+    Home::configured(configuration).with_stalled_stage(stage)
 }
 
 /// A scheme whose `stage` is stalled, with a transfer in flight that expires at once.
-fn injured_scheme(configuration: &str, stage: &'static str) -> Scheme {
-    let scheme = Scheme::at(injured(configuration, stage));
+fn stalled_scheme(configuration: &str, stage: &'static str) -> Scheme {
+    let scheme = Scheme::at(with_stalled_stage(configuration, stage));
     scheme.send(&Transfer::of("10").expiring(1_500).prepare(), 202);
     scheme
 }
@@ -78,7 +78,7 @@ fn check(admin: &Admin, greeting: &str, stage: &str, expected: &str) {
 /// Standard error is a file on the full disk. The switch continues without its log lines.
 #[test]
 fn switch_with_blocked_standard_error_continues() {
-    let home = injured(REPORT, "sequencer");
+    let home = with_stalled_stage(REPORT, "sequencer");
     let ports = Ports { fspiop: free(), admin: free() };
     let full = || File::options().write(true).open("/dev/full").unwrap();
     let mut command = home.command(ports);
@@ -121,7 +121,7 @@ fn stalled_sequencer_is_named() {
     let proof = home.offline(&["verify", "--json"]).stdout;
     let last = serde_json::from_slice::<Value>(&proof).unwrap()["records"].as_u64().unwrap();
     assert!(0 < last);
-    let home = home.injured("sequencer");
+    let home = home.with_stalled_stage("sequencer");
     let switch = home.serve();
     check(&Admin::new(&home, &switch), &switch.greeting, "sequencer", "sequencer");
     let (names, _) = down(|| {
@@ -130,20 +130,20 @@ fn stalled_sequencer_is_named() {
         (answer.status, answer.text())
     });
     assert_eq!(names, ["sequencer"]);
-    let said = switch.complaints();
-    assert!(said.contains(&format!("the last record is {last}")), "{said}");
+    let output_text = switch.complaints();
+    assert!(output_text.contains(&format!("the last record is {last}")), "{output_text}");
 }
 
 #[test]
 fn stalled_io_thread_is_named() {
-    let home = injured(REPORT, "io");
+    let home = with_stalled_stage(REPORT, "io");
     let switch = home.serve();
     check(&Admin::new(&home, &switch), &switch.greeting, "io", "io-1");
 }
 
 #[test]
 fn stalled_lane_is_named_and_its_participant_only_to_operators() {
-    let scheme = Scheme::at(injured(REPORT, "lane"));
+    let scheme = Scheme::at(with_stalled_stage(REPORT, "lane"));
     scheme.send(&Transfer::of("10").prepare(), 202);
     check(&scheme.admin, &scheme.switch.greeting, "lane", "lane payeefsp");
     let message = Message::new("GET", "/health", "payerfsp");
@@ -157,7 +157,7 @@ fn stalled_lane_is_named_and_its_participant_only_to_operators() {
 
 #[test]
 fn missed_deadline_is_named() {
-    let scheme = injured_scheme(REPORT, "expiry");
+    let scheme = stalled_scheme(REPORT, "expiry");
     check(&scheme.admin, &scheme.switch.greeting, "expiry", "expiry");
     // The next batch uses it, and the switch is healthy again.
     scheme.admin.set_limit("otherfsp", "900");
@@ -256,8 +256,8 @@ fn stalled_store_is_named() {
         scheme.positions("40", "-40");
         assert!(scheme.switch.complaints().ends_with("store makes progress again\n"));
         scheme.switch.signal(Signal::TERM);
-        let (status, said) = scheme.switch.end();
-        assert!(status.success(), "{said}");
+        let (status, output_text) = scheme.switch.end();
+        assert!(status.success(), "{output_text}");
     });
 }
 
@@ -379,7 +379,7 @@ impl Drop for Frozen<'_> {
 #[test]
 fn watchdog_stops_a_process_with_a_stalled_thread() {
     for (stage, named) in [("sequencer", "sequencer"), ("io", "io-1")] {
-        let home = injured(EXIT, stage);
+        let home = with_stalled_stage(EXIT, stage);
         bites(home.serve().end(), named);
         assert!(home.verify().status.success(), "the log is whole");
     }
@@ -388,7 +388,7 @@ fn watchdog_stops_a_process_with_a_stalled_thread() {
 #[test]
 fn watchdog_stops_a_process_with_unfinished_work() {
     for (stage, named) in [("lane", "lane"), ("expiry", "expiry")] {
-        let Scheme { switch, home, .. } = injured_scheme(EXIT, stage);
+        let Scheme { switch, home, .. } = stalled_scheme(EXIT, stage);
         bites(switch.end(), named);
         assert!(home.verify().status.success(), "the log is whole");
     }
@@ -400,30 +400,33 @@ fn stalled_thread_does_not_delay_a_stop() {
     for (stage, named, seconds) in
         [("sequencer", "the sequencer", 17), ("io", "a connection or its thread", 7)]
     {
-        let home = injured(REPORT, stage);
+        let home = with_stalled_stage(REPORT, stage);
         let switch = home.serve();
         switch.signal(Signal::TERM);
-        let (status, said) = switch.end();
-        assert_eq!(status.code(), Some(70), "{said}");
-        assert!(said.contains(&format!("{named} did not stop within {seconds} s")), "{said}");
+        let (status, output_text) = switch.end();
+        assert_eq!(status.code(), Some(70), "{output_text}");
+        assert!(
+            output_text.contains(&format!("{named} did not stop within {seconds} s")),
+            "{output_text}"
+        );
         assert!(home.verify().status.success(), "the log is whole");
     }
 }
 
 #[track_caller]
-fn bites((status, said): (std::process::ExitStatus, String), named: &str) {
-    assert_eq!(status.code(), Some(70), "{said}");
+fn bites((status, output_text): (std::process::ExitStatus, String), named: &str) {
+    assert_eq!(status.code(), Some(70), "{output_text}");
     let why = format!("upesi: watchdog: the process exits because {named}");
-    assert!(said.contains(&why), "{said}");
+    assert!(output_text.contains(&why), "{output_text}");
 }
 
 /// Nothing listens at the payee's address for longer than the stall timeout.
 #[test]
 fn dead_participant_does_not_make_the_switch_unhealthy() {
     let scheme = Scheme::configured(EXIT);
-    let nobody = "http://127.0.0.1:9";
+    let closed = "http://127.0.0.1:9";
     for kind in ["TRANSFER_POST", "TRANSFER_ERROR", "TRANSFER_PUT"] {
-        scheme.admin.set_endpoint("payeefsp", kind, nobody);
+        scheme.admin.set_endpoint("payeefsp", kind, closed);
     }
     let started = Instant::now();
     scheme.send(&Transfer::of("10").prepare(), 202);

@@ -29,7 +29,7 @@ use tempfile::TempDir;
 use testkit::http::Connection;
 use testkit::server::{Reply, Server};
 
-use crate::kill::{Dice, ports_to_come_back_to, say, setting};
+use crate::kill::{Rng, ports_to_come_back_to, print_line, setting};
 use crate::support::fsp::{Callback, serve};
 use crate::support::scheme::Admin;
 use crate::support::switch::{
@@ -106,7 +106,7 @@ fn backup_of_a_million_transfers_restores_the_same_state() {
     let bytes = |path: &Path| files(path).iter().map(|it| it.metadata().unwrap().len()).sum();
     let (there, back): (u64, u64) = (bytes(&years.beside.path().join("copy")), bytes(&data));
     let each = |bytes: u64| bytes / years.transfers;
-    say(&format!(
+    print_line(&format!(
         "years: a copy has {} bytes for each transfer, restored {}",
         each(there),
         each(back)
@@ -172,7 +172,7 @@ impl Years {
     fn serve(&self, ports: Ports, how: &str) -> Switch {
         let started = Instant::now();
         let switch = self.home.serve_on(ports);
-        say(&format!("years: {how}: ready after {:.2} s", started.elapsed().as_secs_f64()));
+        print_line(&format!("years: {how}: ready after {:.2} s", started.elapsed().as_secs_f64()));
         switch
     }
 
@@ -187,7 +187,7 @@ impl Years {
         assert!(output.status.success(), "{command} {arguments:?}: {errors}");
         let took = started.elapsed().as_secs_f64();
         let rate = self.transfers as f64 / took;
-        say(&format!("years: {command}: {took:.2} s, {rate:.0} transfers a second"));
+        print_line(&format!("years: {command}: {took:.2} s, {rate:.0} transfers a second"));
         let printed = output.out();
         serde_json::from_str(&printed[printed.find('{').unwrap()..]).unwrap()
     }
@@ -199,7 +199,7 @@ impl Years {
         assert!(1 < moved["segments"].as_array().unwrap().len(), "{moved}");
         let (packed, plain) = (&moved["packed_bytes"], &moved["plain_bytes"]);
         let each = |bytes: &Value| bytes.as_u64().unwrap() / self.transfers;
-        say(&format!(
+        print_line(&format!(
             "years: log {} bytes for each transfer; archived {} of {}",
             before / self.transfers,
             each(packed),
@@ -209,10 +209,16 @@ impl Years {
     }
 
     /// Queries each id and resends it, unchanged and changed. Returns the received callbacks.
-    fn ask(&self, switch: &Switch, payers: &Payers, sample: &Sample, how: &str) -> Heard {
+    fn ask(
+        &self,
+        switch: &Switch,
+        payers: &Payers,
+        sample: &Sample,
+        how: &str,
+    ) -> ReceivedMessages {
         // A new connection each time, since an idle one may be closed meanwhile.
         let admin = || Admin::new(&self.home, switch);
-        self.cool(&admin());
+        self.wait_for_eviction(&admin());
         let started = Instant::now();
         let found = admin().metric("upesi_store_reads_found_total");
         for part in sample.0.chunks(AT_ONCE) {
@@ -229,13 +235,13 @@ impl Years {
         let read = admin().metric("upesi_store_reads_found_total") - found;
         assert!(sample.0.len() as u64 <= read, "the answers came from the store: {read} reads");
         let rate = 3.0 * sample.0.len() as f64 / started.elapsed().as_secs_f64();
-        say(&format!("years: {how}: {} ids, {rate:.0} questions a second", sample.0.len()));
+        print_line(&format!("years: {how}: {} ids, {rate:.0} questions a second", sample.0.len()));
         payers.wait_for(3 * sample.0.len());
         payers.take()
     }
 
     /// Waits until no final transfer is in memory. Eviction needs no further traffic.
-    fn cool(&self, admin: &Admin) {
+    fn wait_for_eviction(&self, admin: &Admin) {
         let within = LEAST + PER_THOUSAND * u32::try_from(self.transfers / 1_000).unwrap();
         let deadline = Instant::now() + within;
         while admin.metric("upesi_transfers_ended_in_memory") > 0 {
@@ -255,11 +261,11 @@ impl Years {
 }
 
 /// Received bodies by path, in order of their text.
-type Heard = HashMap<String, Vec<String>>;
+type ReceivedMessages = HashMap<String, Vec<String>>;
 
 /// Fails with the first difference from the earlier callbacks.
 #[track_caller]
-fn assert_same(now: &Heard, before: &Heard, why: &str) {
+fn assert_same(now: &ReceivedMessages, before: &ReceivedMessages, why: &str) {
     let paths: BTreeSet<_> = now.keys().chain(before.keys()).collect();
     let mut other = paths.into_iter().filter(|path| now.get(*path) != before.get(*path));
     let first = other.next().map(|path| (path, now.get(path), before.get(path)));
@@ -269,15 +275,15 @@ fn assert_same(now: &Heard, before: &Heard, why: &str) {
 /// All payers, listening at one address.
 struct Payers {
     server: Server,
-    heard: Arc<Mutex<Heard>>,
+    received: Arc<Mutex<ReceivedMessages>>,
 }
 
 impl Payers {
     /// Transfers that were reserved when the process was killed expire at some time. Their
     /// callbacks are not recorded.
     fn start(sample: &Sample) -> Self {
-        let heard = Arc::new(Mutex::new(Heard::new()));
-        let recording = Arc::clone(&heard);
+        let received = Arc::new(Mutex::new(ReceivedMessages::new()));
+        let recording = Arc::clone(&received);
         let ours: HashSet<_> = sample.0.iter().map(Old::error_path).collect();
         let server = serve(move |callback: &Callback| {
             let Callback { method, path, .. } = callback;
@@ -288,7 +294,7 @@ impl Payers {
             }
             Reply::Accept
         });
-        Self { server, heard }
+        Self { server, received }
     }
 
     /// Registers the address at the hub, and discards callbacks of the killed process.
@@ -314,17 +320,17 @@ impl Payers {
     /// are not owed.
     fn wait_for(&self, bodies: usize) {
         let deadline = Instant::now() + LEAST / 4;
-        let heard = || self.heard.lock().unwrap().values().map(Vec::len).sum::<usize>();
-        while heard() < bodies && Instant::now() < deadline {
+        let received = || self.received.lock().unwrap().values().map(Vec::len).sum::<usize>();
+        while received() < bodies && Instant::now() < deadline {
             std::thread::sleep(BETWEEN_LOOKS);
         }
     }
 
     /// Takes the callbacks received since the last call.
-    fn take(&self) -> Heard {
-        let mut heard = std::mem::take(&mut *self.heard.lock().unwrap());
-        heard.values_mut().for_each(|bodies| bodies.sort());
-        heard
+    fn take(&self) -> ReceivedMessages {
+        let mut received = std::mem::take(&mut *self.received.lock().unwrap());
+        received.values_mut().for_each(|bodies| bodies.sort());
+        received
     }
 }
 
@@ -350,8 +356,8 @@ struct Said {
 impl Sample {
     /// Draws transfers with a fulfilment at random, one from each interval.
     fn draw(data: &Path, transfers: u64, ids: u64) -> Self {
-        let (stride, mut dice) = (transfers / ids, Dice(transfers));
-        let (mut seen, mut due) = (0, dice.below(stride));
+        let (stride, mut rng) = (transfers / ids, Rng(transfers));
+        let (mut seen, mut due) = (0, rng.below(stride));
         let mut drawn: HashMap<TransferId, (Said, Option<Said>)> = HashMap::new();
         let disk = RealDisk::open_to_read(data).unwrap();
         let walked = journal::walk(&disk, &mut |placed| {
@@ -365,7 +371,7 @@ impl Sample {
                         }
                         seen += 1;
                         if seen.is_multiple_of(stride) {
-                            due = seen + dice.below(stride);
+                            due = seen + rng.below(stride);
                         }
                     }
                     ledger::Command::Fulfil(fulfil) => {
@@ -396,21 +402,21 @@ impl Sample {
 
     /// Each payer received the payee's own fulfilment twice with the same bytes, and once the error
     /// about the changed message under a known id. There are no other callbacks.
-    fn check(&self, heard: &Heard) {
+    fn check(&self, received: &ReceivedMessages) {
         for old in &self.0 {
             let path = format!("PUT /transfers/{}", old.id);
             let payer = &old.prepare.source;
-            let told = &heard[&format!("{path} to {payer}")];
-            let [first, second] = &told[..] else { panic!("{path}: {told:?}") };
+            let bodies = &received[&format!("{path} to {payer}")];
+            let [first, second] = &bodies[..] else { panic!("{path}: {bodies:?}") };
             assert_eq!(first, second, "{path}: asked and sent again");
-            let (told, said): (Value, Value) = (json(first), json(&old.fulfil.body));
-            assert_eq!(told["transferState"], "COMMITTED", "{path}");
-            assert_eq!(told["fulfilment"], said["fulfilment"], "{path}");
-            let modified = &heard[&format!("{path}/error to {payer}")];
+            let (notice, fulfil): (Value, Value) = (json(first), json(&old.fulfil.body));
+            assert_eq!(notice["transferState"], "COMMITTED", "{path}");
+            assert_eq!(notice["fulfilment"], fulfil["fulfilment"], "{path}");
+            let modified = &received[&format!("{path}/error to {payer}")];
             let [modified] = &modified[..] else { panic!("{path}: {modified:?}") };
             assert_eq!(json(modified)["errorInformation"]["errorCode"], "3106", "{path}");
         }
-        assert_eq!(heard.len(), 2 * self.0.len(), "nobody heard of anything else");
+        assert_eq!(received.len(), 2 * self.0.len(), "no other callbacks");
     }
 }
 
@@ -444,17 +450,17 @@ impl Said {
     fn of(record: &Record<'_>) -> Self {
         let Payload::Stored(stored) = record.payload else { panic!("it has a message") };
         let payload = fspiop::stored_message::decode(&Bytes::copy_from_slice(stored)).unwrap();
-        let mut said = Self { body: utf8(&payload.body), ..Self::default() };
+        let mut output_text = Self { body: utf8(&payload.body), ..Self::default() };
         for (name, value) in &payload.headers {
             let value = utf8(value.as_bytes());
             match name.as_str() {
                 "content-length" | "host" => continue,
-                "fspiop-source" => said.source.clone_from(&value),
+                "fspiop-source" => output_text.source.clone_from(&value),
                 _ => {}
             }
-            said.lines += &format!("{name}: {value}\r\n");
+            output_text.lines += &format!("{name}: {value}\r\n");
         }
-        said
+        output_text
     }
 
     fn post(&self, body: &str) -> String {

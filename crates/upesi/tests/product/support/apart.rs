@@ -98,10 +98,10 @@ pub(crate) fn apart_within(test: &str, (need, within): (Need, Duration), body: f
         again.arg(std::env::current_exe().unwrap()).args([test, "--exact", "--nocapture"]);
         again.env(INSIDE, "1");
         let output = finish_within(again, within);
-        let said = String::from_utf8_lossy(&output.stdout);
+        let output_text = String::from_utf8_lossy(&output.stdout);
         let complained = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}{complained}");
-        assert!(said.contains("1 passed"), "{test} is not its name: {said}");
+        assert!(output.status.success(), "{output_text}{complained}");
+        assert!(output_text.contains("1 passed"), "{test} is not its name: {output_text}");
         return;
     }
     let skipped = 1 + SKIPPED.fetch_add(1, Ordering::SeqCst);

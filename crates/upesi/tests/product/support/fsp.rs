@@ -87,13 +87,13 @@ impl Fsp {
         let found =
             self.inbox.wait(PATIENCE, |records| records.callbacks.iter().find(wanted).cloned());
         found.unwrap_or_else(|| {
-            let heard: Vec<_> = self.heard().iter().map(line).collect();
-            panic!("{} waits for {method} {path} and heard {heard:#?}", self.name)
+            let received: Vec<_> = self.received().iter().map(line).collect();
+            panic!("{} waits for {method} {path} and received {received:#?}", self.name)
         })
     }
 
     /// The received callbacks that were not taken.
-    pub(crate) fn heard(&self) -> Vec<Callback> {
+    pub(crate) fn received(&self) -> Vec<Callback> {
         self.inbox.lock().callbacks.clone()
     }
 
@@ -110,8 +110,8 @@ impl Fsp {
             (count <= callbacks.len()).then(|| std::mem::take(callbacks))
         });
         taken.unwrap_or_else(|| {
-            let heard: Vec<_> = self.heard().iter().map(line).collect();
-            panic!("{} heard only {heard:#?}", self.name)
+            let received: Vec<_> = self.received().iter().map(line).collect();
+            panic!("{} received only {received:#?}", self.name)
         })
     }
 

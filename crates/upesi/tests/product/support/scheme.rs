@@ -237,7 +237,7 @@ impl Scheme {
     /// Asserts that exactly these callbacks have been received by the three participants once no
     /// notice is owed, each in any order; `{}` is replaced by the transfer's path.
     #[track_caller]
-    pub(crate) fn heard(&self, transfer: &Transfer, expected: [&[&str]; 3]) -> Vec<Callback> {
+    pub(crate) fn received(&self, transfer: &Transfer, expected: [&[&str]; 3]) -> Vec<Callback> {
         self.wait_until_delivered();
         let path = transfer.path();
         let mut all = Vec::new();
@@ -266,7 +266,11 @@ impl Scheme {
     pub(crate) fn end(self) {
         self.switch.stop(Signal::TERM);
         let output = self.home.verify();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{said} {}", String::from_utf8_lossy(&output.stderr));
+        let output_text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success(),
+            "{output_text} {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }

@@ -51,7 +51,7 @@ pub(crate) struct Home {
 pub(crate) struct Switch {
     child: Child,
     stdout: BufReader<ChildStdout>,
-    said: PathBuf,
+    stderr_file: PathBuf,
     pub(crate) fspiop: SocketAddr,
     pub(crate) admin: SocketAddr,
     /// Its output before it was ready.
@@ -90,14 +90,14 @@ impl Home {
     }
 
     /// With additional arguments of `serve`.
-    pub(crate) fn told(mut self, arguments: &[&str]) -> Self {
+    pub(crate) fn with_arguments(mut self, arguments: &[&str]) -> Self {
         self.more.extend(arguments.iter().map(|&argument| argument.to_owned()));
         self
     }
 
     /// With a stage that will be stalled.
-    pub(crate) fn injured(self, stage: &'static str) -> Self {
-        self.told(&["--inject-stuck", stage])
+    pub(crate) fn with_stalled_stage(self, stage: &'static str) -> Self {
+        self.with_arguments(&["--inject-stuck", stage])
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -131,12 +131,15 @@ impl Home {
     }
 
     fn spawned(&self, mut command: Command) -> Switch {
-        let said = self.directory.path().join("stderr");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&said).unwrap());
+        let stderr_file = self.directory.path().join("stderr");
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&stderr_file).unwrap());
         let mut child = command.spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
         let Ports { fspiop, admin } = Ports::free();
-        Switch { child, stdout, said, fspiop, admin, greeting: String::new() }
+        Switch { child, stdout, stderr_file, fspiop, admin, greeting: String::new() }
     }
 
     /// Starts a switch that exits at the given number of disk operations. Returns the running
@@ -235,18 +238,18 @@ impl Switch {
     /// Stops it. It must have reported only requests without a valid token.
     pub(crate) fn stop_after_refused_tokens(self, signal: Signal) {
         self.signal(signal);
-        let (status, said) = self.end();
-        assert!(status.success(), "{status}: {said}");
+        let (status, output_text) = self.end();
+        assert!(status.success(), "{status}: {output_text}");
         let refused = |line: &str| line.contains("requests without a valid token, the last from");
-        assert!(!said.is_empty() && said.lines().all(refused), "{said}");
+        assert!(!output_text.is_empty() && output_text.lines().all(refused), "{output_text}");
     }
 
     /// Stops it. It must exit cleanly and without complaints.
     pub(crate) fn stop(self, signal: Signal) {
         self.signal(signal);
-        let (status, said) = self.end();
-        assert!(status.success(), "{status}: {said}");
-        assert_eq!(said, "", "an orderly end is a silent one");
+        let (status, output_text) = self.end();
+        assert!(status.success(), "{status}: {output_text}");
+        assert_eq!(output_text, "", "an orderly end is a silent one");
     }
 
     #[cfg(feature = "real-brokers")]
@@ -269,7 +272,7 @@ impl Switch {
     }
 
     pub(crate) fn complaints(&self) -> String {
-        fs::read_to_string(&self.said).unwrap()
+        fs::read_to_string(&self.stderr_file).unwrap()
     }
 }
 
@@ -279,8 +282,8 @@ impl Drop for Switch {
         let _killed = self.child.kill();
         let _ended = self.child.wait();
         if std::thread::panicking() {
-            let said = fs::read_to_string(&self.said).unwrap_or_default();
-            eprintln!("the switch said: {said}");
+            let output_text = fs::read_to_string(&self.stderr_file).unwrap_or_default();
+            eprintln!("standard error of the switch: {output_text}");
         }
     }
 }
@@ -386,8 +389,8 @@ pub(crate) fn finish_within(mut command: Command, within: Duration) -> Output {
     };
     let [stdout, stderr] = [out, err].map(|reading| reading.join().unwrap());
     let Some(status) = status else {
-        let said = String::from_utf8_lossy(&stderr);
-        panic!("{command:?} does not end; it printed {} bytes and {said}", stdout.len());
+        let output_text = String::from_utf8_lossy(&stderr);
+        panic!("{command:?} does not end; it printed {} bytes and {output_text}", stdout.len());
     };
     Output { status, stdout, stderr }
 }

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kafka_testkit::{Cluster, Options};
+use kafka_testkit::{Cluster, ClusterOptions};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -32,7 +32,7 @@ pub(crate) fn home(cluster: &Cluster, node: &str) -> Home {
 }
 
 pub(crate) fn start_brokers(directory: &TempDir) -> Cluster {
-    let options = Options::new(3, directory.path());
+    let options = ClusterOptions::new(3, directory.path());
     Cluster::start(options, &mut |line| println!("{line}")).unwrap()
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use kafka_testkit::{Cluster, Options};
+use kafka_testkit::{Cluster, ClusterOptions};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -29,7 +29,7 @@ fn broker_clock_ten_minutes_off_is_tolerated() {
     let (directory, clocks) = (TempDir::new().unwrap(), Clocks::new());
     clocks.set(BROKERS, 0);
     clocks.set(NODE, TEN_MINUTES);
-    let mut options = Options::new(3, directory.path());
+    let mut options = ClusterOptions::new(3, directory.path());
     options.environment.extend(clocks.variables(BROKERS));
     let cluster = Cluster::start(options, &mut |line| println!("{line}")).unwrap();
     let scheme = Scheme::at(home(&cluster, "a"));

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use kafka_testkit::{Cluster, Options};
+use kafka_testkit::{Cluster, ClusterOptions};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -73,7 +73,8 @@ fn node_with_a_full_disk_stops_and_recovers() {
     let test = "kafka_faults::node_with_a_full_disk_stops_and_recovers";
     apart_within(test, (Need::Memory, LONG), || {
         let directory = TempDir::new().unwrap();
-        let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
+        let cluster =
+            Cluster::start(ClusterOptions::new(1, directory.path()), &mut |_| ()).unwrap();
         let scheme = Scheme::at(home(&cluster, "a"));
         let small = home(&cluster, "b");
         let _disk = Mounted::memory(&small.data(), MEBIBYTES);
@@ -114,7 +115,7 @@ fn node_with_a_full_disk_stops_and_recovers() {
 #[test]
 fn node_recovers_from_a_power_loss() {
     let directory = TempDir::new().unwrap();
-    let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
+    let cluster = Cluster::start(ClusterOptions::new(1, directory.path()), &mut |_| ()).unwrap();
     let scheme = Scheme::at(home(&cluster, "a"));
     let mut b = Node::start(&cluster, "b");
     let mut total = 0;
@@ -243,7 +244,7 @@ fn node_suspended_for_a_minute_recovers() {
 #[test]
 fn diverging_node_is_detected() {
     let directory = TempDir::new().unwrap();
-    let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
+    let cluster = Cluster::start(ClusterOptions::new(1, directory.path()), &mut |_| ()).unwrap();
     let scheme = Scheme::at(home(&cluster, "a"));
     let (b, c) = (Node::start(&cluster, "b"), Node::start(&cluster, "c"));
     let doors = [scheme.switch.fspiop, b.switch.fspiop];
@@ -281,7 +282,7 @@ fn diverging_node_is_detected() {
 #[test]
 fn stale_disk_and_foreign_messages_are_refused() {
     let directory = TempDir::new().unwrap();
-    let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
+    let cluster = Cluster::start(ClusterOptions::new(1, directory.path()), &mut |_| ()).unwrap();
     let scheme = Scheme::at(home(&cluster, "a"));
     let b = Node::start(&cluster, "b");
     play(&scheme, [scheme.switch.fspiop, b.switch.fspiop], "10");

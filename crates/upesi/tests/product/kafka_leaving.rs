@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use kafka_testkit::{Cluster, Options};
+use kafka_testkit::{Cluster, ClusterOptions};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -17,7 +17,8 @@ use crate::support::switch::Home;
 fn stopping_node_hands_over_its_lanes() {
     let directory = TempDir::new().unwrap();
     let cluster =
-        Cluster::start(Options::new(1, directory.path()), &mut |line| println!("{line}")).unwrap();
+        Cluster::start(ClusterOptions::new(1, directory.path()), &mut |line| println!("{line}"))
+            .unwrap();
     let log = format!("kafka://{}/leaving", cluster.bootstrap());
     let mut scheme = Scheme::at(Home::new().with_arguments(&["--log", &log, "--node", "a"]));
     let home = Home::new().with_arguments(&["--log", &log, "--node", "b"]);

@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use kafka_testkit::{Cluster, Options};
+use kafka_testkit::{Cluster, ClusterOptions};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -57,7 +57,8 @@ fn bytes(home: &Home) -> Vec<u8> {
 fn scheme_migrates_to_brokers_and_back() {
     let directory = TempDir::new().unwrap();
     let cluster =
-        Cluster::start(Options::new(1, directory.path()), &mut |line| println!("{line}")).unwrap();
+        Cluster::start(ClusterOptions::new(1, directory.path()), &mut |line| println!("{line}"))
+            .unwrap();
     let log = format!("kafka://{}/moved", cluster.bootstrap());
     let to_topic = ["export-log", "--json", "--log", &log];
 

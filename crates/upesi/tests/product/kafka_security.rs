@@ -5,7 +5,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use kafka_testkit::{Cluster, Options, Secure};
+use kafka_testkit::{Cluster, ClusterOptions, Secure};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -21,7 +21,7 @@ const PASSWORD: &str = "not-a-secret-outside-of-this-test";
 fn nodes_and_brokers_authenticate_each_other() {
     let directory = TempDir::new().unwrap();
     let files = Files::make(directory.path());
-    let mut options = Options::new(1, directory.path().join("brokers"));
+    let mut options = ClusterOptions::new(1, directory.path().join("brokers"));
     options.secure = Some(Secure {
         key_and_certificate: files.path("brokers.pem"),
         clients: files.path("ca.pem"),

@@ -1,7 +1,7 @@
 //! Messages in a backup of the log are deleted from the topic without effect on the scheme: nodes
 //! continue, new ones start from the backup, and the scheme moves back to files.
 
-use kafka_testkit::{Cluster, Options};
+use kafka_testkit::{Cluster, ClusterOptions};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -18,7 +18,7 @@ const KEEP: &str = "100";
 #[test]
 fn topic_is_trimmed_up_to_the_backup() {
     let directory = TempDir::new().unwrap();
-    let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
+    let cluster = Cluster::start(ClusterOptions::new(1, directory.path()), &mut |_| ()).unwrap();
     let log = format!("kafka://{}/scheme", cluster.bootstrap());
     let small = "[log]\nsegment_mib = 1\n";
     let home_of =

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kafka_testkit::{Cluster, Options};
+use kafka_testkit::{Cluster, ClusterOptions};
 use rustix::process::Signal;
 use tempfile::TempDir;
 use testkit::http::Connection;
@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 #[test]
 fn nodes_are_upgraded_under_load() {
     let directory = TempDir::new().unwrap();
-    let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
+    let cluster = Cluster::start(ClusterOptions::new(1, directory.path()), &mut |_| ()).unwrap();
     let mut scheme = Scheme::at(home(&cluster, "a"));
     let (mut b, mut c) = (Node::start(&cluster, "b"), Node::start(&cluster, "c"));
     let doors = [&scheme.switch, &b.switch, &c.switch].map(|switch| switch.fspiop);

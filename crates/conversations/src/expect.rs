@@ -1,4 +1,4 @@
-//! Holds what came against what is written.
+//! Compares received messages with the expected ones.
 //!
 //! In a pattern, `{any}`, `{time}`, `{whole-time}`, `{http-date}`, `{number}` and `{uuid}` match
 //! values that are not known beforehand. In JSON they may replace a value too, and `...` allows

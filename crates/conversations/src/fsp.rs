@@ -94,7 +94,7 @@ fn is_for(name: &str, request: &Request) -> bool {
         && !recipient.is_some_and(|recipient| is_of_another_conversation(recipient, name))
 }
 
-/// Whether both are such names as participants of conversations have, and end otherwise.
+/// Whether both are names of conversation participants with different suffixes.
 fn is_of_another_conversation(name: &str, own: &str) -> bool {
     const PARTICIPANT: usize = "dfsp1".len();
     let (name, own) = (name.to_ascii_lowercase(), own.to_ascii_lowercase());

@@ -18,7 +18,7 @@ use crate::keys;
 use crate::run::Target;
 use crate::variables::{hexadecimal, random};
 
-/// For the hub to answer a request.
+/// Maximum time for the hub to answer a request.
 pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! Which rows of the hub's documents are covered by which conversations.
+//! The index of requirements (`rows.txt`) and the conversations that cover each of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

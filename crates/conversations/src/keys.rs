@@ -1,4 +1,4 @@
-//! Keys for signatures: made for tests, by name, the same in every run.
+//! Signature keys for tests, by name; the same in every run.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use jws::{KeyRing, Signed, SigningKey, VerificationKey};

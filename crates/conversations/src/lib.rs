@@ -9,8 +9,8 @@
 //! (`index`). Conversations share only the hub, so several run at once.
 //!
 //! Costs: two or three threads and one or two hundred requests per conversation. Bounds: a
-//! message of 8 MiB, 256 kept messages per participant, and the patience given for what must
-//! come.
+//! message of 8 MiB, 256 kept messages per participant, and the configured wait for an
+//! expected message.
 #![warn(missing_docs)]
 
 mod defaults;

@@ -1,5 +1,5 @@
-//! From the text of a file to the steps it describes. The grammar is in
-//! `conversations/README.md`; a line that does not fit is an error that names it.
+//! Parses the text of a conversation into its steps. The grammar is in `conversations/README.md`.
+//! An invalid line is an error with its number.
 
 use std::iter::Peekable;
 use std::time::Duration;
@@ -30,14 +30,14 @@ pub(crate) struct Conversation {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) line: usize,
-    /// As in rows.txt: `3.4 "same, COMMITTED"`.
+    /// Name, as in rows.txt: `3.4 "same, COMMITTED"`.
     pub(crate) name: String,
 }
 
 /// One step of a conversation.
 #[derive(Debug)]
 pub(crate) struct ConversationStep {
-    /// From 1.
+    /// Line number, from 1.
     pub(crate) line: usize,
     pub(crate) action: Action,
 }
@@ -147,7 +147,7 @@ pub(crate) struct ExpectedMessage {
 pub(crate) enum ExpectedBody {
     Empty,
     Any,
-    /// That of a message sent before, byte for byte; of the last one without a label.
+    /// The body of an earlier message, byte for byte; without a label, of the last one.
     Same(Option<String>),
     Json(String),
 }

@@ -1,4 +1,4 @@
-//! A run: files in, conversations played, a table at the end.
+//! One run: reads the files, plays the conversations, and prints a table of results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -35,7 +35,7 @@ pub struct RunOptions {
     pub jobs: usize,
     /// Time within which a message must come.
     pub patience: Duration,
-    /// Whether index.md is written; otherwise it must be as it would be written.
+    /// Whether to write index.md; otherwise it must already be up to date.
     pub write_index: bool,
 }
 
@@ -58,7 +58,7 @@ pub enum Target {
 /// The result of a run; printed as the table at the end.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// By directory.
+    /// Counts by directory.
     groups: BTreeMap<String, Counts>,
     rows: usize,
     /// Rows that no conversation covers.

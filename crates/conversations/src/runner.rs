@@ -2,7 +2,7 @@
 //!
 //! Apart from the lines of a conversation, some checks always apply: the usual headers of every
 //! received message, the limits of an error body, an unchanged state after a refusal (`unchanged`),
-//! and no message beyond those written.
+//! and no unexpected message.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
@@ -26,12 +26,12 @@ use crate::unchanged::{
 };
 use crate::variables::Variables;
 
-/// How long nothing must come where nothing is expected.
+/// Time without a message after which none is expected any more.
 const QUIET: Duration = Duration::from_millis(250);
-/// How often a refused message is sent again when the state changed, for deliveries and the clock
-/// change it too.
+/// Maximum number of resends of a refused message after which the state differed: deliveries and
+/// the clock change it too.
 const REFUSALS_MAX: usize = 25;
-/// Headers of one connection, which no hub passes on as they are.
+/// Headers of one connection, which no hub forwards unchanged.
 const HOP_BY_HOP: [&str; 9] = [
     "host",
     "content-length",
@@ -634,7 +634,7 @@ fn check_error_form(body: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Whether two bodies are one value of JSON.
+/// Whether two bodies are the same JSON value.
 fn same_value(one: &[u8], other: &[u8]) -> bool {
     let value = |body| serde_json::from_slice::<Value>(body).ok();
     value(one).is_some_and(|one| value(other) == Some(one))

@@ -20,7 +20,7 @@ pub(crate) enum HubReading {
     Balances(Vec<Account>),
 }
 
-/// How a refusal left the hub.
+/// State of the hub after a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterRefusal {
     /// Position and hash of the state are the same.
@@ -35,7 +35,7 @@ pub(crate) enum AfterRefusal {
     Ended,
 }
 
-/// How many refusals left the hub in which way; counted by many threads.
+/// Number of refusals by result, counted by several threads.
 #[derive(Debug, Default)]
 pub(crate) struct UnchangedCounts([AtomicUsize; 5]);
 

@@ -1,7 +1,7 @@
 //! Variables of a conversation: names of its own participants, fresh ids, times.
 //!
-//! `dfsp1` to `dfsp9` become names that no other conversation has, in upper case too, and back
-//! when something is shown. `{name}` is a placeholder; `{{name}}`, the hub's own template, is left
+//! `dfsp1` to `dfsp9` become names that no other conversation has, also in upper case. Output
+//! shows the original names. `{name}` is a placeholder; `{{name}}`, the hub's own template, is left
 //! as it is.
 
 use std::cell::RefCell;

@@ -214,7 +214,7 @@ pub struct DeliveryProgress {
 pub enum WaitReason {
     /// An earlier notice of its transfer to the same recipient.
     Earlier,
-    /// Its turn: others are before it, or the window is full.
+    /// For its turn: others are ahead of it, or the window is full.
     Turn,
     /// The end of an attempt.
     Result,

@@ -23,9 +23,9 @@ mod ilp;
 mod message;
 pub mod message_pairs;
 pub mod observations;
-mod payee;
 mod payer;
 mod quote_terms;
+mod received_bodies;
 mod simulator;
 mod socket_options;
 

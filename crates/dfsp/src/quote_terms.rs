@@ -11,7 +11,7 @@ use ledger::{Amount, FspName};
 
 use crate::ilp::{Secret, push_base64};
 use crate::message::{Envelope, QuoteRequest, Writer};
-use crate::payee::{QuotePosted, Scratch, make_terms};
+use crate::received_bodies::{QuotePosted, Scratch, make_terms};
 
 const TERMS_MAX: usize = 4_096;
 

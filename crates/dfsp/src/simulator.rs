@@ -36,12 +36,12 @@ use crate::message::{
     Bodies, Envelope, MessageKind, Party, QuoteAnswer, QuoteRequest, TransferRequest, Writer,
 };
 use crate::observations::{Counts, Observations, Role, Verdict};
-use crate::payee::{
+use crate::payer::{Cause, Completion, End, Outcome, Payer, Payment, PaymentFlow};
+use crate::quote_terms::TermsBook;
+use crate::received_bodies::{
     PartyFound, QuoteAnswered, QuotePosted, Scratch, TransferAnswered, TransferPosted, error_code,
     make_terms,
 };
-use crate::payer::{Cause, Completion, End, Outcome, Payer, Payment, PaymentFlow};
-use crate::quote_terms::TermsBook;
 use crate::socket_options::tune;
 
 const READ_BYTES: usize = 4 * 1024;

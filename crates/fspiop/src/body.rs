@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 use crate::error::{ErrorCode, Refusal, first_chars};
 use crate::route::PartyIdType;
-use crate::routes::Operation;
+use crate::route_table::Operation;
 use crate::schema::{self, Rule, Scalar};
 use crate::time::parse_date_time;
 

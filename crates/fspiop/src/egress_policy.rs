@@ -40,7 +40,7 @@ pub struct Network {
 
 /// A text that is not a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no network; write an address and the bits that count, such as 10.0.0.0/8")]
+#[error("{0:?} is not a network; write an address and a prefix length, such as 10.0.0.0/8")]
 pub struct NoNetwork(String);
 
 impl Network {
@@ -397,7 +397,7 @@ mod tests {
     use expect_test::expect_file;
 
     use super::*;
-    use crate::text;
+    use crate::test_table;
 
     fn with_loopback() -> EgressPolicy {
         EgressPolicy { loopback: Loopback::Allowed, ..EgressPolicy::default() }
@@ -405,9 +405,11 @@ mod tests {
 
     #[test]
     fn targets_are_parsed_or_refused() {
-        text::check(&expect_file!["texts/endpoints.txt"], |value| match CallTarget::parse(value) {
-            Ok(target) => format!("{} {:?}", target.authority, target.path),
-            Err(fault) => format!("{fault:?}"),
+        test_table::check(&expect_file!["test_tables/endpoints.txt"], |value| {
+            match CallTarget::parse(value) {
+                Ok(target) => format!("{} {:?}", target.authority, target.path),
+                Err(fault) => format!("{fault:?}"),
+            }
         });
     }
 
@@ -438,8 +440,8 @@ mod tests {
     /// An input is an address, or the name of a policy and a value.
     #[test]
     fn addresses_and_values_match_their_expected_verdicts() {
-        text::check(&expect_file!["texts/reach.txt"], |input| {
-            let (name, value) = text::first_word(input);
+        test_table::check(&expect_file!["test_tables/egress_policy.txt"], |input| {
+            let (name, value) = test_table::first_word(input);
             if name == "address" {
                 let address: IpAddr = value.parse().expect("an address");
                 let allows = |name: &&str| reach(name).allows(address);

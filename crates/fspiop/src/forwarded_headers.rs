@@ -310,7 +310,7 @@ mod tests {
     /// dashes, the headers of the outgoing one.
     #[test]
     fn headers_are_rewritten_as_expected() {
-        let text = expect_file!["texts/forward.txt"];
+        let text = expect_file!["test_tables/forwarded_headers.txt"];
         let mut lines = String::new();
         for case in text.data().split_terminator("\n\n") {
             let (inbound, _) = case.split_once("\n---").expect("headers before and after");

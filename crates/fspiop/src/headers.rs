@@ -389,7 +389,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::text;
+    use crate::test_table;
     use crate::time::date_header;
 
     const MEDIA: &str = "application/vnd.interoperability.transfers+json";
@@ -430,13 +430,13 @@ mod tests {
     /// type of transfers.
     #[test]
     fn headers_match_their_expected_verdicts() {
-        text::check(&expect_file!["texts/headers.txt"], verdict);
+        test_table::check(&expect_file!["test_tables/headers.txt"], verdict);
     }
 
     fn verdict(request: &str) -> String {
         let request = request.replace("{}", MEDIA);
         let mut parts = request.split(" | ");
-        let (method, resource) = text::first_word(parts.next().expect("a method"));
+        let (method, resource) = test_table::first_word(parts.next().expect("a method"));
         let method = Method::from_bytes(method.as_bytes()).expect("a method");
         let changes: Vec<_> =
             parts.map(|change| change.split_once(": ").expect("a name and a value")).collect();

@@ -37,11 +37,11 @@ pub mod media;
 mod query;
 pub mod request_head;
 mod route;
-pub mod routes;
+pub mod route_table;
 pub mod schema;
 pub mod stored_message;
 #[cfg(test)]
-mod text;
+mod test_table;
 pub mod time;
 mod trace;
 

@@ -379,16 +379,16 @@ mod tests {
     use expect_test::expect_file;
 
     use super::*;
-    use crate::text;
+    use crate::test_table;
 
     const TRANSFERS: &str = "application/vnd.interoperability.transfers+json";
 
     /// An input is the kind and the lines of the header; `{}` is the media type of transfers.
     #[test]
     fn media_headers_match_their_expected_verdicts() {
-        text::check(&expect_file!["texts/media.txt"], |input| {
+        test_table::check(&expect_file!["test_tables/media.txt"], |input| {
             let input = input.replace("{}", TRANSFERS);
-            let (kind, value) = text::first_word(&input);
+            let (kind, value) = test_table::first_word(&input);
             let lines = input.contains(' ').then(|| value.split(" | ")).into_iter().flatten();
             let lines = lines.map(str::as_bytes);
             match kind {

@@ -13,7 +13,7 @@ use ledger::{Currency, TransferId};
 
 use crate::error::Refusal;
 use crate::query;
-use crate::routes::{Operation, PLAIN_ROUTES, Segment};
+use crate::route_table::{Operation, PLAIN_ROUTES, Segment};
 
 /// Maximum length of an identifier in a path, in characters after decoding (hub-semantics 1.6).
 pub const IDENTIFIER_CHARS_MAX: usize = 128;
@@ -518,7 +518,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::text;
+    use crate::test_table;
 
     fn outcome(method: &Method, path: &str) -> String {
         let (path, query) =
@@ -563,32 +563,32 @@ mod tests {
 
     /// An input is a method and a path.
     fn check(text: &ExpectFile) {
-        text::check(text, |request| {
-            let (method, path) = text::first_word(request);
+        test_table::check(text, |request| {
+            let (method, path) = test_table::first_word(request);
             outcome(&Method::from_bytes(method.as_bytes()).expect("a method"), path)
         });
     }
 
     #[test]
     fn every_route_is_found() {
-        check(&expect_file!["texts/routes.txt"]);
+        check(&expect_file!["test_tables/routes.txt"]);
     }
 
     #[test]
     fn unknown_paths_and_wrong_methods_differ() {
-        check(&expect_file!["texts/unknown.txt"]);
+        check(&expect_file!["test_tables/unknown.txt"]);
     }
 
     #[test]
     fn identifiers_are_decoded_and_checked() {
         let longest = format!("GET /parties/ALIAS/{}", "%C3%A9".repeat(128));
         assert!(outcome(&Method::GET, &longest[4..]).starts_with("PartiesGet"));
-        check(&expect_file!["texts/identifiers.txt"]);
+        check(&expect_file!["test_tables/identifiers.txt"]);
     }
 
     #[test]
     fn a_currency_narrows_what_is_read_and_released() {
-        check(&expect_file!["texts/currency.txt"]);
+        check(&expect_file!["test_tables/currency.txt"]);
     }
 
     #[test]

@@ -530,11 +530,11 @@ mod tests {
     use expect_test::expect_file;
 
     use super::*;
-    use crate::text;
+    use crate::test_table;
 
     #[test]
     fn values_match_their_expected_texts() {
-        text::check(&expect_file!["texts/scalars.txt"], |json| {
+        test_table::check(&expect_file!["test_tables/scalars.txt"], |json| {
             let found = text_of(json).map(Cow::into_owned);
             let scalar = serde_json::from_str::<Scalar<'_>>(json).ok();
             assert_eq!(scalar.map(|scalar| scalar.0.into_owned()), found, "{json}");

@@ -37,7 +37,7 @@ pub enum PayloadError {
     #[error("stored message ends inside its headers")]
     Truncated,
     /// A length, a name or a value is invalid.
-    #[error("stored message has headers that cannot have been written")]
+    #[error("stored message has invalid headers")]
     Corrupt,
 }
 

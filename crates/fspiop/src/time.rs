@@ -244,13 +244,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::text;
+    use crate::test_table;
 
     /// An input is the kind of text, and the text.
     #[test]
     fn times_match_their_expected_values() {
-        text::check(&expect_file!["texts/times.txt"], |input| {
-            let (place, value) = text::first_word(input);
+        test_table::check(&expect_file!["test_tables/times.txt"], |input| {
+            let (place, value) = test_table::first_word(input);
             match place {
                 "body" => format!("{:?}", parse_date_time(value)),
                 "retry" => format!("{:?}", retry_after_ms(value.as_bytes(), 784_111_777_000)),

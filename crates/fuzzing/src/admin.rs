@@ -1,4 +1,4 @@
-//! The admin API without its sockets: requests one after the other, decided by the kernel.
+//! The admin API without sockets: a sequence of requests, decided by the kernel.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;

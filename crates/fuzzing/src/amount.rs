@@ -1,4 +1,4 @@
-//! Amounts, against decimals of any length that are added digit by digit, as on paper.
+//! Amounts, compared with decimals of any length that are added digit by digit.
 //!
 //! Accepted texts are those of the published pattern (FSPIOP `Amount`; for operators a plain
 //! decimal). The text, digits, order, sums and differences of an amount equal those of the
@@ -13,7 +13,7 @@ use regex_lite::Regex;
 /// Longest text that is tried, in bytes.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// As published for FSPIOP.
+/// The pattern that FSPIOP publishes.
 static PUBLISHED: LazyLock<Regex> = LazyLock::new(|| {
     let pattern = "^([0]|([1-9][0-9]{0,17}))([.][0-9]{0,3}[1-9])?$";
     Regex::new(pattern).expect("a pattern")
@@ -77,7 +77,7 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// Of a text that is one.
+    /// The value of a valid text.
     fn of(text: &str) -> Self {
         let unsigned = text.trim_start_matches('-');
         let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));

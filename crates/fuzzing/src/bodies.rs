@@ -2,15 +2,14 @@
 //!
 //! Properties of every form:
 //!
-//! - accepted means: JSON to the letter (RFC 8259), of the published form, no member that is read
-//!   comes twice; refused means that one of these fails, and the code is that of a fault there is;
-//! - the fields have the values of the body, read a second way: texts to the letter, amounts
-//!   through the ledger and back, times by another calendar;
+//! - an accepted body is valid JSON (RFC 8259), has the published form, and repeats no member that
+//!   is read; a refused body violates one of these, and the error code matches the violation;
+//! - the fields have the values that a second reader finds: texts exactly, amounts through the
+//!   ledger and back, times by another calendar;
 //! - a number, a boolean or `null` is equivalent to its text, whether a text is expected or not;
 //!   every digit counts (hub-semantics 1.3);
-//! - the same bytes give the same, and so does the same body with other whitespace;
-//! - the hash that identifies resends is that of the body without whitespace, and differs for a
-//!   body that differs in anything else;
+//! - the same bytes give the same result, and so does the same body with other whitespace;
+//! - the hash that identifies resends ignores whitespace, and any other difference changes it;
 //! - a member written a second time, escaped or not, is refused.
 
 use std::fmt::Debug;
@@ -224,7 +223,7 @@ fn check(
     }
 }
 
-/// Whether a condition has other spare bits than a hash of 32 bytes is written with.
+/// Whether the unused bits at the end of a condition differ from those of an encoded 32-byte hash.
 fn is_no_hash(condition: &str) -> bool {
     let has_form = condition.len() == 43 && condition.bytes().all(|byte| DIGITS.contains(&byte));
     has_form && encode_base64url(&decode_base64url(condition)) != condition
@@ -341,7 +340,7 @@ impl Form {
     }
 }
 
-/// Whether the bytes hold what JSON allows but parsers refuse: halves of surrogate pairs.
+/// Whether the bytes contain half of a surrogate pair, which JSON allows but parsers refuse.
 fn may_be_odd(data: &[u8]) -> bool {
     let has = |pair: fn(u8, u8) -> bool| data.windows(2).any(|two| pair(two[0], two[1]));
     std::str::from_utf8(data).is_err() || has(|first, second| first == b'\\' && second == b'u')
@@ -396,7 +395,7 @@ fn same_money(seen: &Node, path: &str, found: Option<Money>) {
     }
 }
 
-/// By another calendar: jiff's.
+/// The time according to another calendar, that of jiff.
 fn same_moment(seen: &Node, path: &str, found: Option<u64>) {
     let expected = seen.text(path).map(|text| {
         let moment: jiff::Timestamp = text.parse().expect("the pattern allows moments only");

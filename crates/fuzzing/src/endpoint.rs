@@ -1,4 +1,4 @@
-//! Addresses of calls: what a participant registered, filled in with what a client sent.
+//! Callback addresses: a registered template, filled in with values from a client.
 
 use fspiop::endpoint::{EndpointType, expand};
 use fspiop::{MatchedRoute, PartyPath, Route, percent_encode};

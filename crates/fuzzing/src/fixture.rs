@@ -1,4 +1,4 @@
-//! The kernel with a small scheme in it: the hub, and `dfsp1` and `dfsp2` in USD with funds.
+//! A kernel with a small scheme: the hub, and `dfsp1` and `dfsp2` with funds in USD.
 
 use std::sync::LazyLock;
 

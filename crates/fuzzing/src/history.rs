@@ -5,7 +5,7 @@
 //! all rows, and one whose final rows are evicted and restored, and which is sometimes stored and
 //! read back. All three must agree.
 //!
-//! Bounds: `ACTS_MAX` acts, few ids, parties and amounts, so that commands meet each other.
+//! Bounds: `ACTS_MAX` acts, few ids, parties and amounts, so that commands affect each other.
 
 use std::collections::BTreeMap;
 
@@ -362,7 +362,7 @@ struct Histories {
     notices: Vec<Notice>,
     results: Vec<(LogIndex, ChangeResult)>,
     together: State,
-    /// As together, but rows of ended transfers leave it.
+    /// Like `together`, but rows of final transfers are evicted.
     thin: State,
     evicted: BTreeMap<TransferId, FinalTransfer>,
 }

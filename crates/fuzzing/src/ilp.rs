@@ -1,5 +1,5 @@
-//! ILP packets: what the hub finds in one for operators is what a second reader finds there, by
-//! the octet encoding rules; bytes that are no packet are refused without panic.
+//! ILP packets: the fields that the hub shows to operators equal those of a second reader of the
+//! octet encoding rules. Invalid bytes are refused without panic.
 
 use operations::transaction_object;
 
@@ -22,7 +22,7 @@ pub fn ilp(data: &[u8]) {
     }
 }
 
-/// Holds what the hub finds against what is found here, padded and not.
+/// Compares the hub's result with the second reader's, with and without padding.
 fn judge(packet: &[u8]) {
     let text = text_within(packet);
     let document = text.as_deref().map(Document::read);

@@ -40,7 +40,7 @@ pub(crate) enum Value {
 #[derive(Clone, Debug)]
 pub(crate) struct Text {
     pub(crate) text: String,
-    /// Whether it holds half of a surrogate pair, which Unicode has no place for.
+    /// Whether it holds half of a surrogate pair, which is not valid Unicode.
     pub(crate) is_broken: bool,
 }
 
@@ -127,7 +127,7 @@ impl Node {
             }
     }
 
-    /// Whether an object in it has two members of one name.
+    /// Whether an object in it repeats a member name.
     pub(crate) fn repeats(&self) -> bool {
         self.any(&|node| match &node.value {
             Value::Object(members) => {

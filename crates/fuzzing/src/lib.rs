@@ -1,11 +1,11 @@
-//! Fuzz targets: what must hold for any bytes that come in, or are read back.
+//! Fuzz targets: properties of every parser and of everything that is read back, for any bytes.
 //!
-//! A target is a function over bytes that returns, or panics with what does not hold. The same
-//! functions serve two drivers: the test `replay` of this crate, which needs nothing and runs
-//! always (the seeds and some thousands of mutations of them, in seconds), and the programs in
+//! A target is a function over bytes that returns, or panics with the violated property. The same
+//! functions serve two drivers: the test `replay` of this crate, which runs on
+//! every build (the seeds and thousands of mutations of them, in seconds), and the programs in
 //! `fuzz/`, which cargo-fuzz builds for a search guided by coverage (docs/internals/fuzzing.md).
 //!
-//! Where a second implementation was possible, the targets share no code with the code under test:
+//! The targets share no code with the code under test if a second implementation was possible:
 //! JSON is read by a separate reader ([`bodies`]), forms are compared with the published patterns
 //! (`schemas.json`), times with another calendar.
 //!
@@ -33,7 +33,7 @@ pub mod stored;
 /// One target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name: of the program in `fuzz/fuzz_targets` and of the directory with its seeds.
+    /// Name of the program in `fuzz/fuzz_targets` and of the directory with its seeds.
     pub name: &'static str,
     /// Tries one input.
     pub run: fn(&[u8]),

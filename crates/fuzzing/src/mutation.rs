@@ -1,4 +1,4 @@
-//! Deterministic mutations, so that the targets see more than their seeds without a fuzzer.
+//! Deterministic mutations, so that the targets get more inputs than their seeds without a fuzzer.
 
 use std::sync::LazyLock;
 

@@ -9,7 +9,7 @@ pub(crate) fn check(refusal: &Refusal) {
     assert!((400..=599).contains(&status), "{refusal}");
     assert_ne!(status, 500, "no input makes the hub fail: {refusal}");
     let body = refusal.body();
-    let told = ErrorInformation::parse(&body).expect("the hub's own bodies are sound");
-    assert_eq!(told.code, refusal.code);
-    assert_eq!(told.description, refusal.description, "a description is within its bound");
+    let read = ErrorInformation::parse(&body).expect("the hub's own bodies are sound");
+    assert_eq!(read.code, refusal.code);
+    assert_eq!(read.description, refusal.description, "a description is within its bound");
 }

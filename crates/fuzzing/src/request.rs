@@ -1,5 +1,5 @@
-//! The way of a request without its sockets: path, headers, identifiers and body are checked, the
-//! command is made, the headers are rewritten, and all of it is stored.
+//! The processing of a request without sockets: path, headers, identifiers and body are checked,
+//! the command is built, the headers are rewritten, and the result is stored.
 
 use bytes::Bytes;
 use fspiop::body::fsp_id;

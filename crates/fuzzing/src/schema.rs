@@ -1,8 +1,8 @@
-//! The published forms of the bodies, written down a second time (`schemas.json`), and a plain
-//! validator for them.
+//! A second, independent copy of the published body schemas (`schemas.json`), and a simple
+//! validator.
 //!
-//! An independent statement of the tables in `fspiop`. For intended differences from the published
-//! form, the file has the reason in a member `because`.
+//! It is independent of the tables in `fspiop`. An intended difference from the published form has
+//! its reason in a member `because`.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -42,7 +42,7 @@ pub(crate) struct Findings {
     pub(crate) codes: Vec<u16>,
     /// Codes of faults that may be there: whether they are is not known here.
     pub(crate) possible: Vec<u16>,
-    /// Whether a member that the form knows comes twice.
+    /// Whether a member that the form declares is repeated.
     pub(crate) repeats_known: bool,
 }
 
@@ -55,14 +55,14 @@ static SCHEMAS: LazyLock<HashMap<String, Rule>> = LazyLock::new(|| {
     all.keys().map(|name| (name.clone(), compile(&all[name], all))).collect()
 });
 
-/// Holds a document against the form of that name.
+/// Validates a document against the form of that name.
 pub(crate) fn check(node: &Node, schema: &str) -> Findings {
     let mut findings = Findings::default();
     rule(schema).check(node, &mut findings);
     findings
 }
 
-/// Whether a text is of the form of that name.
+/// Whether a text matches the form of that name.
 pub(crate) fn takes(schema: &str, text: &str) -> bool {
     rule(schema).holds(text)
 }

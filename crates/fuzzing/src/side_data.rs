@@ -1,8 +1,8 @@
 //! Data stored next to the log, and proposals to a shared log: bundles, rows of final transfers,
 //! and recorded decisions.
 //!
-//! Each is read a second time here, field by field, with sums of its own. Both readers take the
-//! same bytes and find the same in them; what was found is written again and read as the same.
+//! A second reader here reads each field by field and computes its own checksums. Both readers must
+//! accept the same bytes with the same values. Accepted values are written and read again.
 
 use ledger::{
     AccountKind, Amount, BalanceChange, Currency, Decision, DecisionInputs, Digest, FinalTransfer,
@@ -73,7 +73,7 @@ fn judge_bundle(bytes: &[u8]) {
     assert!(positions.eq(7..7 + u64::from(found.count)));
 }
 
-/// Whether bytes are a bundle of a known version, by a second reading of its description.
+/// Whether bytes are a bundle of a known version, according to the documented format.
 fn is_bundle(bytes: &[u8]) -> bool {
     if bytes.len() < HEAD || BUNDLE_BYTES_MAX < bytes.len() {
         return false;
@@ -95,7 +95,7 @@ fn is_bundle(bytes: &[u8]) -> bool {
         && records_in(&bytes[HEAD + name..]) == Some(count)
 }
 
-/// How many records these bytes are, if they are nothing else.
+/// Number of records in these bytes; `None` if they contain anything else.
 fn records_in(mut bytes: &[u8]) -> Option<usize> {
     let mut count = 0;
     while !bytes.is_empty() {
@@ -239,7 +239,7 @@ fn attempts(stored: &[u8]) {
     assert_eq!(plain, all_attempts(stored));
 }
 
-/// Of each delivery its notice and how many attempts follow, and these: read from the description.
+/// All delivery attempts, read according to the documented format.
 fn all_attempts(stored: &[u8]) -> Option<Vec<(u64, u32, u16)>> {
     let (1, mut rest) = stored.split_first().map(|(version, rest)| (*version, rest))? else {
         return None;
@@ -386,7 +386,7 @@ fn text(second: &mut SecondReader<'_>) -> Option<String> {
     Some(format!("{id:?} {log_index} {outcome} [{inputs}] {owed:?}"))
 }
 
-/// How many kinds of notices there are; they are numbered from 1.
+/// Number of notice kinds; they are numbered from 1.
 const KINDS_OF_NOTICES: u8 = 13;
 
 /// A reader of its own.

@@ -1,5 +1,5 @@
-//! Signatures (JWS): nothing made up verifies, what is signed verifies, and the forms to which
-//! partners bring a body are those of JavaScript.
+//! Signatures (JWS): random signatures fail, real ones verify, and the canonical forms of a body
+//! equal those that JavaScript produces.
 
 use std::sync::LazyLock;
 
@@ -98,7 +98,7 @@ enum Order {
     Sorted,
 }
 
-/// As `JSON.stringify` writes what `JSON.parse` read.
+/// The output of `JSON.stringify` for the result of `JSON.parse`.
 fn write(node: &Node, data: &[u8], order: Order, out: &mut Vec<u8>) {
     match &node.value {
         Value::Scalar(_) => {
@@ -181,7 +181,7 @@ fn refused(value: &[u8], body: &[u8]) {
     if let Ok(value) = HeaderValue::from_bytes(value) {
         headers.insert(&FSPIOP_SIGNATURE, value);
     }
-    let error = verified(&headers, body).expect_err("nothing made up verifies");
+    let error = verified(&headers, body).expect_err("a random signature fails");
     crate::refusal::check(&error.refusal());
 }
 

@@ -18,7 +18,7 @@ use crate::nodes::NodesPlan;
 /// Options of a demonstration.
 #[derive(Args, Clone, Debug)]
 pub struct DemoOptions {
-    /// Length of the measured part, in seconds [default: 15, or 40 with --nodes].
+    /// Duration of the measured part, in seconds [default: 15, or 40 with --nodes].
     #[arg(long)]
     pub seconds: Option<f64>,
     /// End the measured part after this number of transactions instead.
@@ -139,7 +139,7 @@ pub struct SimulateOptions {
     /// Transactions to start per second [default: the FSPs only answer].
     #[arg(long)]
     pub rate: Option<f64>,
-    /// End after this number of seconds [default: at an interrupt].
+    /// End after this number of seconds [default: at Ctrl-C].
     #[arg(long)]
     pub seconds: Option<f64>,
     /// Options of the simulated FSPs.
@@ -230,7 +230,7 @@ const DEMO_NODES_MIN: Duration = Duration::from_secs(15);
 const DEMO_BROKERS_MIN: u32 = 3;
 
 impl DemoOptions {
-    /// Length of the measured part.
+    /// Duration of the measured part.
     pub fn length(&self) -> Duration {
         let usual = if self.nodes.nodes.is_some() { DEMO_NODES } else { DEMO };
         let given = self.seconds.filter(|seconds| (0.0..=1e9).contains(seconds));

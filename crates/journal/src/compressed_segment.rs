@@ -44,7 +44,7 @@ use ports::{DiskError, DiskFile};
 use record::checksum::crc32c;
 use record::frame::Tail;
 
-use crate::codec::{Compressor, Decompressor};
+use crate::compression::{Compressor, Decompressor};
 use crate::sector::{self, Layout, SECTOR_BYTES, tail_at, u32_at, u64_at};
 use crate::segment::SEGMENT_HEADER_BYTES;
 

@@ -20,8 +20,8 @@
 mod archive;
 mod archive_index;
 mod backup;
-mod codec;
 mod compressed_segment;
+mod compression;
 pub mod contract;
 mod durable_frames;
 mod durable_mark;

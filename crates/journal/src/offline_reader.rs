@@ -1,4 +1,4 @@
-//! Reads single records, by log index, of a log that has no writer. For questions about the past.
+//! Reads single records, by log index, of a log that has no writer, for offline queries.
 //!
 //! Nothing is repaired or read from the beginning. A segment is opened when one of its records is
 //! requested, and the record is found by bisection. A frame that is read for a single record is

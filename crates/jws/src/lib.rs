@@ -25,8 +25,8 @@ mod base64_hash;
 mod canonical;
 mod crypto;
 mod der;
-mod directory;
 mod key;
+mod key_directory;
 mod key_ring;
 mod policy;
 mod protected_header;
@@ -38,11 +38,11 @@ mod verify;
 pub const IS_AVAILABLE: bool = cfg!(feature = "signatures");
 
 pub use canonical::{CANONICAL_BODY_BYTES_MAX, canonical};
-pub use directory::{KeyDirectory, ReloadReport};
 pub use key::{
     Algorithm, KEY_TEXT_BYTES_MAX, KeyError, KeyKind, RSA_BITS_MAX, RSA_BITS_MIN, SigningKey,
     VerificationKey,
 };
+pub use key_directory::{KeyDirectory, ReloadReport};
 pub use key_ring::{KEYS_PER_PARTICIPANT_MAX, KeyRing, LoadError, PARTICIPANTS_MAX};
 pub use policy::{Policy, SignatureRequirement};
 pub use protected_header::SIGNATURE_BYTES_MAX;

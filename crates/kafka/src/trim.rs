@@ -1,4 +1,4 @@
-//! Deleting the oldest messages of a topic.
+//! Deletes the oldest messages of a topic.
 
 use std::ops::Range;
 

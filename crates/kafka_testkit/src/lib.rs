@@ -29,7 +29,7 @@ pub enum BrokersError {
         program: &'static str,
         /// The operating system's error.
         error: std::io::Error,
-        /// What to do.
+        /// Advice to the user.
         mend: &'static str,
     },
     /// A program failed.

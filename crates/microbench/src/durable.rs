@@ -17,7 +17,7 @@ use sequencer::{ColdTier, Durability, Quarantine, ReplayStart, Sequencer, Submis
 use crate::measure::{Durations, Measurement, median, try_time};
 use crate::report::{Row, Section};
 use crate::stream::check_room;
-use crate::timed::{Timed, Times};
+use crate::timed_log::{Timed, Times};
 use crate::workload::{Spread, Workload, delivered};
 use crate::{BATCH_LARGE, CoreOptions, Error, PartProgress, ProgressSink};
 

@@ -1,4 +1,4 @@
-//! The kernel alone: batches of commands into the state, no log.
+//! The kernel alone: applies batches of commands to the state, without a log.
 
 use ledger::{Batch, Command, Effects, LogIndex, Outcome, Stamp, State};
 

@@ -13,6 +13,7 @@
 //! instructions. That figure does not depend on other load.
 #![warn(missing_docs)]
 
+mod cold_store;
 mod durable;
 mod kernel;
 mod log;
@@ -22,9 +23,8 @@ mod operation;
 mod report;
 mod signatures;
 mod steps;
-mod stored;
 mod stream;
-mod timed;
+mod timed_log;
 mod workload;
 
 use std::path::{Path, PathBuf};
@@ -194,7 +194,7 @@ pub fn run(options: &CoreOptions, show: ProgressSink<'_>) -> Result<Report, Erro
             Part::Kernel => sections.push(kernel::measure(options)?),
             Part::Durable => sections.push(durable::large(options, &directory.path, show)?),
             Part::Arrivals => sections.push(durable::arrivals(options, &directory.path, show)?),
-            Part::Store => sections.push(stored::large(options, &directory.path, show)?),
+            Part::Store => sections.push(cold_store::large(options, &directory.path, show)?),
             Part::Log => sections.push(log::measure(options, &directory.path)?),
             Part::Steps => sections.extend(steps(options)),
             Part::Signatures => sections.push(signatures(options)?),

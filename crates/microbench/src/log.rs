@@ -1,4 +1,4 @@
-//! The log alone: sealed, appended and synced, nothing decided.
+//! The log alone: batches are sealed, appended and synced, but not decided.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -11,7 +11,7 @@ use record::frame::{BatchHeader, EncodedRecord, FrameBuilder, LogIdentity};
 
 use crate::measure::{Case, take_turns, try_time};
 use crate::report::Section;
-use crate::timed::{Timed, Times};
+use crate::timed_log::{Timed, Times};
 use crate::workload::{Spread, Workload};
 use crate::{BATCH_LARGE, CoreOptions, Error};
 

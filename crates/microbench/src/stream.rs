@@ -20,11 +20,11 @@ use hdrhistogram::Histogram;
 use ledger::Command;
 use sequencer::{Durability, Submission};
 
+use crate::cold_store::{length_of, open_stored};
 use crate::durable::{CoreHub, DELIVERIES, FULFIL_DELAY, wall_ms};
 use crate::measure::process_cpu;
 use crate::messages::{PREPARE_AT, SAMPLES};
 use crate::report::{Row, Section};
-use crate::stored::{length_of, open_stored};
 use crate::workload::{Spread, Workload};
 use crate::{CoreOptions, Error, PartProgress, ProgressSink};
 

@@ -3,7 +3,7 @@
 
 use ::fspiop::body::FSP_ID_CHARS_MAX;
 use ::fspiop::headers::{HEADER_RULES, HeaderForm, HeaderRule, Presence};
-use ::fspiop::routes::{Operation as FspiopOperation, PLAIN_ROUTES, RouteRow, Segment};
+use ::fspiop::route_table::{Operation as FspiopOperation, PLAIN_ROUTES, RouteRow, Segment};
 use ::fspiop::schema::Rule;
 use ::fspiop::{ErrorCode, IDENTIFIER_CHARS_MAX, IDENTIFIER_PATTERN, PartyIdType, Resource};
 use http::Method;

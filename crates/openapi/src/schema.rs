@@ -1,4 +1,4 @@
-//! From the rules for bodies to JSON Schema.
+//! Converts the validation rules of bodies to JSON Schema.
 
 use ::fspiop::schema::{Form, Rule, Text};
 use serde_json::{Map, Value, json};

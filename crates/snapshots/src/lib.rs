@@ -29,8 +29,10 @@
 //!
 //! # Costs
 //! On the sequencer's thread: the freeze, microseconds to some milliseconds. In memory: copies of
-//! the pages that change while a snapshot is written. On disk: some 100 bytes per transfer, written
-//! and synced in pieces of [`SYNC_BYTES`], so that a concurrent sync of the log never waits long.
+//! the pages that change while a snapshot is written. On disk: about 100 bytes per transfer,
+//! written and synced in pieces of [`SYNC_BYTES`], so that a concurrent sync of the log never waits
+//! long.
+
 #![warn(missing_docs)]
 
 mod files;

@@ -25,15 +25,15 @@ use tokio::task::spawn_local;
 
 use crate::connections::Connections;
 use crate::failure::{Failure, SendError};
+use crate::lane_watch::LaneWatch;
 use crate::message::{ForwardedMessage, OutgoingNotice};
 use crate::notice_messages::{NoticeResponse, Notices};
 use crate::outbox::Outbox;
 use crate::passthrough;
 use crate::pool::SWEEP;
-use crate::progress::LaneWatch;
 use crate::submitter::Submitter;
 use crate::thread::Thread;
-use crate::traffic::ThreadStatus;
+use crate::thread_status::ThreadStatus;
 
 /// The parts of an I/O thread that its tasks use.
 pub(crate) struct Driver {

@@ -15,19 +15,19 @@ use crate::counters::Counters;
 use crate::directory::Directory;
 use crate::driver::{self, Driver};
 use crate::egress::Egress;
+use crate::lane_watch::LaneWatch;
 use crate::message::ForwardedMessage;
 use crate::notice_messages::Notices;
 use crate::options::IoThreadOptions;
 use crate::outbox::Outbox;
 use crate::passthrough::{Passthrough, TransferMode};
 use crate::pool::Pools;
-use crate::progress::LaneWatch;
 use crate::records::Records;
 use crate::server::Server;
 use crate::signatures::ThreadSignatures;
 use crate::submitter::Submitter;
 use crate::thread::Thread;
-use crate::traffic::ThreadStatus;
+use crate::thread_status::ThreadStatus;
 use crate::transfers::Transfers;
 
 /// Time for requests in progress to end once the switch stops: 3 s.

@@ -44,11 +44,12 @@ mod driver;
 mod egress;
 mod endpoint_cache;
 mod failure;
+mod fair_share;
 mod http2;
 mod inbound;
 mod io_thread;
+mod lane_watch;
 mod message;
-mod names;
 mod notice_messages;
 mod options;
 mod outbox;
@@ -59,21 +60,20 @@ mod party_names;
 mod passthrough;
 mod pending_requests;
 mod pool;
-mod progress;
 mod quotes;
 mod records;
+mod resolver;
 mod server;
-mod share;
 mod signatures;
 mod signer;
 mod socket;
-mod stalled;
+mod stalled_lanes;
 mod submitter;
 #[cfg(test)]
 mod tests;
 mod thread;
+mod thread_status;
 mod trace;
-mod traffic;
 mod transfers;
 
 use std::io;
@@ -103,12 +103,12 @@ pub use pool::{PoolLimits, SWEEP as TIMEOUT_GRAIN};
 pub use records::{message_of_payload, stored_message};
 pub use signatures::Signatures;
 pub use signer::Signer;
-pub use stalled::{StalledLane, StalledLanes, described};
-pub use traffic::Traffic;
+pub use stalled_lanes::{StalledLane, StalledLanes, described};
+pub use thread_status::Traffic;
 
 use counters::Counters;
 use io_thread::{IoThread, IoThreadParams};
-use traffic::ThreadStatus;
+use thread_status::ThreadStatus;
 
 /// Length of the operating system's queue of connections that are not accepted yet.
 const BACKLOG: i32 = 4_096;

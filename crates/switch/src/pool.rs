@@ -41,8 +41,8 @@ use tokio::task::spawn_local;
 use crate::breaker::Breakers;
 use crate::counted_stream::{CountedStream, WrittenAt};
 use crate::failure::Failure;
-use crate::names::{Name, Names};
-use crate::share::Shares;
+use crate::fair_share::Shares;
+use crate::resolver::{Name, Names};
 use crate::thread::Thread;
 use crate::trace::CallTimes;
 

@@ -11,7 +11,7 @@
 //! has a timeout that its test chooses.
 #![warn(missing_docs)]
 
-pub mod help;
+pub mod cli_help;
 pub mod http;
 pub mod s3;
 pub mod server;

@@ -192,7 +192,7 @@ fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
 
-/// Path of the program; the first call builds it, which takes some minutes.
+/// Path of the program; the first call builds it, which takes a few minutes.
 fn installed() -> Result<PathBuf, String> {
     let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/upesi"));
     let cache = env::var_os(CACHE).map(PathBuf::from).or_else(home);

@@ -8,8 +8,8 @@ use crate::bench_report::{
     BenchReport, Bucket, Ceiling, Durability, Embedded, OverOneSecond, Payload, Security, Share,
     Spread, StoredTransfers, SystemCalls, Window, configuration,
 };
+use crate::html_report;
 use crate::options::BenchOptions;
-use crate::pages;
 use harness::admin::Metrics;
 use harness::demo::summary;
 use harness::error::HarnessError;
@@ -57,7 +57,7 @@ pub(crate) fn bench(
     let report = run(scenario, options, command)?;
     print_results(&report, options.json.as_ref())?;
     if let Some(path) = &options.report {
-        std::fs::write(path, pages::run_page(&report)).map_err(HarnessError::file(path))?;
+        std::fs::write(path, html_report::run_page(&report)).map_err(HarnessError::file(path))?;
     }
     Ok(report)
 }

@@ -4,9 +4,9 @@
 mod bench;
 mod bench_report;
 mod generate;
+mod html_report;
 mod options;
 mod overhead;
-mod pages;
 mod prepared_data;
 mod sweep;
 
@@ -30,10 +30,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const EXAMPLES: &str = "\
 Examples:
-  upesi-bench transfer --rate 1000             latency and cost at a constant rate
+  upesi-bench transfer --rate 1000             latency at a constant rate
   upesi-bench sweep batching                   a published table and our figures
-  upesi-bench core                             kernel, log, encoding and signatures
-  upesi-bench preload --data big --total 1M    a directory with a million final transfers";
+  upesi-bench core                             kernel, log and signatures
+  upesi-bench preload --data big --total 1M    a million final transfers";
 
 const GROUPS: &[HelpGroup] = &[
     ("Measure a hub", &["transfer", "prepare", "fulfil", "lookup", "quote", "whole"]),
@@ -64,7 +64,7 @@ enum Command {
     Transfer(Box<BenchOptions>),
     /// Prepares: from POST /transfers to its receipt by the payee.
     Prepare(Box<BenchOptions>),
-    /// Fulfilments: from PUT /transfers to the commit notice at the payer.
+    /// Fulfilments: from PUT /transfers to the notice at the payer.
     Fulfil(Box<BenchOptions>),
     /// Look-ups: from GET /parties to its callback.
     Lookup(Box<BenchOptions>),
@@ -78,7 +78,7 @@ enum Command {
     ///
     /// Also measures whole transactions through a hub that only forwards messages.
     Harness(OverheadOptions),
-    /// The core without sockets: kernel, log, encoding, FSPIOP messages, signatures.
+    /// The core without sockets: kernel, log, encoding, signatures.
     Core(microbench::CoreOptions),
     /// Fill a data directory with final transfers.
     ///
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn help_follows_the_rules() {
-        let faults = testkit::help::faults(&Arguments::command(), GROUPS);
+        let faults = testkit::cli_help::faults(&Arguments::command(), GROUPS);
         assert!(faults.is_empty(), "{}", faults.join("\n"));
     }
 

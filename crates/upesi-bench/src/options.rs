@@ -20,7 +20,7 @@ use serde::Serialize;
 /// Options of a measurement of the load generator itself.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct OverheadOptions {
-    /// Length of the measured part, in seconds.
+    /// Duration of the measured part, in seconds.
     #[arg(long, default_value_t = 5.0)]
     pub seconds: f64,
     /// Exchanges in flight.
@@ -41,7 +41,7 @@ impl OverheadOptions {
 /// Options of a measurement. The results contain them.
 #[derive(Args, Clone, Debug, Serialize)]
 pub(crate) struct BenchOptions {
-    /// Length of the measured part, in seconds.
+    /// Duration of the measured part, in seconds.
     #[arg(long, default_value_t = 15.0, conflicts_with = "count")]
     pub seconds: f64,
     /// End the measured part after this number of units instead.

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::run;
 use crate::bench_report::OverOneSecond;
+use crate::html_report;
 use crate::options::count_or_none;
-use crate::pages;
 use crate::sweep::expiry::expiry;
 use crate::sweep::plans::{Plan, Plans, plans};
 use crate::sweep::report::{Step, SweepReport};
@@ -38,7 +38,7 @@ mod tables;
 /// A sweep and its options.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Sweep {
-    /// Concurrency and batch size 1 to 16, as in Coil's report on handlers (2020).
+    /// Concurrency and batch size 1 to 16, as in Coil's report (2020).
     ///
     /// Options: --count [default: 1000], or --seconds instead.
     Coil(TableOptions),
@@ -50,14 +50,14 @@ pub(crate) enum Sweep {
     ///
     /// Options: --count, and --concurrency [default: 64] or --rate.
     Million(TableOptions),
-    /// Slower disks: each sync of the log takes longer, or syncs per second are limited.
+    /// Slower disks: longer syncs, or a limit of syncs per second.
     ///
     /// Options: --seconds [default: 10], --concurrency [default: 100], --syncs-per-second [default:
     /// 500].
     Disk(TableOptions),
     /// Many reserved transfers expire within a second while others continue.
     Expiry(ExpiryOptions),
-    /// Few and many stored transfers: rate, p99, start, memory and disk, with goals.
+    /// Few and many stored transfers: rate, p99, start, memory and disk.
     Growth(GrowthOptions),
     /// One hour at a constant rate: the share of transfers over one second.
     ///
@@ -184,7 +184,7 @@ pub(crate) fn sweep(sweep: &Sweep, command: &SwitchCommand) -> Result<SweepRepor
     }?;
     print_results(&report, output.json.as_ref())?;
     if let Some(path) = &output.report {
-        std::fs::write(path, pages::sweep_page(&report)).map_err(HarnessError::file(path))?;
+        std::fs::write(path, html_report::sweep_page(&report)).map_err(HarnessError::file(path))?;
     }
     Ok(report)
 }

@@ -3,7 +3,7 @@
 
 pub(crate) mod admin_get;
 pub(crate) mod commands;
-pub(crate) mod failure;
+pub(crate) mod error;
 pub(crate) mod help;
 pub(crate) mod shell_files;
 pub(crate) mod stdout;

@@ -9,7 +9,7 @@ mod operate;
 mod serve;
 
 pub use crate::cli::commands::run;
-pub use crate::cli::failure::CliError;
+pub use crate::cli::error::CliError;
 pub use crate::cli::help::{HelpGroup, with_command_groups};
 pub use crate::cli::shell_files::{
     CompletionsArguments, ManArguments, print_completions, write_man_pages,

@@ -109,7 +109,7 @@ def rule_differences(operation, ours, theirs):
         here, there = ours.get(rule), theirs.get(rule)
         if here == there:
             continue
-        # What is inside a member that only one side has goes without saying.
+        # Rules inside a member that only one side has are implied by that difference.
         member = rule.split(" ")[0]
         outer = member if " " in rule else re.sub(r"(\[\]|\.[A-Za-z]+)$", "", rule)
         is_inside = rule.startswith("body") and outer != rule

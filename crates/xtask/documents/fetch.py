@@ -1,5 +1,5 @@
-"""Fetches the published documents: files of npm packages, each package held against the hash that
-is written here."""
+"""Fetches the published documents: files of npm packages. Each package is checked against the hash
+in this file."""
 
 import base64
 import hashlib
@@ -8,7 +8,7 @@ import sys
 import tarfile
 from pathlib import Path
 
-# Package, its SHA-512, and what is taken from it under which name.
+# Package, its SHA-512, the file in it, and the name under which that file is stored.
 PACKAGES = [
     (
         "@mojaloop/api-snippets@18.4.1",

@@ -1,6 +1,6 @@
-"""What Schemathesis must know of FSPIOP: who may talk, and which 5xx are answers.
+"""Hooks of Schemathesis for FSPIOP: valid senders, and the 5xx responses that are allowed.
 
-Loaded by Schemathesis (SCHEMATHESIS_HOOKS). UPESI_DOCUMENT says which document is played:
+Loaded by Schemathesis (SCHEMATHESIS_HOOKS). UPESI_DOCUMENT names the document that is played:
 fspiop, admin or published.
 """
 
@@ -11,11 +11,10 @@ import schemathesis
 
 DOCUMENT = os.environ["UPESI_DOCUMENT"]
 RESOURCES = ("participants", "parties", "quotes", "transfers")
-# What a document may say and a working hub may answer. 500 is what the admin API, like the
-# reference, answers for some changes that the state forbids.
+# Documented 5xx responses of a working hub. Like the reference, the admin API answers 500 to some
+# changes that the state forbids.
 ALLOWED = {"fspiop": {501, 503}, "published": {501, 503}, "admin": {500, 501, 503}}
-# A media type, a date and a sender that are good, for documents that do not describe them.
-# Answers that differ from the published document on purpose; docs/compatibility.md says why.
+# Responses that differ from the published document on purpose; docs/compatibility.md has the reasons.
 KNOWN = {("POST", "/participants", 200)}
 # Names of persons, in words that Python's regular expressions know.
 PERSON_NAME = "^[A-Za-z0-9_.,'-][A-Za-z0-9_ .,'-]{0,127}$"
@@ -25,8 +24,8 @@ FSPS = ("payerfsp", "payeefsp")
 
 @schemathesis.hook
 def before_load_schema(context, raw_schema):
-    """Replaces patterns that speak of Unicode's properties, which Python does not know, and those
-    of headers, which take it minutes to match: the tests of fspiop play them."""
+    """Replaces patterns with Unicode properties, which Python does not support, and those of
+    headers, which take minutes to match. The tests of fspiop cover both."""
     for value in list(walk(raw_schema)):
         if not isinstance(value, dict):
             continue

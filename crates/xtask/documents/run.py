@@ -1,7 +1,7 @@
 """Plays API documents against a freshly started switch with Schemathesis.
 
-For each document: no fault of the server but documented 501 and 503, no status, media type or
-form of an answer that is not described. Called by `cargo xtask schemathesis`; stops everything
+A run fails if the server answers with an undocumented 5xx, or with a status, media type or body
+that the document does not describe. Called by `cargo xtask schemathesis`. Stops every process that
 it has started.
 """
 
@@ -116,7 +116,7 @@ def play(name, kind, location, url, seconds, seed, more):
     program = Path(sys.executable).parent / "schemathesis"
     environment = os.environ | {
         "SCHEMATHESIS_HOOKS": "hooks", "PYTHONPATH": str(HERE), "UPESI_DOCUMENT": kind}
-    # The fuzzing phase goes on until the time is up; what comes before it is bounded by itself.
+    # The fuzzing phase runs until the time is up; the phases before it have their own bounds.
     command = [
         program, "run", str(location), "--url", url, "--max-time", str(seconds),
         "--phases", "examples,coverage,fuzzing", "--seed", str(seed), "--no-color",

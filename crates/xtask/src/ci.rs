@@ -1,6 +1,6 @@
 //! The named steps of `ci` and `nightly`: the only list of what is run.
 //!
-//! Every step runs even when an earlier one failed, so that one run shows all that is wrong.
+//! Every step runs even when an earlier one failed, so that one run shows all failures.
 
 use std::env;
 use std::path::Path;

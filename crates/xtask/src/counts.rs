@@ -1,4 +1,5 @@
-//! Instructions per operation, counted by callgrind: figures that no other load moves.
+//! Instructions per operation, counted by callgrind, which other load on the machine does not
+//! affect.
 //!
 //! The example `counts` of `microbench` performs every operation a known number of times inside one
 //! function; callgrind collects only there and dumps once per call. The committed table has the

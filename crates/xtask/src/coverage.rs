@@ -1,4 +1,4 @@
-//! `cargo xtask coverage`: which lines of the kernel its own tests and the simulator run
+//! `cargo xtask coverage`: line coverage of the kernel by its own tests and the simulator
 //! (docs/internals/coverage.md).
 //!
 //! Only the crate `ledger` is compiled with counters. For that, this program wraps the compiler, so

@@ -1,9 +1,9 @@
 //! Checks the files of `deploy` with the tools that read them.
 //!
 //! Phases: fetch the tools into `<target>/deployment`, once; render the chart for each topology and
-//! compare it with what is kept in `deploy/kubernetes`; hold what is rendered against the schemas
-//! of the oldest and the newest Kubernetes; see that values which cannot be meant are refused; then
-//! the compose file, the image's definition, systemd's unit, and the rules of alerts.
+//! compare it with `deploy/kubernetes`; validate it against the schemas of the oldest and the
+//! newest supported Kubernetes; check that invalid values are refused; then check the compose file,
+//! the Dockerfile, the systemd unit and the alert rules.
 //!
 //! Helm and the reader of rules are built from Go modules, the rest comes from PyPI. Versions are
 //! pinned here and in `crates/xtask/deployment`. Nothing is deployed: that needs a cluster. The

@@ -1,8 +1,8 @@
-//! `cargo xtask fuzz`: the targets of crates/fuzzing under libFuzzer, each for its time of
-//! processor, with a table at the end (docs/internals/fuzzing.md).
+//! `cargo xtask fuzz`: the targets of crates/fuzzing under libFuzzer, each for its share
+//! of CPU time, with a table at the end (docs/internals/fuzzing.md).
 //!
 //! A target runs in slices, because libFuzzer counts wall-clock time and a busy machine gives less
-//! processor time; bash's `time` reports the processor time of a slice. All output is below
+//! CPU time; bash's `time` reports the CPU time of a slice. All output is below
 //! `fuzz/target` and `fuzz/corpus`, which git ignores.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -1,4 +1,4 @@
-//! A Kafka cluster on this machine that stays until it is ended.
+//! A Kafka cluster on this machine that runs until it is stopped.
 
 use std::env;
 use std::path::{Path, PathBuf};

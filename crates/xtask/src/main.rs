@@ -7,10 +7,10 @@ mod ci;
 mod counts;
 mod coverage;
 mod deployment;
-mod documents;
 mod fuzz;
 mod kafka;
 mod mutants;
+mod openapi_documents;
 mod proof_totals;
 mod tidy;
 mod tools;
@@ -129,10 +129,10 @@ fn main() -> ExitCode {
             };
             deployment::check(&root, kept)
         }
-        Command::Openapi => documents::write(&root),
-        Command::Published => documents::compare(&root),
+        Command::Openapi => openapi_documents::write(&root),
+        Command::Published => openapi_documents::compare(&root),
         Command::Schemathesis { seconds, seed, only } => {
-            documents::play(&root, &documents::Play { seconds, seed, only })
+            openapi_documents::play(&root, &openapi_documents::Play { seconds, seed, only })
         }
         Command::Fuzz(options) => fuzz::run(&root, &options),
         Command::Conversations { arguments } => ci::run(&root, ci::conversations(&arguments)),

@@ -1,5 +1,5 @@
-//! `cargo xtask mutants`: the kernel, the stored forms and the log, changed in one small place
-//! after the other, each of which the crate's own tests must notice (docs/internals/mutants.md).
+//! `cargo xtask mutants`: mutation tests of the kernel, the stored forms and the log. The tests of
+//! a crate must detect every small change of its code (docs/internals/mutants.md).
 //!
 //! cargo-mutants makes the changes in a copy of the tree. A detected mutant is not tested again
 //! until its line changes. Lists in the build directory record them, so that each run continues

@@ -1,16 +1,16 @@
-//! The rules of the house that no compiler knows.
+//! House rules that no compiler checks.
 //!
-//! Each check is a pure function from what was read ([`Tree`], [`Workspace`]) to findings; a
-//! finding names file and line, what is wrong, and how to mend it.
+//! Each check is a pure function from the read files ([`Tree`], [`Workspace`]) to findings. A
+//! finding names the file and line, the problem, and the remedy.
 
 mod code;
 mod codemap;
 mod cycles;
 mod dependencies;
-mod documents;
 mod functions;
 mod lexer;
 mod rings;
+mod text_files;
 mod tree;
 mod wildcards;
 mod words;
@@ -71,7 +71,7 @@ fn check(root: &Path) -> Result<Vec<Finding>, String> {
         wildcards::check(&tree),
         words::check(&tree),
         dependencies::check(&tree, &workspace),
-        documents::check(&tree, |path| root.join(path).exists()),
+        text_files::check(&tree, |path| root.join(path).exists()),
     ]
     .concat();
     findings.sort();

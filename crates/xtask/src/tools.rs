@@ -1,4 +1,4 @@
-//! Helpers of several commands: running other programs, and fetching missing ones.
+//! Shared helpers: running other programs, and installing missing ones.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

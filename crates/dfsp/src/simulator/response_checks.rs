@@ -8,7 +8,7 @@ use super::{
 };
 use crate::ilp::{condition, read_digest};
 use crate::observations::Observations;
-use crate::payee::{Money, OfferedTerms, PartyFound, QuoteAnswered, TransferPosted};
+use crate::received_bodies::{Money, OfferedTerms, PartyFound, QuoteAnswered, TransferPosted};
 
 /// The code with which a payee refuses requests for other FSPs.
 pub(super) const NOT_OURS: u16 = 3100;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::schema::{Form, Rule};
-use crate::text;
+use crate::test_table;
 
 /// A valid body.
 fn sample(text: &str) -> Value {
@@ -12,27 +12,27 @@ fn sample(text: &str) -> Value {
 }
 
 fn transfer() -> Value {
-    sample(include_str!("texts/transfer.json"))
+    sample(include_str!("test_tables/transfer.json"))
 }
 
 fn fulfil() -> Value {
-    sample(include_str!("texts/fulfil.json"))
+    sample(include_str!("test_tables/fulfil.json"))
 }
 
 fn failure() -> Value {
-    sample(include_str!("texts/error.json"))
+    sample(include_str!("test_tables/error.json"))
 }
 
 fn quote() -> Value {
-    sample(include_str!("texts/quote.json"))
+    sample(include_str!("test_tables/quote.json"))
 }
 
 fn quote_response() -> Value {
-    sample(include_str!("texts/quote-response.json"))
+    sample(include_str!("test_tables/quote-response.json"))
 }
 
 fn batch() -> Value {
-    sample(include_str!("texts/batch.json"))
+    sample(include_str!("test_tables/batch.json"))
 }
 
 /// `base` with the member at `pointer` set, or removed by null.
@@ -123,14 +123,14 @@ fn escapes_and_spacing_do_not_matter() {
 
 #[test]
 fn transfers_are_refused_by_the_first_rule_that_fails() {
-    check(Prepare::parse, &transfer(), expect_file!["texts/transfer.txt"]);
+    check(Prepare::parse, &transfer(), expect_file!["test_tables/transfer.txt"]);
 }
 
 /// An input is the kind of a body, and the body.
 #[test]
 fn bodies_match_their_expected_verdicts() {
-    text::check(&expect_file!["texts/bodies.txt"], |input| {
-        let (kind, body) = text::first_word(input);
+    test_table::check(&expect_file!["test_tables/bodies.txt"], |input| {
+        let (kind, body) = test_table::first_word(input);
         let body = body.as_bytes();
         match kind {
             "transfer" => refusal(Prepare::parse, body),
@@ -187,7 +187,7 @@ fn a_fulfil_is_read() {
 
 #[test]
 fn fulfils_are_refused_by_the_first_rule_that_fails() {
-    check(|body| Fulfil::parse(body).map(drop), &fulfil(), expect_file!["texts/fulfil.txt"]);
+    check(|body| Fulfil::parse(body).map(drop), &fulfil(), expect_file!["test_tables/fulfil.txt"]);
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn errors_are_read_and_unknown_codes_replaced() {
     check(
         |body| ErrorInformation::parse(body).map(drop),
         &failure(),
-        expect_file!["texts/error.txt"],
+        expect_file!["test_tables/error.txt"],
     );
 }
 
@@ -276,7 +276,7 @@ fn a_quote_may_name_no_fsp_and_no_currencies() {
 
 #[test]
 fn quotes_are_refused_by_the_first_rule_that_fails() {
-    check(Quote::parse, &quote(), expect_file!["texts/quote.txt"]);
+    check(Quote::parse, &quote(), expect_file!["test_tables/quote.txt"]);
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn a_quote_response_is_read() {
     let bare = with(quote_response(), "/payeeReceiveAmount", Value::Null);
     let read = QuoteResponse::parse(&bytes(&bare)).expect("a good response");
     assert_eq!(read.payee_currency().as_str(), "USD");
-    check(QuoteResponse::parse, &quote_response(), expect_file!["texts/quote-response.txt"]);
+    check(QuoteResponse::parse, &quote_response(), expect_file!["test_tables/quote-response.txt"]);
 }
 
 #[test]
@@ -329,7 +329,7 @@ fn a_batch_is_read() {
     check(
         |body| BatchRegistration::parse(body).map(drop),
         &batch(),
-        expect_file!["texts/batch.txt"],
+        expect_file!["test_tables/batch.txt"],
     );
 }
 

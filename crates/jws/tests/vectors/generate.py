@@ -26,7 +26,7 @@ BODY = (
 )
 SPACED = json.dumps(json.loads(BODY), indent=2)
 REVERSED = json.dumps(dict(reversed(json.loads(BODY).items())), separators=(",", ":"))
-# What JavaScript makes of it: compact in the order of the members, then sorted at every level.
+# A body and the two forms that JavaScript writes: compact in member order, then sorted at every level.
 ODD = '{ "b" : [ 1.0, {"z": "\\u00e9\\/", "a": null} ], "a": 1e2 }'
 ODD_COMPACT = '{"b":[1,{"z":"é/","a":null}],"a":100}'
 ODD_SORTED = '{"a":100,"b":[1,{"a":null,"z":"é/"}]}'

@@ -1,7 +1,7 @@
 //! Callbacks to participants and the operations that cause them.
 
 use ::fspiop::endpoint::EndpointType;
-use ::fspiop::routes::Operation as Cause;
+use ::fspiop::route_table::Operation as Cause;
 use serde_json::{Value, json};
 
 use super::examples;

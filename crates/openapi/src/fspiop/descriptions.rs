@@ -1,7 +1,7 @@
 //! Descriptions of the FSPIOP operations: text, status on success, and error codes of the handler.
 
 use ::fspiop::ErrorCode;
-use ::fspiop::routes::Operation;
+use ::fspiop::route_table::Operation;
 use http::StatusCode;
 
 /// The description of an operation.

@@ -1,6 +1,6 @@
-//! A good message for each operation that has a body.
+//! A valid message for each operation that has a body.
 
-use ::fspiop::routes::Operation;
+use ::fspiop::route_table::Operation;
 use serde_json::{Value, json};
 
 pub(super) const TRANSFER_ID: &str = "b51ec534-ee48-4575-b6a9-ead2955b8069";

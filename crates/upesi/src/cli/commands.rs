@@ -34,9 +34,9 @@ struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
-  upesi demo                              a whole scheme on this machine with eight DFSPs
+  upesi demo                           a whole scheme with eight DFSPs
   upesi demo --seconds 60 --json r.json
-  upesi serve --data /var/lib/upesi       FSPIOP on port 4000, admin API on port 3001
+  upesi serve --data /var/lib/upesi    FSPIOP on port 4000, admin API on port 3001
   upesi serve --data copy --log kafka://broker:9092/upesi --node a
   upesi verify --data /var/lib/upesi
   upesi restore --from /backup/upesi --data /var/lib/upesi
@@ -59,7 +59,7 @@ enum Command {
     /// files are removed. Without --to they stay in the data directory. `serve`, `verify`,
     /// `explain` and `replay` read archived segments from the archive.
     Archive(archive::ArchiveArguments),
-    /// Copy the log to a backup place; a switch may be running.
+    /// Copy the log to a backup; a switch may be running.
     ///
     /// Copies the records added since the previous run, up to the last complete batch. `restore`
     /// creates a new data directory from the copy.
@@ -82,7 +82,7 @@ enum Command {
     Openapi(OpenapiArguments),
     /// Run simulated DFSPs against any FSPIOP hub.
     Simulate(harness::SimulateOptions),
-    /// Show the duration of each stage of a transfer, and the gaps between them.
+    /// Show the duration of each stage of a transfer, and the gaps.
     ///
     /// The stages are those inside the switch and the processing time of the participants. Gaps
     /// are times in which no stage was active.
@@ -137,29 +137,31 @@ enum Command {
     Quarantine(quarantine::QuarantineArguments),
     /// Show the state at a record or a time; read-only.
     ///
-    /// Shows the participants, the accounts with their values, the transfers in flight, the pending
-    /// callbacks and the state hash.
+    /// Shows the participants, the accounts with their balances, the transfers in flight, the
+    /// pending callbacks and the state hash.
     #[command(after_help = replay::EXAMPLES)]
     Replay(replay::ReplayArguments),
-    /// Create a data directory from a backup and verify it; overwrites nothing.
+    /// Create a data directory from a backup, and verify it.
+    ///
+    /// Overwrites nothing.
     ///
     /// Verifies every checksum, the hash chain and the last record that the backup names, replays
-    /// every record, and compares the snapshots with the replayed state. The source is a place that
-    /// `backup` wrote to, or a plain copy of a data directory.
+    /// every record, and compares the snapshots with the replayed state. The source is a
+    /// destination of `backup`, or a plain copy of a data directory.
     Restore(restore::RestoreArguments),
     /// Close windows and settle them, on a running switch.
     #[command(after_help = settlement::EXAMPLES)]
     Settlement(settlement::SettlementArguments),
-    /// Store a snapshot of the state of a stopped switch, for a faster start.
+    /// Take a snapshot of a stopped switch, for a faster start.
     ///
     /// The next start continues from the snapshot instead of replaying the whole log. The command
     /// itself continues from the newest valid snapshot. The two newest snapshots are kept. A
     /// snapshot only saves time: the log alone is sufficient.
     #[command(after_help = snapshot::EXAMPLES)]
     Snapshot(snapshot::SnapshotArguments),
-    /// Import parties from a CSV file into a running switch, or look one up.
+    /// Import parties from a CSV file, or look one up.
     Parties(parties::PartiesArguments),
-    /// Verify a log offline: hash chain, decisions, postings, notices; read-only.
+    /// Verify the hash chain and every decision of a log; read-only.
     ///
     /// Replays the log and compares it with independent accounts. Verifies that the hash chain is
     /// unbroken; that every stored message matches its digest and its decoded fields; that every
@@ -175,7 +177,7 @@ enum Command {
     /// Transfers in flight, caches and buffers add about 120 MB.
     #[command(after_help = verify::EXAMPLES)]
     Verify(verify::VerifyArguments),
-    /// Replay a period with different net debit caps or deposits; read-only.
+    /// Replay a period with other caps or deposits; read-only.
     ///
     /// Shows which refusals would change, the peak positions and the remaining headroom. A switch
     /// may be running on the directory.
@@ -306,7 +308,7 @@ mod tests {
 
     #[test]
     fn help_follows_the_rules() {
-        let faults = testkit::help::faults(&Arguments::command(), GROUPS);
+        let faults = testkit::cli_help::faults(&Arguments::command(), GROUPS);
         assert!(faults.is_empty(), "{}", faults.join("\n"));
     }
 

@@ -31,12 +31,12 @@ pub(crate) struct ArchiveArguments {
     /// Directory of the log. The switch must not be running on it.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Place of the archive: a directory, s3://BUCKET/PREFIX, gs:// or az://.
+    /// Destination: a directory, s3://BUCKET/PREFIX, gs:// or az://.
     ///
     /// The directory must exist (also as file:///DIRECTORY). Buckets need the feature object-stores
-    /// and credentials in the environment. The place must be empty or hold segments of this log.
-    /// [default: compress in place]
-    #[arg(long, value_name = "PLACE")]
+    /// and credentials in the environment. The destination must be empty or hold segments of this
+    /// log. [default: compress in place]
+    #[arg(long, value_name = "URL|DIR")]
     to: Option<String>,
     /// Number of newest closed segments to leave alone.
     #[arg(long, value_name = "SEGMENTS", default_value_t = 0)]

@@ -40,11 +40,12 @@ pub(crate) struct BackupArguments {
     /// Directory of the log. A switch may be running on it.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Place of the copy: a directory, s3://BUCKET/PREFIX, gs:// or az://.
+    /// Destination: a directory, s3://BUCKET/PREFIX, gs:// or az://.
     ///
     /// The directory must exist (also as file:///DIRECTORY). Buckets need the feature object-stores
-    /// and credentials in the environment. The place must be empty or hold segments of this log.
-    #[arg(long, value_name = "PLACE")]
+    /// and credentials in the environment. The destination must be empty or hold segments of this
+    /// log.
+    #[arg(long, value_name = "URL|DIR")]
     to: String,
     /// Configuration file to copy as well.
     #[arg(long, value_name = "FILE")]

@@ -59,15 +59,15 @@ same accounts. An interrupted restore continues where it stopped.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RestoreArguments {
-    /// Place of the copy: any place that `backup --to` accepts.
+    /// Backup to restore: any destination of `backup --to`.
     ///
     /// A data directory on which no switch runs is accepted too. It is only read.
-    #[arg(long, value_name = "PLACE")]
+    #[arg(long, value_name = "URL|DIR")]
     from: String,
     /// Directory to create; must be empty or not exist.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Expected state hash, in hexadecimal; the restore fails on another.
+    /// Expected state hash, in hexadecimal; fails if it differs.
     #[arg(long, value_name = "HASH", value_parser = hash)]
     state_hash: Option<String>,
     /// Print the result as JSON.
@@ -243,8 +243,8 @@ enum RestoreSource {
 }
 
 impl RestoreSource {
-    /// Reads the places that `backup --to` accepts. A directory with segments and without the
-    /// marker of a place is a plain copy.
+    /// Reads the destinations of `backup --to`. A directory with segments and without the marker
+    /// of a blob store is a plain copy.
     fn parse(from: &str) -> Result<Self, CliError> {
         let location = Location::parse(from).map_err(|error| CliError::new(error.to_string()))?;
         Ok(match location.directory() {
@@ -481,7 +481,7 @@ mod tests {
 
     use super::*;
 
-    /// `restore --from` and `backup --to` read the same places with the same errors.
+    /// `restore --from` and `backup --to` accept the same destinations, with the same errors.
     #[test]
     fn restore_reads_the_places_of_backup() {
         let above = tempfile::tempdir().expect("a directory");

@@ -33,7 +33,7 @@ Examples:
 The assumed cap also replaces caps that the log changes in the period. Transfers that would no
 longer be refused have no recorded result. The three columns assume that all of them commit at once,
 that all expire at their deadline, and that all are aborted by the payee at once. A mix of results
-lies between the columns as a rule, and sometimes slightly outside. A withdrawal that was accepted
+usually lies between the columns, and sometimes slightly outside. A withdrawal that was accepted
 but that a column refuses is listed: its amount still covers transfers in that column.";
 
 /// Maximum number of movements of funds in the text without `--list`.

@@ -26,7 +26,7 @@ pub(crate) struct HealthArguments {
     /// Address of the health listener [default: http://127.0.0.1:3002, then port 3001].
     #[arg(long, value_name = "URL", conflicts_with = "admin")]
     health: Option<String>,
-    /// Address of the admin API or of the FSPIOP port, to ask it instead.
+    /// Query the admin API or the FSPIOP port at this address instead.
     #[arg(long, value_name = "URL")]
     admin: Option<String>,
     /// Accept any answer as alive.

@@ -18,7 +18,7 @@ pub(crate) struct ServeArguments {
     /// Configuration file (TOML); every setting has a default.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Place of the log.
+    /// Location of the log.
     #[command(flatten)]
     pub(crate) log: LogArguments,
     /// FSPIOP address, overrides `fspiop.listen`; port 0 picks a free port.

@@ -1,5 +1,5 @@
-//! What the admin port, the listener for probes and the signals must bear: silent clients, wrong
-//! ids, addresses that are not for participants, signals that mean nothing.
+//! The admin port, the listener for probes and the signals: silent clients, invalid ids, addresses
+//! that are not for participants, ignored signals.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -18,7 +18,7 @@ use crate::support::message::Message;
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, finish};
 
-/// Between two looks at what will change.
+/// Polling interval.
 const GLANCE: Duration = Duration::from_millis(5);
 /// A listener for probes on a free port.
 const PROBES: &str = "[health]\nlisten = \"127.0.0.1:0\"\n";
@@ -41,7 +41,7 @@ fn silent_connections_lock_out_neither_operators_nor_probes() {
         for address in [admin, probes] {
             for _ in 0..300 {
                 let mut stream = TcpStream::connect(address).unwrap();
-                // One that was closed already is as good.
+                // A connection that was already closed is accepted, too.
                 let _written = stream.write_all(sent.as_bytes());
                 silent.push(stream);
             }
@@ -72,10 +72,11 @@ fn probes_have_a_separate_listener_or_none() {
     assert_refuses(&in_vain, &["health probes", &address, "in use"]);
     switch.stop(Signal::TERM);
 
-    // Next to an admin API that is not at its default address there is none, unless asked for.
+    // If the admin API is not at its default address, there is no listener for probes unless
+    // configured.
     let plain = Home::new().serve();
     assert!(!plain.greeting.contains("health probes"), "{}", plain.greeting);
-    let asked = Home::new().told(&["--health", "127.0.0.1:0"]).serve();
+    let asked = Home::new().with_arguments(&["--health", "127.0.0.1:0"]).serve();
     assert!(health(&["--health", &format!("http://{}", asked.probes())]));
 }
 
@@ -98,18 +99,18 @@ fn ignored_signals_have_no_effect_and_quit_stops_cleanly() {
             assert!(Instant::now() < deadline, "{name} is not logged");
             std::thread::sleep(GLANCE);
         }
-        let said = switch.complaints();
-        let last = said.lines().last().unwrap();
+        let output_text = switch.complaints();
+        let last = output_text.lines().last().unwrap();
         assert!(last.starts_with(&format!("upesi: {name} ignored: ")), "{last}");
         assert_eq!(Admin::new(&home, &switch).call("GET", "/health", "").status, 200);
     }
     switch.signal(Signal::QUIT);
-    let (status, said) = switch.end();
-    assert!(status.success(), "{status}: {said}");
+    let (status, output_text) = switch.end();
+    assert!(status.success(), "{status}: {output_text}");
     assert!(home.verify().status.success());
 }
 
-/// Path segments in place of an id that name nothing.
+/// Path segments that are not valid ids.
 fn wrong_ids() -> Vec<String> {
     let mut ids: Vec<String> = [
         "nobody",
@@ -150,30 +151,30 @@ fn wrong_ids() -> Vec<String> {
     ids
 }
 
-/// Described operations that find nothing, or delete nothing, without a complaint.
+/// Documented operations that accept an unknown id without an error.
 const LENIENT: [(&str, &str); 2] = [("deleteOracle", "{id}"), ("findParty", "{ID}")];
 
-/// The good messages of the operations that are served, with an id in place of one parameter of
-/// their path, and whether they must be refused.
+/// The example messages of the served operations, with an id in place of one path parameter, and
+/// whether they must be refused.
 fn with_id(document: &Value, id: &str) -> Vec<(generate::ExampleMessage, bool)> {
     let mut all = generate::operations(document);
-    all.retain(|played| played.operation["responses"].get("501").is_none());
-    // First: what is refused by the others is on record, and explained.
-    all.sort_by_key(|played| played.id != "explainTransfer");
+    all.retain(|entry| entry.operation["responses"].get("501").is_none());
+    // First, since later refusals are recorded and explained.
+    all.sort_by_key(|entry| entry.id != "explainTransfer");
     let mut found = Vec::new();
-    for played in all {
-        for (at, name) in played.path.split('/').enumerate().filter(|(_, it)| it.starts_with('{')) {
-            let mut segments: Vec<_> = played.good.path.split('/').collect();
+    for entry in all {
+        for (at, name) in entry.path.split('/').enumerate().filter(|(_, it)| it.starts_with('{')) {
+            let mut segments: Vec<_> = entry.good.path.split('/').collect();
             segments[at] = id;
             let message =
-                generate::ExampleMessage { path: segments.join("/"), ..played.good.clone() };
-            found.push((message, !LENIENT.contains(&(played.id, name))));
+                generate::ExampleMessage { path: segments.join("/"), ..entry.good.clone() };
+            found.push((message, !LENIENT.contains(&(entry.id, name))));
         }
     }
     found
 }
 
-/// A refusal has the body of an error; nothing is the hub's fault.
+/// A refusal has an error body, and no response is a server error.
 fn assert_no_fault(answer: &Response, request: &str, refused: bool) {
     let (status, text) = (answer.status, answer.text());
     let request: String = request.chars().take(200).collect();
@@ -208,7 +209,7 @@ fn endpoint(kind: &str, value: &str) -> String {
     format!("{{\"type\":\"FSPIOP_CALLBACK_URL_{kind}\",\"value\":\"{value}\"}}")
 }
 
-/// A switch that is reached from elsewhere calls nothing on its own machine, under whatever name.
+/// A switch that is reachable from other machines does not call local addresses, under any name.
 #[test]
 fn loopback_participants_require_a_switch_on_loopback() {
     let everywhere = Ports { fspiop: SocketAddr::from(([0, 0, 0, 0], 0)), ..Ports::free() };
@@ -219,7 +220,7 @@ fn loopback_participants_require_a_switch_on_loopback() {
     let port = secret.address().port();
     admin.prepare_hub();
     for name in ["payerfsp", "payeefsp"] {
-        // A name by which no rule sees the address, but the system does.
+        // A name whose address only the system's resolver recognizes.
         admin.onboard(name, &format!("http://127.1:{port}"), "1000", "1000");
     }
     for (value, named) in [
@@ -248,11 +249,11 @@ fn loopback_participants_require_a_switch_on_loopback() {
     let mut connection = Connection::open(fspiop).unwrap();
     assert_eq!(connection.exchange(&message.render()).unwrap().status, 202);
     admin.wait_for("upesi_calls_denied_total", |denied| 0 < denied);
-    assert!(secret.heard().is_empty(), "nothing was called");
+    assert!(secret.received().is_empty(), "nothing was called");
     switch.signal(Signal::TERM);
     assert!(switch.end().0.success());
 
-    // The operator may say otherwise.
+    // The operator can allow it.
     let named = Home::configured("[endpoints]\nnetworks = [\"127.0.0.0/8\"]\n");
     let switch = named.serve_on(everywhere);
     let admin = Admin::new(&named, &switch);

@@ -1,4 +1,4 @@
-//! Archives, copies and restored directories as operators meet them.
+//! Archives, backups and restored directories, as used by operators.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, Printed, Switch, finish};
 
-/// Runs a command that must succeed and answer with JSON.
+/// Runs a command that must succeed and print JSON.
 #[track_caller]
 fn answer(arguments: &[&str]) -> Value {
     let output = run(arguments).succeeds();
@@ -32,18 +32,18 @@ fn run(arguments: &[&str]) -> Output {
     finish(command)
 }
 
-/// Runs a command that must fail, and say this.
+/// Runs a command that must fail with this message.
 #[track_caller]
 fn refused(arguments: &[&str], named: &str) {
-    let said = run(arguments).fails();
-    assert!(said.contains(named), "{arguments:?}: {said}");
+    let output_text = run(arguments).fails();
+    assert!(output_text.contains(named), "{arguments:?}: {output_text}");
 }
 
 pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// A directory beside that of the log.
+/// A directory next to that of the log.
 struct Beside {
     directory: TempDir,
 }
@@ -57,14 +57,14 @@ impl Beside {
         self.directory.path().join(name)
     }
 
-    /// An empty place.
+    /// An empty blob store.
     fn place(&self, name: &str) -> String {
         fs::create_dir(self.path(name)).unwrap();
         format!("file://{}", text(&self.path(name)))
     }
 }
 
-/// Writes a log anew in segments of a few kilobytes, as it would be after some time.
+/// Rewrites a log in segments of a few kilobytes, as it would be after some time.
 fn split(data: &Path) {
     let disk = RealDisk::open(data).unwrap();
     let mut frames = Vec::new();
@@ -83,8 +83,8 @@ fn split(data: &Path) {
     }
 }
 
-/// A log of several segments with a few transfers, stopped.
-pub(crate) fn played() -> (Home, Transfer) {
+/// A stopped log of several segments with a few transfers.
+pub(crate) fn stopped_scheme() -> (Home, Transfer) {
     let scheme = Scheme::start();
     let transfers = ["10", "20", "30"].map(Transfer::of);
     for transfer in &transfers {
@@ -107,17 +107,17 @@ pub(crate) fn names(data: &Path, ending: &str) -> Vec<PathBuf> {
 
 #[test]
 fn archived_log_is_verified_explained_replayed_and_served() {
-    let (home, transfer) = played();
+    let (home, transfer) = stopped_scheme();
     home.serve().stop(Signal::TERM);
     let (data, beside) = (home.data(), Beside::new());
     let (data, place) = (text(&data), beside.place("archive"));
     let all = || {
         let untimed = |arguments: &[&str]| {
-            let mut said = answer(&[arguments, &["--json", "--data", data]].concat());
+            let mut output_text = answer(&[arguments, &["--json", "--data", data]].concat());
             for name in ["seconds", "records_per_second"] {
-                said.as_object_mut().unwrap().remove(name);
+                output_text.as_object_mut().unwrap().remove(name);
             }
-            said
+            output_text
         };
         let life = untimed(&["explain", &transfer.id]);
         (untimed(&["verify"]), life, untimed(&["replay", "--until", "20"]))
@@ -149,7 +149,7 @@ fn archived_log_is_verified_explained_replayed_and_served() {
     assert_eq!(storage["archivedSegments"], segments - 1, "{storage}");
     switch.stop(Signal::TERM);
 
-    // What is wrong with the archive is said by name, and nothing is mended.
+    // Damage of the archive is reported by name, and nothing is repaired.
     let object = names(&beside.path("archive/segments"), ".packed").remove(1);
     let good = fs::read(&object).unwrap();
     let mut flipped = good.clone();
@@ -165,9 +165,9 @@ fn archived_log_is_verified_explained_replayed_and_served() {
     assert_eq!(disproof["fault"]["log_index"], first, "{disproof}");
     let restore = "Restore this file from a copy or the archive";
     refused(&["verify", "--data", data], restore);
-    let said = home.serve_in_vain(Ports::free()).err();
-    assert!(said.contains(name) && said.contains("checksum"), "{said}");
-    assert!(said.contains(restore), "{said}");
+    let output_text = home.serve_in_vain(Ports::free()).err();
+    assert!(output_text.contains(name) && output_text.contains("checksum"), "{output_text}");
+    assert!(output_text.contains(restore), "{output_text}");
     for more in [&good[..], b"more"] {
         fs::write(&object, [&good, more].concat()).unwrap();
         refused(
@@ -181,9 +181,12 @@ fn archived_log_is_verified_explained_replayed_and_served() {
     for cut in [1, 9, 300] {
         fs::write(&catalogue, &lines[..lines.len() - cut]).unwrap();
         refused(&["verify", "--data", data], "archive.catalogue at byte");
-        let said = home.serve_in_vain(Ports::free()).err();
-        assert!(said.contains("its last line is cut short or changed"), "{said}");
-        assert!(said.contains("Copy the files below segments/ of the archive"), "{said}");
+        let output_text = home.serve_in_vain(Ports::free()).err();
+        assert!(output_text.contains("its last line is cut short or changed"), "{output_text}");
+        assert!(
+            output_text.contains("Copy the files below segments/ of the archive"),
+            "{output_text}"
+        );
     }
     let disproof = run(&["verify", "--json", "--data", data]);
     let disproof = disproof.json();
@@ -193,8 +196,8 @@ fn archived_log_is_verified_explained_replayed_and_served() {
     fs::remove_file(&object).unwrap();
     let missing = "the object is missing, but this segment was archived there";
     refused(&["verify", "--data", data], missing);
-    let said = home.serve_in_vain(Ports::free()).err();
-    assert!(said.contains(missing), "{said}");
+    let output_text = home.serve_in_vain(Ports::free()).err();
+    assert!(output_text.contains(missing), "{output_text}");
     fs::rename(beside.path("archive"), beside.path("unmounted")).unwrap();
     refused(&["verify", "--data", data], "open the directory");
     let incomplete = run(&["verify", "--json", "--data", data]);
@@ -210,11 +213,11 @@ fn archived_log_is_verified_explained_replayed_and_served() {
     assert!(all() == plain, "it was put back");
 }
 
-/// With a snapshot a start needs no old segment. What needs one is refused and said, until it can
+/// With a snapshot a start needs no old segment. What needs one is refused and output_text, until it can
 /// be read.
 #[test]
 fn missing_segment_is_reported_once_when_needed() {
-    let (home, transfer) = played();
+    let (home, transfer) = stopped_scheme();
     let (data, beside) = (home.data(), Beside::new());
     let place = beside.place("archive");
     answer(&["snapshot", "--json", "--data", text(&data)]);
@@ -224,11 +227,11 @@ fn missing_segment_is_reported_once_when_needed() {
     fs::rename(&mounted, &unmounted).unwrap();
     fs::create_dir(&mounted).unwrap();
     let mut switch = home.serve();
-    let mut said = switch.greeting.clone();
-    while !said.contains("ARCHIVE UNREACHABLE") {
-        said = switch.next_line();
+    let mut output_text = switch.greeting.clone();
+    while !output_text.contains("ARCHIVE UNREACHABLE") {
+        output_text = switch.next_line();
     }
-    assert!(said.contains(&place), "{said}");
+    assert!(output_text.contains(&place), "{output_text}");
     switch.stop(Signal::TERM);
     assert!(fs::read_dir(&mounted).unwrap().next().is_none(), "nothing is written there");
     fs::remove_dir(&mounted).unwrap();
@@ -261,8 +264,8 @@ fn missing_segment_is_reported_once_when_needed() {
     assert_eq!(failing(), "");
 }
 
-/// A callback whose message stands in an archive that is away waits for it, however long: that is
-/// no attempt, and the participant's failure least of all.
+/// A callback waits for its message as long as the archive is unavailable. This does not count as
+/// an attempt, or as a failure of the participant.
 #[test]
 fn callback_waits_for_an_unavailable_archive() {
     let scheme = Scheme::start();
@@ -270,7 +273,7 @@ fn callback_waits_for_an_unavailable_archive() {
     let owed = Transfer::of("10");
     scheme.send(&owed.prepare(), 202);
     scheme.payee.wait("POST", "/transfers");
-    // Told in words that name something of the prepare.
+    // The code of a refused callback, with text from the prepare.
     scheme.payer.answer(|_| Reply::Status(503));
     let refused = Transfer { payee: "nobody".into(), ..Transfer::of("1") };
     scheme.send(&refused.prepare(), 202);
@@ -302,29 +305,29 @@ fn callback_waits_for_an_unavailable_archive() {
     assert!(switch.greeting.contains("continued from the snapshot"), "{}", switch.greeting);
     let admin = Admin::new(&home, &switch);
     let explanation = format!("/transfers/{}/explanation", owed.id);
-    let told = || admin.call("GET", &explanation, "");
-    // Were these attempts, the second would have been the last.
+    let explained = || admin.call("GET", &explanation, "");
+    // If these counted as attempts, the second one would have been the last.
     admin.wait_for("upesi_attempts_total", |tries| 3 <= tries);
     assert_eq!(admin.get("/deadletters"), "[]");
     assert_eq!([payer.take(0).len(), payee.take(0).len()], [0, 0]);
-    assert_eq!(told().status, 503, "the life of a transfer stands in the archive too");
+    assert_eq!(explained().status, 503, "the life of a transfer stands in the archive too");
 
     fs::remove_dir(&kept).unwrap();
     fs::rename(&away, &kept).unwrap();
-    let heard = payee.take(1);
-    assert_eq!((&*heard[0].method, &*heard[0].path), ("POST", "/transfers"));
-    let told = payer.wait("PUT", &its_end);
-    assert!(told.text().contains("Participant nobody not found"), "{}", told.text());
+    let received = payee.take(1);
+    assert_eq!((&*received[0].method, &*received[0].path), ("POST", "/transfers"));
+    let explained = payer.wait("PUT", &its_end);
+    assert!(explained.text().contains("Participant nobody not found"), "{}", explained.text());
     admin.wait_for("upesi_notices_owed", |owed| owed == 0);
     drop(switch);
-    let told = answer(&["explain", &owed.id, "--json", "--data", text(&data)]);
-    let events = told["events"].as_array().unwrap().iter();
+    let explained = answer(&["explain", &owed.id, "--json", "--data", text(&data)]);
+    let events = explained["events"].as_array().unwrap().iter();
     let attempts: Vec<_> = events.filter_map(|event| event["attempts"].as_u64()).collect();
-    assert_eq!(attempts, [1], "{told}");
+    assert_eq!(attempts, [1], "{explained}");
 }
 
-/// What decides nothing is not needed: neither by a start from a later snapshot, nor to tell of
-/// what is here.
+/// A quarantined record is not needed, neither by a start from a later snapshot nor to explain
+/// other transfers.
 #[test]
 fn quarantined_record_in_an_unavailable_archive_blocks_nothing() {
     let aside = Transfer::of("7");
@@ -353,32 +356,36 @@ fn quarantined_record_in_an_unavailable_archive_blocks_nothing() {
     fs::rename(&kept, &away).unwrap();
 
     let switch = home.serve();
-    let said = format!("record {log_index} is quarantined; its note in the log was not compared");
-    assert!(switch.greeting.contains(&said), "{}", switch.greeting);
+    let output_text =
+        format!("record {log_index} is quarantined; its note in the log was not compared");
+    assert!(switch.greeting.contains(&output_text), "{}", switch.greeting);
     let here = pay(&switch);
     let admin = Admin::new(&home, &switch);
     let live = admin.get(&format!("/transfers/{}/explanation", here.id));
     switch.signal(Signal::TERM);
-    let (status, said) = switch.end();
+    let (status, output_text) = switch.end();
     let complaint = format!("upesi: record {log_index} cannot be read: ");
-    assert!(status.success() && said.starts_with(&complaint), "{status}: {said}");
+    assert!(status.success() && output_text.starts_with(&complaint), "{status}: {output_text}");
     let offline = answer(&["explain", &here.id, "--json", "--data", text(&data)]);
-    for told in [serde_json::from_str(&live).unwrap(), offline] {
-        assert_eq!((&told["source"], &told["state"]), (&json!("store"), &json!("RESERVED")));
-        let unread = told["unread"][0].as_str().unwrap();
+    for explained in [serde_json::from_str(&live).unwrap(), offline] {
+        assert_eq!(
+            (&explained["source"], &explained["state"]),
+            (&json!("store"), &json!("RESERVED"))
+        );
+        let unread = explained["unread"][0].as_str().unwrap();
         assert!(unread.contains(&format!("record {log_index} is skipped")), "{unread}");
     }
     fs::rename(&away, &kept).unwrap();
     let proof = answer(&["verify", "--json", "--data", text(&data)]);
     assert_eq!(proof["quarantined"][0]["position"], log_index, "{proof:#}");
-    let told = answer(&["explain", &aside.id, "--json", "--data", text(&data)]);
-    assert_eq!(told["events"][0]["event"], "set_aside");
+    let explained = answer(&["explain", &aside.id, "--json", "--data", text(&data)]);
+    assert_eq!(explained["events"][0]["event"], "set_aside");
 }
 
-/// What is missing in the middle of a log stops a start too that reads nothing of it.
+/// A missing segment in the middle of a log also prevents a start that does not read it.
 #[test]
 fn start_from_a_snapshot_detects_a_missing_segment() {
-    let (home, _) = played();
+    let (home, _) = stopped_scheme();
     let data = home.data();
     answer(&["snapshot", "--json", "--data", text(&data)]);
     let segments = names(&data, ".segment");
@@ -391,8 +398,8 @@ fn start_from_a_snapshot_detects_a_missing_segment() {
             None => fs::remove_file(closed).unwrap(),
             Some(bytes) => fs::write(closed, bytes).unwrap(),
         }
-        let said = home.serve_in_vain(Ports::free()).err();
-        assert!(said.contains("the log is damaged in"), "{said}");
+        let output_text = home.serve_in_vain(Ports::free()).err();
+        assert!(output_text.contains("the log is damaged in"), "{output_text}");
         refused(&["verify", "--data", text(&data)], "the log is damaged in");
     }
     fs::write(closed, good).unwrap();
@@ -401,20 +408,22 @@ fn start_from_a_snapshot_detects_a_missing_segment() {
     switch.stop(Signal::TERM);
 }
 
-/// A snapshot is of a record that was durable: a log that ends before it has lost its end, whatever
-/// became of the mark.
+/// A snapshot covers only durable records, so a log that ends before it was truncated, whatever the
+/// durable mark states.
 #[test]
 fn log_that_ends_before_its_snapshot_is_refused() {
-    let (home, _) = played();
+    let (home, _) = stopped_scheme();
     let data = home.data();
     home.serve().stop(Signal::TERM);
     answer(&["snapshot", "--json", "--data", text(&data)]);
     let segments = names(&data, ".segment");
     let (last, mark) = (segments.last().unwrap(), data.join("durable.mark"));
     let missing = |what: &str| {
-        for said in [home.serve_in_vain(Ports::free()).err(), home.offline(&["verify"]).err()] {
-            assert!(said.contains("its end is missing"), "{what}: {said}");
-            assert!(said.contains("--truncate-damaged-tail"), "{what}: {said}");
+        for output_text in
+            [home.serve_in_vain(Ports::free()).err(), home.offline(&["verify"]).err()]
+        {
+            assert!(output_text.contains("its end is missing"), "{what}: {output_text}");
+            assert!(output_text.contains("--truncate-damaged-tail"), "{what}: {output_text}");
         }
     };
     let mut damaged = fs::read(&mark).unwrap();
@@ -434,8 +443,8 @@ fn log_that_ends_before_its_snapshot_is_refused() {
     let all = names(&data, ".segment");
     let to = |file: &PathBuf| aside.join(file.file_name().unwrap());
     all.iter().for_each(|file| fs::rename(file, to(file)).unwrap());
-    let said = home.serve_in_vain(Ports::free()).err();
-    assert!(said.contains("the log is missing, but 0000"), "{said}");
+    let output_text = home.serve_in_vain(Ports::free()).err();
+    assert!(output_text.contains("the log is missing, but 0000"), "{output_text}");
     assert_eq!(names(&data, ".segment").len(), 0, "none was begun");
     all.iter().for_each(|file| fs::rename(to(file), file).unwrap());
 
@@ -445,7 +454,7 @@ fn log_that_ends_before_its_snapshot_is_refused() {
     fs::remove_file(last).unwrap();
     fs::remove_file(&mark).unwrap();
     assert_eq!(fs::read(all.last().unwrap()).unwrap(), copy);
-    let home = home.told(&["--truncate-damaged-tail"]);
+    let home = home.with_arguments(&["--truncate-damaged-tail"]);
     let switch = home.serve();
     for part in [".snapshot: removed", "the cold store is rebuilt"] {
         assert_eq!(switch.greeting.matches(part).count(), 1, "{}", switch.greeting);
@@ -454,24 +463,24 @@ fn log_that_ends_before_its_snapshot_is_refused() {
     assert_eq!(answer(&["verify", "--json", "--data", text(&data)])["ok"], json!(true));
 
     names(&data, ".segment").iter().for_each(|file| fs::remove_file(file).unwrap());
-    let said = home.serve_in_vain(Ports::free()).err();
-    assert!(said.contains("the log is missing, but store"), "nor by a flag: {said}");
+    let output_text = home.serve_in_vain(Ports::free()).err();
+    assert!(output_text.contains("the log is missing, but store"), "nor by a flag: {output_text}");
     assert_eq!(names(&data, ".segment").len(), 0, "none was begun");
 }
 
 /// Without a copy, an operator can truncate a damaged tail.
 #[test]
 fn damaged_tail_is_truncated_only_on_request() {
-    let (home, _) = played();
+    let (home, _) = stopped_scheme();
     let data = home.data();
     let last = names(&data, ".segment").pop().unwrap();
     let mut bytes = fs::read(&last).unwrap();
     let end = bytes.iter().rposition(|&byte| byte != 0).unwrap();
     bytes[end - 3] ^= 0x40;
     fs::write(&last, bytes).unwrap();
-    let said = home.serve_in_vain(Ports::free()).err();
-    assert!(said.contains("start once with --truncate-damaged-tail"), "{said}");
-    let home = home.told(&["--truncate-damaged-tail"]);
+    let output_text = home.serve_in_vain(Ports::free()).err();
+    assert!(output_text.contains("start once with --truncate-damaged-tail"), "{output_text}");
+    let home = home.with_arguments(&["--truncate-damaged-tail"]);
     let switch = home.serve();
     for part in ["must be reconciled manually", "--truncate-damaged-tail: the log ends with record"]
     {
@@ -481,7 +490,7 @@ fn damaged_tail_is_truncated_only_on_request() {
     assert_eq!(answer(&["verify", "--json", "--data", text(&data)])["ok"], json!(true));
 }
 
-/// The restore drill: what comes of a copy made beside a running switch has the same state.
+/// Restore drill: a backup of a running switch restores the same state.
 #[test]
 fn backup_of_a_running_switch_restores_the_same_state() {
     let scheme = Scheme::start();
@@ -511,10 +520,10 @@ fn backup_of_a_running_switch_restores_the_same_state() {
     refused(&["restore", "--from", &empty, "--data", text(&none)], "no backup found");
 }
 
-/// What is damaged in a copy, or gone, the next backup says and writes again.
+/// A damaged or missing part of a backup is reported and rewritten by the next backup.
 #[test]
 fn damaged_backup_is_repaired_from_the_log() {
-    let (home, _) = played();
+    let (home, _) = stopped_scheme();
     let beside = Beside::new();
     let place = beside.place("copy");
     let data = home.data();
@@ -542,12 +551,13 @@ fn damaged_backup_is_repaired_from_the_log() {
     assert!(run(&restore).status.success(), "it goes on in the same directory");
 }
 
-/// A switch that keeps a copy by itself dies with its directory; the copy has what it said.
+/// The data directory of a switch with a backup is lost. The backup contains all acknowledged
+/// records.
 #[test]
 fn switch_maintains_backup_and_archive() {
     let beside = Beside::new();
     let (archive, copy) = (beside.place("archive"), beside.place("copy"));
-    let (home, _) = played();
+    let (home, _) = stopped_scheme();
     let settings = format!(
         "\n[archive]\nto = \"{archive}\"\nkeep_segments = 1\n[backup]\nto = \"{copy}\"\n\
          every_seconds = 1\n"
@@ -579,7 +589,8 @@ fn switch_maintains_backup_and_archive() {
     switch.stop(Signal::TERM);
 }
 
-/// A place that goes away is said, shown, and taken again when it is back; the switch works on.
+/// An unavailable store is reported, listed, and used again when it is back. The switch continues
+/// meanwhile.
 #[test]
 fn unavailable_blob_store_is_reported_and_retried() {
     let beside = Beside::new();
@@ -594,7 +605,7 @@ fn unavailable_blob_store_is_reported_and_retried() {
     scheme.end();
 }
 
-/// A switch that keeps a copy keeps nobody from making another, elsewhere or in the same place.
+/// A switch with a backup does not prevent another backup, to another store or to the same.
 #[test]
 fn backup_command_runs_next_to_the_switch_backup() {
     let beside = Beside::new();
@@ -617,7 +628,7 @@ fn backup_command_runs_next_to_the_switch_backup() {
     answer(&["restore", "--json", "--from", &kept, "--data", text(&restored)]);
 }
 
-/// While somebody else copies, a switch that keeps a copy waits, and complains of nothing.
+/// While another process writes a backup, the switch waits and reports no error.
 #[test]
 fn backup_command_does_not_delay_the_switch_backup() {
     let beside = Beside::new();
@@ -628,7 +639,7 @@ fn backup_command_does_not_delay_the_switch_backup() {
     scheme.send(&Transfer::of("1").prepare(), 202);
     scheme.wait_until_delivered();
     let log_end = scheme.admin.metric("upesi_log_index");
-    // It would have copied twice meanwhile.
+    // The switch would have written two backups in this time.
     thread::sleep(Duration::from_millis(2_500));
     assert_eq!(scheme.admin.metric("upesi_backup_failing"), 0);
     assert!(scheme.admin.metric("upesi_backup_log_index") < log_end);
@@ -649,8 +660,8 @@ fn directory_without_a_log_cannot_be_archived() {
     }
 }
 
-/// Every stored form, as it was first written, is read by this program: compressed segments, the
-/// open one in chunks, the manifest and the marker of a copy, and a quarantine.
+/// This program reads every stored format as it was first written: compressed segments, the open
+/// segment in chunks, manifest and marker of a backup, and a quarantine.
 #[test]
 fn data_of_earlier_versions_is_readable() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
@@ -672,7 +683,7 @@ fn data_of_earlier_versions_is_readable() {
     assert_eq!(proof["state_hash"], STATE_HASH_1);
 }
 
-/// Frames of both versions: those of `data-1` do not say which zeros are their own.
+/// Frames of both versions. Those of `data-1` do not contain their number of zero bytes.
 #[test]
 fn frames_of_each_version_are_read() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");

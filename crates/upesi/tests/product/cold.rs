@@ -1,5 +1,5 @@
-//! Transfers that ended long ago: whatever becomes of the cold store, they are answered as on the
-//! first day. With the tests' own configuration none of them stays in memory.
+//! Old final transfers: whatever happens to the cold store, they are answered as on the first day.
+//! With the tests' configuration none of them stays in memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use crate::support::message::{Message, Transfer};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Printed, files};
 
-/// Of each kind.
+/// Number of transfers of each kind.
 const TRANSFERS: usize = 5;
 const PARTY: &str = "/participants/MSISDN/+254700000009";
 const REBUILT: &str = "upesi: the cold store is rebuilt from the log: ";
 
-/// How a transfer ended.
+/// The end of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Committed,
@@ -26,10 +26,10 @@ enum End {
     Refused,
 }
 
-/// Transfers that have ended, and what is known of them from the first day.
+/// Final transfers, and their first responses.
 struct Past(Vec<One>);
 
-/// A transfer and the payee's answer, which a resend repeats byte for byte.
+/// A transfer and the payee's response, which a resend repeats byte for byte.
 struct One {
     end: End,
     transfer: Transfer,
@@ -37,8 +37,8 @@ struct One {
 }
 
 impl Past {
-    /// Transfers of every kind, and a party that is registered. All has been heard, and nothing
-    /// of it is in memory.
+    /// Transfers of every kind, and a registered party. All callbacks have been received, and none
+    /// is in memory.
     fn new(scheme: &Scheme) -> Self {
         let mut all = Vec::new();
         for _ in 0..TRANSFERS {
@@ -60,11 +60,11 @@ impl Past {
         let body = "{\"fspId\":\"payeefsp\",\"currency\":\"USD\"}";
         scheme.send(&Message::new("POST", PARTY, "payeefsp").body(body), 202);
         scheme.admin.wait_for("upesi_transfers_in_flight", |count| count == 0);
-        hush(scheme);
+        discard_callbacks(scheme);
         Self(all)
     }
 
-    /// Everything is asked for and sent again, equal and changed; nothing of it moves.
+    /// Queries and resends all transfers, unchanged and changed. No position changes.
     fn check(&self, scheme: &Scheme) {
         scheme.admin.wait_for("upesi_transfers_ended_in_memory", |count| count == 0);
         let found = scheme.admin.metric("upesi_store_reads_found_total");
@@ -87,8 +87,8 @@ fn check_one(scheme: &Scheme, one: &One) {
         End::Expired => "PUT {} from Hub: ABORTED, cause 3303: Transfer expired",
         End::Refused => "PUT {} from Hub: ABORTED",
     };
-    let starts = |heard: &[Callback]| {
-        let line = line(&heard[0]);
+    let starts = |received: &[Callback]| {
+        let line = line(&received[0]);
         let state = state.replace("{}", &transfer.path());
         assert!(line.starts_with(&state), "{end:?}: {line}");
     };
@@ -101,21 +101,21 @@ fn check_one(scheme: &Scheme, one: &One) {
     scheme.send(&changed.body(body.replace("\"amount\":\"", "\"amount\":\"1")), 202);
     let modified = line(&scheme.payer.take(1)[0]);
     assert!(modified.contains("/error from Hub: 3106"), "{end:?}: {modified}");
-    // The payee's answer again, where it gave one; its first where it never did.
+    // Repeats the payee's response, or sends a first one if there was none.
     scheme.send(answer, 200);
-    let told = line(&scheme.payee.take(1)[0]);
+    let callback = line(&scheme.payee.take(1)[0]);
     let expected = match end {
         End::Committed => "COMMITTED with fulfilment",
         End::Aborted => "/error from",
         End::Expired => "/error from Hub: 3",
         End::Refused => "/error from Hub: 3100",
     };
-    assert!(told.contains(expected), "{end:?}: {told}");
+    assert!(callback.contains(expected), "{end:?}: {callback}");
     scheme.wait_until_delivered();
 }
 
-/// Nothing is owed any more, and everything heard so far is let go.
-fn hush(scheme: &Scheme) {
+/// Waits until no notice is owed, and discards the received callbacks.
+fn discard_callbacks(scheme: &Scheme) {
     scheme.wait_until_delivered();
     for fsp in [&scheme.payer, &scheme.payee, &scheme.other] {
         fsp.take(0);
@@ -126,8 +126,8 @@ fn balances(scheme: &Scheme) -> [String; 2] {
     ["payerfsp", "payeefsp"].map(|name| scheme.admin.position(name))
 }
 
-/// Ends the process, does something to its directory, and starts it again: what it then says of
-/// its store holds `word`, or it says nothing.
+/// Stops the process, changes its directory, and restarts it. Its message about the store contains
+/// `word`; without `word` there is no message.
 fn restart(mut scheme: Scheme, harm: impl FnOnce(&Path), word: Option<&str>) -> Scheme {
     let ports = scheme.switch.ports();
     scheme.switch.kill();
@@ -135,16 +135,16 @@ fn restart(mut scheme: Scheme, harm: impl FnOnce(&Path), word: Option<&str>) -> 
     scheme.switch = scheme.home.serve_on(ports);
     scheme.admin = Admin::new(&scheme.home, &scheme.switch);
     let greeting = &scheme.switch.greeting;
-    let said = greeting.lines().find_map(|line| line.strip_prefix(REBUILT));
-    match (said, word) {
+    let output_text = greeting.lines().find_map(|line| line.strip_prefix(REBUILT));
+    match (output_text, word) {
         (None, None) => (),
-        (Some(said), Some(word)) => assert!(said.contains(word), "{said}"),
-        _ => panic!("{word:?} is not what it said: {greeting}"),
+        (Some(output_text), Some(word)) => assert!(output_text.contains(word), "{output_text}"),
+        _ => panic!("{word:?} is not what it output_text: {greeting}"),
     }
     scheme
 }
 
-/// The whole state, by its hash, as the switch has it and as the log alone gives it.
+/// Compares the state hash of the switch with that of its log.
 fn check_state(scheme: Scheme) {
     let state = scheme.admin.json("/state");
     scheme.switch.stop(Signal::TERM);
@@ -202,7 +202,7 @@ fn store_ahead_of_its_log_reveals_a_truncated_log() {
     let past = Past::new(&scheme);
     let aside = tempfile::tempdir().unwrap();
     let (log, store) = (aside.path().join("log"), aside.path().join("store"));
-    // A copy of the log as it is now, and of the store as it is some time later.
+    // A copy of the log as it is now, and of the store at a later time.
     let keep_log = |data: &Path| replace(data, &log);
     let mut scheme = restart(scheme, keep_log, None);
     drop(Past::new(&scheme));
@@ -216,16 +216,16 @@ fn store_ahead_of_its_log_reveals_a_truncated_log() {
     scheme.switch.kill();
     go_back(&scheme.home.data());
     for _ in 0..2 {
-        let said = scheme.home.serve_in_vain(ports).err();
-        assert!(said.contains("its end is missing"), "{said}");
+        let output_text = scheme.home.serve_in_vain(ports).err();
+        assert!(output_text.contains("its end is missing"), "{output_text}");
     }
-    scheme.home = scheme.home.told(&["--truncate-damaged-tail"]);
+    scheme.home = scheme.home.with_arguments(&["--truncate-damaged-tail"]);
     scheme.switch = scheme.home.serve_on(ports);
     scheme.admin = Admin::new(&scheme.home, &scheme.switch);
     let greeting = &scheme.switch.greeting;
     assert!(greeting.contains(REBUILT) && greeting.contains("but the log ends with"), "{greeting}");
     past.check(&scheme);
-    // The log goes another way than the store that was put aside, and beyond it.
+    // The log continues differently from the saved store, and beyond it.
     let other = Past::new(&scheme);
     while end(&scheme) < later {
         other.check(&scheme);
@@ -249,8 +249,7 @@ pub(crate) fn replace(from: &Path, to: &Path) {
     }
 }
 
-/// Puts the segments of an earlier copy in the place of the newer ones, and takes away what says
-/// that the log was longer.
+/// Replaces the newer segments by those of an earlier copy, and removes the durable mark.
 fn restore_log(copy: &Path, data: &Path) {
     let is_segment = |path: &PathBuf| path.extension().is_some_and(|it| it == "segment");
     let segments = |directory: &Path| files(directory).into_iter().filter(is_segment);

@@ -1,6 +1,5 @@
-//! The files of `deploy` against the program itself: it starts with exactly the arguments and the
-//! configuration that are rendered, in a container of the kind that they describe, answers the
-//! probes that they ask, and ends in order when it is told to.
+//! The files of `deploy` with the real program: it starts with exactly the rendered arguments and
+//! configuration, in a container as described, answers the configured probes, and stops cleanly.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +14,7 @@ use crate::support::container::{Container, Mount};
 use crate::support::switch::{Home, Printed};
 
 const TOKEN: &str = "a-token-that-an-operator-has-made";
-/// The address of the container in its network.
+/// Address of the container in its network.
 const ADDRESS: &str = "10.23.0.5";
 
 fn root() -> &'static Path {
@@ -27,13 +26,13 @@ fn read(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A list of words on a line of its own, as `args: ["serve", ...]`.
+/// A list of words in one line, such as `args: ["serve", ...]`.
 fn lists(text: &str, name: &str) -> Vec<Vec<String>> {
     let lists = text.lines().filter_map(|line| line.trim_start().strip_prefix(name));
     lists.map(|list| serde_json::from_str(list).expect(list)).collect()
 }
 
-/// What stands under a name with a bar, without its indentation.
+/// The block scalar of a name, without its indentation.
 fn block(text: &str, name: &str) -> String {
     let mut lines = text.lines().skip_while(|line| line.trim() != format!("{name}: |"));
     let indentation = lines.next().expect(name).find(|c| c != ' ').unwrap() + 2;
@@ -43,7 +42,7 @@ fn block(text: &str, name: &str) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// The arguments without where the log is: there are no brokers here.
+/// The arguments without the location of the log, since there are no brokers here.
 fn with_log_in_files(arguments: &[String]) -> Vec<String> {
     let mut kept = Vec::new();
     let mut arguments = arguments.iter();
@@ -119,7 +118,7 @@ fn compose_deployment_starts_is_probed_and_stops() {
             ("/var/lib/upesi", Mount::Data),
             ("/run/secrets", Mount::Secret { name: "admin-token", text: TOKEN }),
         ]);
-        // That of the image.
+        // The arguments of the image.
         let image = read("deploy/container/Dockerfile");
         let pod = Pod {
             arguments: with_log_in_files(nodes[0]),
@@ -132,7 +131,7 @@ fn compose_deployment_starts_is_probed_and_stops() {
     });
 }
 
-/// What a log asks of its topic, the brokers of compose have as their default.
+/// The defaults of the brokers in the compose file meet the requirements for the topic.
 #[test]
 fn brokers_of_compose_are_safe() {
     let text = read("deploy/compose/compose.yaml");
@@ -159,15 +158,15 @@ fn brokers_of_compose_are_safe() {
     }
 }
 
-/// What is known of a container that runs the switch.
+/// Properties of a container that runs the switch.
 struct Pod<'a> {
     arguments: Vec<String>,
     /// Commands that must succeed while it runs.
     probes: Vec<Vec<String>>,
     token_file: &'a str,
-    /// Names under which the admin API is asked.
+    /// Host names of admin API requests.
     hosts: &'a [&'a str],
-    /// Where what supervises it asks by HTTP whether it is ready.
+    /// Address of the readiness check by HTTP.
     ready: Option<&'a str>,
 }
 
@@ -177,8 +176,8 @@ impl Pod<'_> {
         for probe in &self.probes {
             assert!(!self.probe(container, probe), "nobody lives yet: {probe:?}");
         }
-        let said = container.run(&["serve", "--data", "/elsewhere"]).err();
-        assert!(said.contains("Read-only file system"), "{said}");
+        let output_text = container.run(&["serve", "--data", "/elsewhere"]).err();
+        assert!(output_text.contains("Read-only file system"), "{output_text}");
         let home = Home::new();
         let switch = home.started(container.command(&self.arguments));
         assert_eq!(switch.fspiop.to_string(), "0.0.0.0:4000");
@@ -215,7 +214,7 @@ impl Pod<'_> {
     }
 }
 
-/// The status of an answer.
+/// The status of a response.
 fn ask(address: &str, request: &str, host: &str, more: &str) -> u16 {
     let text = format!("{request} HTTP/1.1\r\nhost: {host}\r\ncontent-length: 0\r\n{more}\r\n");
     let mut connection = Connection::open(address.parse().unwrap()).unwrap();
@@ -224,7 +223,7 @@ fn ask(address: &str, request: &str, host: &str, more: &str) -> u16 {
 
 #[test]
 fn health_exit_code_informs_supervisors() {
-    let home = Home::configured("[health]\nstuck_seconds = 2\n").injured("sequencer");
+    let home = Home::configured("[health]\nstuck_seconds = 2\n").with_stalled_stage("sequencer");
     let switch = home.serve();
     let url = format!("http://{}", switch.admin);
     let ask = |more: &[&str]| {
@@ -241,8 +240,8 @@ fn health_exit_code_informs_supervisors() {
         assert!(Instant::now() < deadline, "it stays well");
         std::thread::sleep(Duration::from_millis(50));
     };
-    let said = ill.err();
-    assert_eq!(said, "upesi: switch: unhealthy (502): sequencer DOWN\n");
+    let output_text = ill.err();
+    assert_eq!(output_text, "upesi: switch: unhealthy (502): sequencer DOWN\n");
     assert!(ask(&["--alive"]).status.success(), "an ill switch lives");
     drop(switch);
     let gone = ask(&["--alive"]);
@@ -273,7 +272,7 @@ fn given_token_is_used_and_none_is_generated() {
     switch.stop(Signal::TERM);
 }
 
-/// Every alert has its line among what to do, and there is none for an alert that is not.
+/// Every alert has an entry in the runbook, and every entry has an alert.
 #[test]
 fn every_alert_has_a_runbook_entry() {
     let rules = read("deploy/prometheus/rules.yaml");
@@ -298,11 +297,11 @@ fn alert<'a>(rules: &'a str, name: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// The page for notices that no participant takes comes before 10,000 are owed, without waiting.
+/// The alert for notices that no participant accepts fires before 10,000 are owed.
 #[test]
 fn stalled_lane_alert_fires_before_many_notices_are_owed() {
     const OWED_MAX: u64 = 10_000;
-    /// A lane counts as stalled after 5 s; 5 s between scrapes, and between evaluations.
+    /// A lane counts as stalled after 5 s. Scrape and evaluation intervals are 5 s each.
     const SECONDS_UNTIL_SEEN: u64 = 15;
     const OWED_PER_SECOND: u64 = 600;
     let rules = read("deploy/prometheus/rules.yaml");
@@ -316,7 +315,7 @@ fn stalled_lane_alert_fires_before_many_notices_are_owed() {
     assert!(until_seen < OWED_MAX, "{until_seen}");
 }
 
-/// What the image is made of must hold every file that is compiled in.
+/// The build context of the image must contain every compiled-in file.
 #[test]
 fn image_build_receives_all_compiled_in_files() {
     let given = read("deploy/container/Dockerfile.dockerignore");

@@ -1,9 +1,9 @@
-//! The real program is left in the middle of each change of its log's directory in turn: each write
-//! (made by half), each sync, each new name, those of a snapshot too. After each it is started
-//! again, proved, and held against an outside record of every 2xx: what was accepted is there, what
-//! was uncertain is sent again and is there once. So too when the disk is full.
+//! The real program is stopped at each change of its log directory in turn: each write (half done),
+//! each sync, each rename, including those of a snapshot. After each it is restarted, verified, and
+//! compared with an external record of every 2xx: accepted messages are present, uncertain ones are
+//! resent and are present once. The same is done with a full disk.
 //!
-//! `UPESI_PROOF_SECONDS` repeats the script, on a log that grows, until the time is over.
+//! `UPESI_PROOF_SECONDS` repeats the script on a growing log for this time.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -20,15 +20,15 @@ use crate::support::switch::{Home, Ports, Printed, Switch};
 
 /// Transfers in one run of the script.
 const TRANSFERS: u64 = 4;
-/// Points that the script has at least.
+/// Minimum number of stop points of the script.
 const POINTS_MIN: u64 = 22;
-/// Of these, such in which a snapshot is taken: its file, what is in it, its name.
+/// Minimum number of these that concern a snapshot: its file, its content, its name.
 const POINTS_OF_SNAPSHOT_MIN: u64 = 4;
-/// How long a snapshot of a small state may take.
+/// Longest duration of a snapshot of a small state.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// More transfers than the room that is left for the log.
+/// More transfers than fit into the remaining space of the log.
 const TOO_MANY: u64 = 200;
-/// Room that is left for the log, in blocks of 512 bytes.
+/// Space for the log, in blocks of 512 bytes.
 const ROOM_BLOCKS: u64 = 40;
 
 #[test]
@@ -65,7 +65,7 @@ fn nothing_acknowledged_is_lost_by_a_crash_at_any_write() {
     println!("{points} points, {of_snapshot} in a snapshot, {} transfers", record.sent);
 }
 
-/// A file may not grow beyond a limit: the disk is full for the log.
+/// A file size limit simulates a full disk for the log.
 #[test]
 fn nothing_acknowledged_is_lost_on_a_full_disk() {
     let server = serve(|_| Reply::Accept);
@@ -78,11 +78,11 @@ fn nothing_acknowledged_is_lost_on_a_full_disk() {
     check(&home, &mut record);
 }
 
-/// What the world outside knows.
+/// The external record.
 #[derive(Default)]
 pub(crate) struct Record {
     pub(crate) sent: u64,
-    /// No 2xx came for one of its messages.
+    /// Transfers with a message that received no 2xx.
     uncertain: Vec<Transfer>,
 }
 
@@ -92,7 +92,7 @@ fn onboarded(server: &Server) -> Home {
     home
 }
 
-/// Begins a log with a payer and a payee in it.
+/// Creates a log with a payer and a payee.
 pub(crate) fn onboard(home: &Home, server: &Server) {
     let switch = home.serve();
     let admin = Admin::new(home, &switch);
@@ -103,8 +103,7 @@ pub(crate) fn onboard(home: &Home, server: &Server) {
     switch.stop(Signal::TERM);
 }
 
-/// Runs the script again and again, each time up to one change of the disk further, until it
-/// comes to its end.
+/// Runs the script repeatedly, each time up to the next change of the disk, until it completes.
 fn points_of_one_script(home: &Home, record: &mut Record, of_snapshot: &mut u64) -> u64 {
     for operations in 0.. {
         let status = match home.serve_until(Ports::free(), operations) {
@@ -127,7 +126,7 @@ fn points_of_one_script(home: &Home, record: &mut Record, of_snapshot: &mut u64)
     unreachable!("a script has an end")
 }
 
-/// Has a snapshot taken; false if the switch ended meanwhile.
+/// Requests a snapshot. Returns false if the switch ended meanwhile.
 fn take_snapshot(admin: &Admin) -> bool {
     let deadline = Instant::now() + PATIENCE;
     if admin.try_call("POST", "/snapshots", "").is_err() {
@@ -143,7 +142,7 @@ fn take_snapshot(admin: &Admin) -> bool {
     false
 }
 
-/// Sends transfers until one is not accepted; says whether one was not.
+/// Sends transfers until one is not accepted. Returns whether one was refused.
 pub(crate) fn send_all(switch: &Switch, record: &mut Record, count: u64) -> bool {
     let Ok(mut connection) = Connection::open(switch.fspiop) else { return true };
     for _ in 0..count {
@@ -161,7 +160,7 @@ pub(crate) fn send_all(switch: &Switch, record: &mut Record, count: u64) -> bool
     false
 }
 
-/// Starts the switch again, sends what is uncertain once more, and counts.
+/// Restarts the switch, resends uncertain transfers, and compares the counts.
 pub(crate) fn check(home: &Home, record: &mut Record) {
     let switch = home.serve();
     let mut connection = Connection::open(switch.fspiop).unwrap();
@@ -182,8 +181,8 @@ pub(crate) fn check(home: &Home, record: &mut Record) {
 }
 
 impl Home {
-    /// Starts a switch whose log may grow by so many blocks of 512 bytes, and no other file
-    /// beyond the length that the log then has.
+    /// Starts a switch whose log may grow by this number of blocks of 512 bytes, and no other file
+    /// beyond the resulting size.
     pub(crate) fn serve_within(&self, blocks: u64) -> Switch {
         let files = std::fs::read_dir(self.data()).unwrap();
         let used = files.map(|file| file.unwrap().metadata().unwrap().len()).max().unwrap_or(0);

@@ -1,6 +1,6 @@
-//! The API documents against the running switch: what is printed, served and committed is the
-//! same, every example is taken, every message that breaks a described rule is refused, and no
-//! answer is other than described.
+//! The API documents and the running switch: printed, served and committed documents are equal,
+//! every example is accepted, every message that breaks a described rule is refused, and every
+//! response is as described.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ const APIS: [&str; 2] = ["fspiop", "admin"];
 
 pub(crate) fn printed(api: &str) -> String {
     let mut command = Command::new("sh");
-    // Through a file, for a pipe that nobody reads yet holds less than a document.
+    // Through a file, since an unread pipe holds less than a document.
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("document.json");
     command.arg("-c").arg(format!("{PROGRAM} openapi {api} > {}", path.display()));
@@ -44,33 +44,33 @@ fn switch_conforms_to_its_openapi_document() {
     }
     let document: Value = serde_json::from_str(&printed("fspiop")).unwrap();
     let mut client = Connection::open(scheme.switch.fspiop).unwrap();
-    for played in operations(&document) {
-        let status = play(&mut client, &document, &played, &played.good);
-        let is_served = played.operation["responses"].get("501").is_none();
-        assert_eq!((200..300).contains(&status), is_served, "{}: {status}", played.id);
-        for message in &played.bad {
-            let status = play(&mut client, &document, &played, message);
+    for entry in operations(&document) {
+        let status = play(&mut client, &document, &entry, &entry.good);
+        let is_served = entry.operation["responses"].get("501").is_none();
+        assert_eq!((200..300).contains(&status), is_served, "{}: {status}", entry.id);
+        for message in &entry.bad {
+            let status = play(&mut client, &document, &entry, message);
             let refused = if is_served { 400..500 } else { 400..502 };
-            assert!(refused.contains(&status), "{} when {}: {status}", played.id, message.what);
+            assert!(refused.contains(&status), "{} when {}: {status}", entry.id, message.what);
         }
     }
     scheme.wait_until_delivered();
     scheme.end();
 }
 
-/// Sends a message and answers with the status, which with all else must be as described.
+/// Sends a message and returns the status. The whole response must be as described.
 #[track_caller]
 fn play(
     client: &mut Connection,
     document: &Value,
-    played: &OperationMessages<'_>,
+    entry: &OperationMessages<'_>,
     message: &ExampleMessage,
 ) -> u16 {
     let answer = client.exchange(render(message).as_bytes()).unwrap();
     let media = answer.headers.get("content-type");
     let text = answer.text();
-    let fault = response_fault(document, played.operation, answer.status, media, &text);
-    assert_eq!(fault, None, "{} when {}: {text}", played.id, message.what);
+    let fault = response_fault(document, entry.operation, answer.status, media, &text);
+    assert_eq!(fault, None, "{} when {}: {text}", entry.id, message.what);
     answer.status
 }
 

@@ -1,5 +1,5 @@
-//! The ports of a process: clients that are slow or many, HTTP/2, and addresses that must not be
-//! called (docs/internals/edge.md). `switch/src/tests` has what needs no process.
+//! The ports of a process: slow or many clients, HTTP/2, and addresses that must not be called
+//! (docs/internals/edge.md). Tests without a process are in `switch/src/tests`.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -18,17 +18,17 @@ use crate::support::scheme::Scheme;
 use crate::support::switch::{Printed, files};
 
 const HEALTH: &str = "GET /health HTTP/1.1\r\nhost: hub\r\n\r\n";
-/// What every refusal of a request that is no HTTP is.
+/// The refusal of a request that is not HTTP.
 const REFUSED: &[&str] = &["400 3101"];
 
-/// Status and code of an answer: `400 3101`, or the status alone.
+/// Status and code of a response: `400 3101`, or the status alone.
 fn line(answer: &Response) -> String {
     let body = serde_json::from_slice::<serde_json::Value>(&answer.body).unwrap_or_default();
     let code = body["errorInformation"]["errorCode"].as_str();
     [Some(&*answer.status.to_string()), code].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// Everything that comes back until the hub closes.
+/// All responses until the hub closes the connection.
 fn rest(connection: &mut Connection) -> Vec<String> {
     let mut lines = Vec::new();
     while let Some(answer) = connection.read_response().expect("whole answers") {
@@ -37,7 +37,7 @@ fn rest(connection: &mut Connection) -> Vec<String> {
     lines
 }
 
-/// Writes all, ends its half, and reads to the end.
+/// Writes all bytes, closes the writing side, and reads to the end.
 fn converse(address: SocketAddr, bytes: &[u8]) -> Vec<String> {
     let mut connection = Connection::open(address).expect("a connection");
     connection.write(bytes).expect("it is read");
@@ -45,14 +45,14 @@ fn converse(address: SocketAddr, bytes: &[u8]) -> Vec<String> {
     rest(&mut connection)
 }
 
-/// A good prepare on the wire with one text of it replaced.
+/// A valid prepare with one text replaced.
 fn prepare(from: &str, to: &str) -> Vec<u8> {
     let text = String::from_utf8(Transfer::of("1").prepare().render()).expect("text");
     assert!(text.contains(from), "{from}");
     text.replacen(from, to, 1).into_bytes()
 }
 
-/// Credentials are found neither at a recipient nor in any file of the switch.
+/// Credentials are neither sent to a recipient nor written to any file of the switch.
 #[test]
 fn caller_identifying_headers_are_neither_forwarded_nor_stored() {
     const NAMES: [&str; 11] = [
@@ -88,12 +88,12 @@ fn caller_identifying_headers_are_neither_forwarded_nor_stored() {
     let look_up = Message::new("GET", "/parties/MSISDN/254700000002", "payerfsp");
     scheme.send(&marked(look_up), 202);
     scheme.wait_until_delivered();
-    let heard = [scheme.payer.take(1), scheme.payee.take(6)].concat();
-    assert!(heard.iter().all(|callback| !callback.header("fspiop-source").is_empty()));
+    let received = [scheme.payer.take(1), scheme.payee.take(6)].concat();
+    assert!(received.iter().all(|callback| !callback.header("fspiop-source").is_empty()));
     for name in NAMES {
-        assert!(heard.iter().all(|callback| !callback.headers.has(name)), "{name}");
+        assert!(received.iter().all(|callback| !callback.headers.has(name)), "{name}");
     }
-    // A file that the store has just merged into another is gone.
+    // The store may remove a file after a compaction.
     let data = files(&scheme.home.data()).into_iter().filter_map(|file| std::fs::read(file).ok());
     let data: Vec<Vec<u8>> = data.collect();
     let is_kept = |text: &str| {
@@ -122,7 +122,7 @@ fn slow_clients_time_out() {
     let mut body = open(&request[..request.len() - 1]);
     let mut preface = open(b"PRI * HTTP/2.0\r\n");
     let mut kept = open(HEALTH.as_bytes());
-    // A byte now and then does not help.
+    // Single bytes at intervals do not extend the timeout.
     let mut dribble = open(b"GET /");
     let mut bytes = 0;
     while dribble.stream.write_all(b"x").is_ok() && bytes < 10_000 {
@@ -140,7 +140,7 @@ fn slow_clients_time_out() {
     assert_eq!(rest(&mut kept), ["200"]);
     let answer = body.read_response().expect("an answer").expect("an answer");
     assert_eq!(line(&answer), "408 3000");
-    // Over HTTP/2 too.
+    // Also over HTTP/2.
     let mut stream = TcpStream::connect(scheme.switch.fspiop).expect("a connection");
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").expect("it is read");
     let mut frames = Vec::new();
@@ -150,8 +150,8 @@ fn slow_clients_time_out() {
     scheme.end();
 }
 
-/// More connections than there are places, of each kind of silence: nothing sent, half a head, half
-/// a body, nothing after an answer. Each new client is answered all the same.
+/// More connections than the limit, of each kind of silence: nothing sent, half a head, half a
+/// body, nothing after a response. Each new client is still answered.
 #[test]
 fn silent_connections_from_one_address_make_room_for_new_ones() {
     let scheme = Scheme::configured("connections_per_address_max = 4\n");
@@ -228,8 +228,8 @@ async fn http2_by_prior_knowledge() {
     drop(sender);
     driving.await.expect("no panic").expect("an orderly end");
     scheme.wait_until_delivered();
-    let heard = scheme.payee.take(transfers.len());
-    let bodies: Vec<_> = heard.iter().map(|callback| &callback.body[..]).collect();
+    let received = scheme.payee.take(transfers.len());
+    let bodies: Vec<_> = received.iter().map(|callback| &callback.body[..]).collect();
     assert!(transfers.iter().all(|transfer| bodies.contains(&transfer.bytes())));
     scheme.end();
 }
@@ -246,7 +246,7 @@ fn http2_reset_flood_ends_the_connection() {
         flood.extend([0, 0, 4, 3, 0].into_iter().chain(stream.to_be_bytes()).chain([0, 0, 0, 8]));
     }
     let mut stream = TcpStream::connect(scheme.switch.fspiop).expect("a connection");
-    // The hub closes before it has read everything.
+    // The hub closes the connection before it has read everything.
     let _written = stream.write_all(&flood);
     let mut frames = Vec::new();
     let _ended = stream.read_to_end(&mut frames);
@@ -297,21 +297,20 @@ fn only_allowed_addresses_are_called() {
     let scheme = Scheme::configured(
         "[delivery]\nhorizon_seconds = 1\nbackoff_base_ms = 2500\n[endpoints]\nnetworks = [\"127.0.0.1\", \"169.254.0.0/16\"]\n",
     );
-    // A name is judged by what it stands for when it is called: here 127.0.0.2, as resolvers read
-    // it.
+    // A name is judged by the address that it resolves to when it is called: here 127.0.0.2.
     let address = format!("http://127.2:{}", scheme.payee.address().port());
     for (kind, path) in [("PARTIES_GET", "/parties"), ("TRANSFER_POST", "/transfers")] {
         scheme.admin.set_endpoint("payeefsp", kind, &format!("{address}{path}"));
     }
     let question = Message::new("GET", "/parties/MSISDN/1", "payerfsp").to("payeefsp");
     scheme.send(&question, 202);
-    let heard = scheme.payer.take(1).remove(0);
-    assert_eq!(heard.json()["errorInformation"]["errorCode"], "1001");
+    let received = scheme.payer.take(1).remove(0);
+    assert_eq!(received.json()["errorInformation"]["errorCode"], "1001");
     scheme.send(&Transfer::of("1").prepare(), 202);
     scheme.admin.wait_for("upesi_dead_letters", |dead| dead == 1);
     assert_eq!(scheme.admin.metric("upesi_calls_denied_total"), 2);
     assert_eq!(scheme.payee.take(0), []);
-    // An answer that points elsewhere is a failure, and nobody goes there.
+    // A redirect is a failure, and is not followed.
     scheme.admin.set_endpoint(
         "payeefsp",
         "PARTIES_GET",
@@ -325,19 +324,19 @@ fn only_allowed_addresses_are_called() {
         Reply::Response(Response { headers: Headers(vec![location]), ..Response::of(307) })
     });
     scheme.send(&question, 202);
-    let heard = scheme.payer.take(1).remove(0);
-    assert_eq!(heard.json()["errorInformation"]["errorCode"], "1001");
+    let received = scheme.payer.take(1).remove(0);
+    assert_eq!(received.json()["errorInformation"]["errorCode"], "1001");
     let calls: Vec<_> = scheme.payee.take(1).into_iter().map(|call| call.path).collect();
     assert_eq!(calls, ["/parties/MSISDN/1"]);
     scheme.switch.signal(Signal::TERM);
-    let (status, said) = scheme.switch.end();
-    assert!(status.success() && said.contains("127.2:"), "{said}");
+    let (status, output_text) = scheme.switch.end();
+    assert!(status.success() && output_text.contains("127.2:"), "{output_text}");
 }
 
 #[test]
 fn invalid_network_is_refused_at_start() {
     let home =
         crate::support::switch::Home::configured("[endpoints]\nnetworks = [\"10.0.0.0/33\"]\n");
-    let said = home.serve_in_vain(crate::support::switch::Ports::free()).err();
-    assert!(said.contains("\"10.0.0.0/33\" is no network"), "{said}");
+    let output_text = home.serve_in_vain(crate::support::switch::Ports::free()).err();
+    assert!(output_text.contains("\"10.0.0.0/33\" is not a network"), "{output_text}");
 }

@@ -1,8 +1,8 @@
-//! Faults of the machine that miss nothing: the file system turns read-only under a running
-//! switch, it is full, the network to a participant is gone. After each the switch goes on or is
-//! started again, `upesi verify` proves the log, and an outside record of every 2xx agrees.
+//! Faults of the machine: the file system becomes read-only under a running switch, it is full, the
+//! network to a participant is lost. After each the switch continues or is restarted, `upesi
+//! verify` verifies the log, and an external record of every 2xx agrees.
 //!
-//! Each test runs in a mount or network namespace of its own ([`crate::support::apart`]).
+//! Each test runs in a separate mount or network namespace ([`crate::support::apart`]).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,14 +24,14 @@ use crate::support::message::{Message, Transfer};
 use crate::support::scheme::Admin;
 use crate::support::switch::{Home, Ports, Printed, Switch};
 
-/// So that a small file system has room.
+/// Limits for a small file system.
 const SMALL: &str = "[log]\nsegment_mib = 1\n[snapshot]\nevery_records = 50\ncpu_percent = 100\n";
 const MEBIBYTES: u32 = 96;
-/// Transfers before the fault, at least.
+/// Minimum number of transfers before the fault.
 const BEFORE: u64 = 25;
-/// Transfers that a store must be given when it is behind by them.
+/// Number of transfers by which the store is behind the log.
 const MANY: u64 = 3_000;
-/// More than will be accepted before the fault comes.
+/// More than the number that is accepted before the fault.
 const TOO_MANY: u64 = 1_000_000;
 
 #[test]
@@ -49,9 +49,9 @@ fn nothing_acknowledged_is_lost_when_the_file_system_turns_read_only() {
         let accepted = send_until(&switch, &mut record, || mounted.abort());
         assert!(BEFORE <= accepted, "{accepted}");
 
-        let (status, said) = switch.end();
-        assert!(!status.success(), "a log that cannot be written ends the switch: {said}");
-        assert!(said.contains("log"), "it says what is wrong: {said}");
+        let (status, output_text) = switch.end();
+        assert!(!status.success(), "a log that cannot be written ends the switch: {output_text}");
+        assert!(output_text.contains("log"), "it says what is wrong: {output_text}");
         drop(mounted);
 
         let _mounted = Mounted::image(&image, &home.data());
@@ -74,7 +74,7 @@ fn nothing_acknowledged_is_lost_when_the_file_system_is_full() {
         let accepted = send_until(&switch, &mut record, || fill_up(&fill));
         assert!(BEFORE <= accepted, "{accepted}");
 
-        // There is room again: the same process takes what it refused.
+        // With free space again, the same process accepts what it refused.
         fs::remove_file(&fill).unwrap();
         let mut goes_on = || !send_all(&switch, &mut record, BEFORE);
         let deadline = Instant::now() + PATIENCE;
@@ -90,9 +90,12 @@ fn nothing_acknowledged_is_lost_when_the_file_system_is_full() {
             assert!(Instant::now() < deadline, "{:?}: {}", stored(), switch.complaints());
             assert!(!send_all(&switch, &mut record, 1), "{}", switch.complaints());
         }
-        let said = switch.complaints();
-        // Where the log is refused room before the store needs any, the store has nothing to say.
-        assert!(said.matches("final transfers stay in memory").count() <= 1, "{said}");
+        let output_text = switch.complaints();
+        // If the log is refused space before the store needs any, the store prints no message.
+        assert!(
+            output_text.matches("final transfers stay in memory").count() <= 1,
+            "{output_text}"
+        );
         switch.signal(Signal::KILL);
         drop(switch);
         check(&home, &mut record);
@@ -100,8 +103,8 @@ fn nothing_acknowledged_is_lost_when_the_file_system_is_full() {
     });
 }
 
-/// What a start cannot write of the store stays in memory, or ends the start: it is no reason to
-/// throw away what is there.
+/// If a start cannot write to the store, final rows stay in memory or the start fails. The existing
+/// store is not discarded.
 #[test]
 fn start_on_a_full_disk_keeps_the_store() {
     let test = "faults::start_on_a_full_disk_keeps_the_store";
@@ -135,8 +138,8 @@ fn start_on_a_full_disk_keeps_the_store() {
     });
 }
 
-/// Sends transfers and calls `fault` in the middle of them, until one is not accepted. Answers
-/// with how many were sent.
+/// Sends transfers and calls `fault` in the middle of them, until one is not accepted. Returns the
+/// number sent.
 fn send_until(switch: &Switch, record: &mut Record, fault: impl FnOnce()) -> u64 {
     assert!(!send_all(switch, record, BEFORE), "{}", switch.complaints());
     std::thread::scope(|scope| {
@@ -147,7 +150,7 @@ fn send_until(switch: &Switch, record: &mut Record, fault: impl FnOnce()) -> u64
     record.sent
 }
 
-/// Writes to a new file until nothing more goes onto its file system.
+/// Writes to a new file until its file system is full.
 pub(crate) fn fill_up(path: &std::path::Path) {
     let mut file = fs::File::create(path).unwrap();
     for length in [1 << 16, 1 << 12] {
@@ -159,7 +162,7 @@ fn prove(home: &Home) {
     home.verify().succeeds();
 }
 
-/// Timeouts of one second, so that a lost network is noticed soon.
+/// Timeouts of one second, so that a lost network is noticed quickly.
 const QUICK: &str = "[delivery]\nconnect_timeout_ms = 1000\nanswer_timeout_ms = 1000\n";
 const SIDES: [&str; 2] = ["payerfsp", "payeefsp"];
 const PAYER: usize = 0;
@@ -170,10 +173,13 @@ fn nothing_acknowledged_is_lost_when_the_network_to_participants_is_gone() {
     let test = "faults::nothing_acknowledged_is_lost_when_the_network_to_participants_is_gone";
     apart(test, Need::Network, || {
         let network = Network::new();
-        let outside = Arc::new(Outside::default());
+        let external = Arc::new(ExternalRecord::default());
         let servers = [PAYER, PAYEE].map(|side| {
-            let outside = Arc::clone(&outside);
-            Server::start(address(side, FSP), move |callback| outside.hear(side, callback)).unwrap()
+            let external = Arc::clone(&external);
+            Server::start(address(side, FSP), move |callback| {
+                external.record_callback(side, callback)
+            })
+            .unwrap()
         });
         let home = Home::configured(QUICK);
         let mut switch = network.serve(&home);
@@ -183,29 +189,29 @@ fn nothing_acknowledged_is_lost_when_the_network_to_participants_is_gone() {
             admin.onboard(name, &format!("http://{}", server.address()), "1000000", "1000000");
         }
 
-        // All is well, so that connections are open.
+        // No fault yet, so that connections are open.
         let mut transfers = prepare(&switch, 10, 600_000);
-        outside.wait(PAYEE, &transfers, "prepare");
+        external.wait(PAYEE, &transfers, "prepare");
         fulfil(&switch, &transfers);
-        outside.wait(PAYER, &transfers, "COMMITTED");
+        external.wait(PAYER, &transfers, "COMMITTED");
 
-        // The payee is gone. What it is owed waits, what nobody answers expires.
+        // The payee is unreachable. Its notices wait, and unanswered transfers expire.
         network.link(PAYEE, "down");
         let late = prepare(&switch, 10, 2_000);
         let mut waiting = prepare(&switch, 20, 600_000);
-        outside.wait(PAYER, &late, "3303");
-        outside.has_not(PAYEE, &late);
-        outside.has_not(PAYEE, &waiting);
+        external.wait(PAYER, &late, "3303");
+        external.has_not(PAYEE, &late);
+        external.has_not(PAYEE, &waiting);
 
-        // It is still gone when the switch is killed and started again.
+        // It is still unreachable when the switch is killed and restarted.
         switch.kill();
         switch = network.serve(&home);
         waiting.extend(prepare(&switch, 20, 600_000));
-        outside.has_not(PAYEE, &waiting);
+        external.has_not(PAYEE, &waiting);
         network.link(PAYEE, "up");
-        outside.wait(PAYEE, &waiting, "prepare");
+        external.wait(PAYEE, &waiting, "prepare");
 
-        // The payer is gone while the payee answers; one answer to it is lost on the way too.
+        // The payer is unreachable while the payee answers. One response to it is lost on the way.
         network.link(PAYER, "down");
         let (last, others) = waiting.split_last().unwrap();
         fulfil(&switch, others);
@@ -213,11 +219,11 @@ fn nothing_acknowledged_is_lost_when_the_network_to_participants_is_gone() {
         let mut connection = Connection::open(door(&switch, PAYEE)).unwrap();
         connection.write(&uncertain.render()).unwrap();
         network.link(PAYEE, "down");
-        outside.has_not(PAYER, &waiting);
+        external.has_not(PAYER, &waiting);
         network.link(PAYER, "up");
         network.link(PAYEE, "up");
         fulfil(&switch, std::slice::from_ref(last));
-        outside.wait(PAYER, &waiting, "COMMITTED");
+        external.wait(PAYER, &waiting, "COMMITTED");
 
         transfers.extend(waiting);
         admin = Admin::new(&home, &switch);
@@ -229,13 +235,13 @@ fn nothing_acknowledged_is_lost_when_the_network_to_participants_is_gone() {
             [count.to_string(), format!("-{count}")],
             "each transfer that was committed is of 1"
         );
-        outside.nobody_heard_both_ends();
+        external.nobody_heard_both_ends();
         switch.stop(Signal::TERM);
         prove(&home);
     });
 }
 
-/// Whose end of a link.
+/// The end of a link.
 const FSP: u8 = 1;
 const HUB: u8 = 2;
 
@@ -243,15 +249,15 @@ fn address(side: usize, end: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, side as u8, end)
 }
 
-/// Where a participant finds the switch.
+/// The address at which a participant reaches the switch.
 fn door(switch: &Switch, side: usize) -> SocketAddr {
     SocketAddr::from((address(side, HUB), switch.fspiop.port()))
 }
 
-/// A network for the switch, which lasts over its restarts, and a cable from it to each
-/// participant.
+/// A network namespace for the switch, which persists across its restarts, and a cable from it to
+/// each participant.
 struct Network {
-    /// Lives in the network; ends with its standard input.
+    /// Keeps the namespace alive until its standard input closes.
     holder: Child,
 }
 
@@ -284,12 +290,12 @@ impl Network {
         format!("/proc/{}/ns/net", self.holder.id())
     }
 
-    /// Pulls a participant's cable, or puts it back.
+    /// Disconnects or reconnects a participant.
     fn link(&self, side: usize, state: &str) {
         run("ip", &["link", "set", SIDES[side], state]);
     }
 
-    /// Runs a command inside.
+    /// Runs a command inside the namespace.
     fn run(&self, command: &[&str]) {
         let within = format!("--net={}", self.path());
         run("nsenter", &[&[&*within], command].concat());
@@ -310,20 +316,20 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         drop(self.holder.stdin.take());
-        // It has nothing else to do than to end.
+        // It exits when its input closes.
         let _ended = self.holder.wait();
     }
 }
 
-/// What participants heard: side, transfer, and the gist.
+/// Received callbacks: side, transfer, and gist.
 #[derive(Default)]
-struct Outside {
-    heard: Mutex<BTreeSet<(usize, String, String)>>,
+struct ExternalRecord {
+    received: Mutex<BTreeSet<(usize, String, String)>>,
     changed: Condvar,
 }
 
-impl Outside {
-    fn hear(&self, side: usize, callback: &Callback) -> Reply {
+impl ExternalRecord {
+    fn record_callback(&self, side: usize, callback: &Callback) -> Reply {
         let body = callback.json();
         let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
         let id = callback.path.split('/').nth(2).map(str::to_owned);
@@ -331,35 +337,36 @@ impl Outside {
         let gist = text(&body["transferState"])
             .or_else(|| text(&body["errorInformation"]["errorCode"]))
             .unwrap_or_else(|| "prepare".to_owned());
-        self.heard.lock().unwrap().insert((side, id, gist));
+        self.received.lock().unwrap().insert((side, id, gist));
         self.changed.notify_all();
         Reply::Accept
     }
 
-    /// Waits until a side has heard this about all of them.
+    /// Waits until a side has received this gist for all transfers.
     #[track_caller]
     fn wait(&self, side: usize, transfers: &[Transfer], gist: &str) {
-        let misses = |heard: &mut BTreeSet<(usize, String, String)>| {
+        let misses = |received: &mut BTreeSet<(usize, String, String)>| {
             let mut keys = transfers.iter().map(|one| (side, one.id.clone(), gist.to_owned()));
-            !keys.all(|key| heard.contains(&key))
+            !keys.all(|key| received.contains(&key))
         };
-        let waited = self.changed.wait_timeout_while(self.heard.lock().unwrap(), PATIENCE, misses);
-        let (heard, waited) = waited.unwrap();
-        assert!(!waited.timed_out(), "{} of {gist} for: {heard:#?}", SIDES[side]);
+        let waited =
+            self.changed.wait_timeout_while(self.received.lock().unwrap(), PATIENCE, misses);
+        let (received, waited) = waited.unwrap();
+        assert!(!waited.timed_out(), "{} of {gist} for: {received:#?}", SIDES[side]);
     }
 
-    /// A side has heard nothing that ends any of them, and a payee not even of them.
+    /// Asserts that a side has received no final notice of any of them, and the payee no prepare.
     #[track_caller]
     fn has_not(&self, side: usize, transfers: &[Transfer]) {
-        let heard = self.heard.lock().unwrap();
+        let received = self.received.lock().unwrap();
         let about = |id: &String| transfers.iter().any(|one| one.id == *id);
-        assert!(!heard.iter().any(|(who, id, _)| *who == side && about(id)), "{heard:#?}");
+        assert!(!received.iter().any(|(who, id, _)| *who == side && about(id)), "{received:#?}");
     }
 
     fn nobody_heard_both_ends(&self) {
-        let heard = self.heard.lock().unwrap();
-        for (side, id, _) in heard.iter().filter(|(.., gist)| gist == "COMMITTED") {
-            assert!(!heard.contains(&(*side, id.clone(), "3303".to_owned())), "{id}");
+        let received = self.received.lock().unwrap();
+        for (side, id, _) in received.iter().filter(|(.., gist)| gist == "COMMITTED") {
+            assert!(!received.contains(&(*side, id.clone(), "3303".to_owned())), "{id}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! One participant, one share: participants that do not answer slow none of the others, also behind
-//! an address that all share, and operators see them within seconds.
+//! Isolation of participants: silent participants delay none of the others, even if all share one
+//! address, and operators see them within seconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex};
@@ -14,92 +14,92 @@ use crate::support::message::{Message, Transfer};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, Switch};
 
-/// Participants that take messages and never answer.
+/// Participants that accept messages and never respond.
 const SILENT: usize = 8;
-/// Notices on their way to one participant, at most: `delivery.window`.
+/// Maximum number of notices in flight to one participant: `delivery.window`.
 const WINDOW: usize = 64;
-/// Connections of one I/O thread to one participant that forwards may use: 3/8 of 512, and fewer
-/// while others have many in use.
+/// Maximum connections of one I/O thread to one participant for forwarded messages: 3/8 of 512, and
+/// fewer while others use many.
 const FORWARDS_MAX: usize = 192;
 const FORWARDS_REACHED: usize = 128;
 /// I/O threads of the switch.
 const THREADS: usize = 2;
-/// No attempt ends within a test.
+/// Response timeout that does not expire during a test.
 const ENDLESS: &str = "[delivery]\nanswer_timeout_ms = 600000\n";
-/// Between two looks at what will change.
+/// Polling interval.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// Messages by participant: their methods and the paths behind the participant's name.
-type Heard = BTreeMap<String, Vec<(String, String)>>;
+/// Messages by participant: their methods, and the paths after the participant's name.
+type ReceivedMessages = BTreeMap<String, Vec<(String, String)>>;
 
-/// The one server behind which all participants are, as behind an egress proxy: the path begins
-/// with the participant's name.
+/// A server that represents all participants, like an egress proxy. The path starts with the
+/// participant's name.
 struct Proxy {
     server: Server,
-    heard: Arc<(Mutex<Heard>, Condvar)>,
+    received: Arc<(Mutex<ReceivedMessages>, Condvar)>,
 }
 
 impl Proxy {
     fn start() -> Self {
-        let heard: Arc<(Mutex<Heard>, Condvar)> = Arc::default();
-        let hearing = Arc::clone(&heard);
+        let received: Arc<(Mutex<ReceivedMessages>, Condvar)> = Arc::default();
+        let hearing = Arc::clone(&received);
         let server = serve(move |callback: &Callback| {
             let mut parts = callback.path.splitn(3, '/').skip(1);
             let (name, path) = (parts.next().unwrap().to_owned(), parts.next().unwrap().to_owned());
             let reply = if name.starts_with("silent") { Reply::Silence } else { Reply::Accept };
-            let mut heard = hearing.0.lock().unwrap();
-            heard.entry(name).or_default().push((callback.method.clone(), path));
+            let mut received = hearing.0.lock().unwrap();
+            received.entry(name).or_default().push((callback.method.clone(), path));
             hearing.1.notify_all();
             reply
         });
-        Self { server, heard }
+        Self { server, received }
     }
 
     fn base(&self, name: &str) -> String {
         format!("http://{}/{name}", self.server.address())
     }
 
-    /// Waits until `holds` for what was heard.
-    fn wait(&self, what: &str, holds: impl Fn(&Heard) -> bool) {
-        let heard = self.heard.0.lock().unwrap();
-        let waits = |heard: &mut Heard| !holds(heard);
-        let waited = self.heard.1.wait_timeout_while(heard, PATIENCE, waits);
-        let (heard, timeout) = waited.unwrap();
-        assert!(!timeout.timed_out(), "{what}: {:?}", counts(&heard));
+    /// Waits until `holds` is true for the received messages.
+    fn wait(&self, what: &str, holds: impl Fn(&ReceivedMessages) -> bool) {
+        let received = self.received.0.lock().unwrap();
+        let waits = |received: &mut ReceivedMessages| !holds(received);
+        let waited = self.received.1.wait_timeout_while(received, PATIENCE, waits);
+        let (received, timeout) = waited.unwrap();
+        assert!(!timeout.timed_out(), "{what}: {:?}", counts(&received));
     }
 
-    /// Waits until a participant has heard this.
+    /// Waits until a participant has received this message.
     fn wait_for(&self, name: &str, method: &str, path: &str) {
         let message = (method.to_owned(), path.to_owned());
-        self.wait(&format!("{name} hears {method} {path}"), |heard| {
-            heard.get(name).is_some_and(|messages| messages.contains(&message))
+        self.wait(&format!("{name} hears {method} {path}"), |received| {
+            received.get(name).is_some_and(|messages| messages.contains(&message))
         });
     }
 
     fn count(&self, name: &str, method: &str) -> usize {
-        count(&self.heard.0.lock().unwrap(), name, method)
+        count(&self.received.0.lock().unwrap(), name, method)
     }
 }
 
-fn count(heard: &Heard, name: &str, method: &str) -> usize {
-    heard.get(name).into_iter().flatten().filter(|(one, _)| one == method).count()
+fn count(received: &ReceivedMessages, name: &str, method: &str) -> usize {
+    received.get(name).into_iter().flatten().filter(|(one, _)| one == method).count()
 }
 
-fn counts(heard: &Heard) -> BTreeMap<&str, usize> {
-    heard.iter().map(|(name, messages)| (&**name, messages.len())).collect()
+fn counts(received: &ReceivedMessages) -> BTreeMap<&str, usize> {
+    received.iter().map(|(name, messages)| (&**name, messages.len())).collect()
 }
 
 fn silent(number: usize) -> String {
     format!("silent{number}")
 }
 
-/// Sends a message on a connection that it gives back.
+/// Sends a message on the given connection.
 fn send(connection: &mut Connection, message: &Message) -> u16 {
     connection.exchange(&message.render()).unwrap().status
 }
 
-/// A healthy pair pays while all silent participants have as much under way as they may: with the
-/// windows of their lanes full, and with more look-ups than there are connections for them.
+/// A healthy pair makes payments while all silent participants use their limits: the windows of
+/// their lanes are full, and there are more look-ups than connections for them.
 #[test]
 fn silent_participants_of_one_address_delay_no_others() {
     let home = Home::configured(ENDLESS);
@@ -127,7 +127,7 @@ fn silent_participants_of_one_address_delay_no_others() {
     assert!(status.success(), "{complaints}");
 }
 
-/// More than a window of notices to each of them.
+/// More notices to each of them than a window.
 fn flood_with_notices(switch: &Switch, proxy: &Proxy) {
     let mut connection = Connection::open(switch.fspiop).unwrap();
     for at in 0..SILENT * (WINDOW + 16) {
@@ -135,12 +135,12 @@ fn flood_with_notices(switch: &Switch, proxy: &Proxy) {
         let transfer = Transfer { payee: silent(at % SILENT), ..transfer };
         assert_eq!(send(&mut connection, &transfer.prepare()), 202);
     }
-    proxy.wait("all windows are full", |heard| {
-        (0..SILENT).all(|number| count(heard, &silent(number), "POST") == WINDOW)
+    proxy.wait("all windows are full", |received| {
+        (0..SILENT).all(|number| count(received, &silent(number), "POST") == WINDOW)
     });
 }
 
-/// More look-ups on each I/O thread than one participant has connections for.
+/// More look-ups on each I/O thread than connections for one participant.
 fn flood_with_look_ups(switch: &Switch, proxy: &Proxy) {
     for _ in 0..8 {
         let mut connection = Connection::open(switch.fspiop).unwrap();
@@ -150,18 +150,20 @@ fn flood_with_look_ups(switch: &Switch, proxy: &Proxy) {
             assert!([202, 503].contains(&status), "{status}");
         }
     }
-    proxy.wait("look-ups have most of the connections that they may have", |heard| {
-        FORWARDS_REACHED <= count(heard, &silent(0), "GET")
+    proxy.wait("look-ups have most of the connections that they may have", |received| {
+        FORWARDS_REACHED <= count(received, &silent(0), "GET")
     });
 }
 
-/// A transfer and a look-up of the healthy pair, from end to end.
+/// A complete transfer and look-up of the healthy pair.
 fn pay(switch: &Switch, proxy: &Proxy) {
     let mut connection = Connection::open(switch.fspiop).unwrap();
     let transfer = Transfer::of("1");
     let before = proxy.count("payeefsp", "POST");
     assert_eq!(send(&mut connection, &transfer.prepare()), 202);
-    proxy.wait("the payee hears of it", |heard| before < count(heard, "payeefsp", "POST"));
+    proxy.wait("the payee received the transfer", |received| {
+        before < count(received, "payeefsp", "POST")
+    });
     assert_eq!(send(&mut connection, &transfer.fulfil("COMMITTED")), 200);
     proxy.wait_for("payerfsp", "PUT", &transfer.path()[1..]);
     let path = format!("parties/MSISDN/{before}");
@@ -178,7 +180,7 @@ fn look_up(number: usize) -> (Message, String) {
 const UNSENT: &str = "Destination communication error - Failed to send HTTP request to host";
 const NOT_ANSWERING: &str = "Destination communication error - The recipient is not answering";
 
-/// Five look-ups in a row without an answer, and the sixth fails without an attempt.
+/// Five look-ups in a row are unanswered, and the sixth fails without an attempt.
 fn open_the_breaker(scheme: &Scheme) {
     scheme.payee.answer(|_| Reply::Silence);
     let failures: Vec<_> = (0..5).map(|number| failed(scheme, number)).collect();
@@ -193,7 +195,7 @@ fn open_the_breaker(scheme: &Scheme) {
     assert_eq!(breaker["failures"], 5, "{page}");
 }
 
-/// The description of the error callback that a look-up costs.
+/// The description in the error callback of a look-up.
 fn failed(scheme: &Scheme, number: usize) -> String {
     let (message, path) = look_up(number);
     scheme.send(&message, 202);
@@ -204,7 +206,7 @@ fn failed(scheme: &Scheme, number: usize) -> String {
     information["errorDescription"].as_str().unwrap().to_owned()
 }
 
-/// Look-ups fail at once until a probe finds that the payee answers.
+/// Look-ups fail at once until a probe finds that the payee responds.
 #[test]
 fn probe_closes_the_breaker_of_a_recovered_participant() {
     let scheme = Scheme::configured("[delivery]\nanswer_timeout_ms = 300\n");
@@ -219,7 +221,7 @@ fn probe_closes_the_breaker_of_a_recovered_participant() {
         assert!(number < 5_000, "no probe is sent");
         std::thread::sleep(GLANCE);
     }
-    // Those before the probe failed at once; what comes after it is sent.
+    // Look-ups before the probe failed at once. Later ones are sent.
     let (message, path) = look_up(number);
     scheme.send(&message, 202);
     scheme.payee.wait("GET", &path);
@@ -258,7 +260,7 @@ fn response_or_new_address_closes_the_breaker() {
     lines_are(&scheme.switch, &[opened, "closed", opened, "closed"]);
 }
 
-/// What the switch wrote about the payee's breaker, in this order and nothing else.
+/// Asserts the switch's log lines about the payee's breaker.
 fn lines_are(switch: &Switch, expected: &[&str]) {
     let complaints = switch.complaints();
     let prefix = "upesi: forwards to payeefsp: circuit breaker ";
@@ -266,7 +268,7 @@ fn lines_are(switch: &Switch, expected: &[&str]) {
     assert_eq!(lines, expected, "{complaints}");
 }
 
-/// Lanes of both I/O threads: their participants take messages and do not answer.
+/// Lanes of both I/O threads whose participants accept messages and do not respond.
 #[test]
 fn stalled_lanes_are_listed_counted_and_reported_once_until_they_recover() {
     let scheme = Scheme::configured("[delivery]\nanswer_timeout_ms = 500\n");

@@ -1,5 +1,5 @@
-//! Three nodes that share a log on real brokers: any takes any request, and nodes, brokers and
-//! directories may be lost.
+//! Three nodes that share a log on real brokers. Each node accepts each request, and nodes, brokers
+//! and directories may be lost.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kafka_testkit::{Cluster, Options};
+use kafka_testkit::{Cluster, ClusterOptions};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -20,23 +20,23 @@ use crate::support::message::{Message, Transfer};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, Printed, Switch, files, finish};
 
-/// Longest wait for something that must come.
+/// Longest wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A node or broker that is gone is noticed, and its work goes on elsewhere, within this time on a
-/// machine that has nothing else to do; tests run on others too.
+/// Time in which the loss of a node or broker is noticed and its work is continued elsewhere, on an
+/// otherwise idle machine. Tests also run on busy machines.
 pub(crate) const BACK_WITHIN: Duration = Duration::from_secs(20);
 
 pub(crate) fn home(cluster: &Cluster, node: &str) -> Home {
     let log = format!("kafka://{}/scheme", cluster.bootstrap());
-    Home::new().told(&["--log", &log, "--node", node])
+    Home::new().with_arguments(&["--log", &log, "--node", node])
 }
 
 pub(crate) fn start_brokers(directory: &TempDir) -> Cluster {
-    let options = Options::new(3, directory.path());
+    let options = ClusterOptions::new(3, directory.path());
     Cluster::start(options, &mut |line| println!("{line}")).unwrap()
 }
 
-/// A node beside that of the scheme.
+/// A node in addition to that of the scheme.
 pub(crate) struct Node {
     pub(crate) home: Home,
     pub(crate) switch: Switch,
@@ -59,8 +59,8 @@ pub(crate) fn send(address: SocketAddr, message: &Message, status: u16) {
     assert_eq!(answer.status, status, "{message:?}: {}", answer.text());
 }
 
-/// One transfer from beginning to end, which both sides hear of: its prepare by one node, its
-/// fulfilment by another.
+/// One complete transfer: its prepare at one node, its fulfilment at another. Both sides are
+/// notified.
 pub(crate) fn play(
     scheme: &Scheme,
     [prepare_at, fulfil_at]: [SocketAddr; 2],
@@ -72,13 +72,13 @@ pub(crate) fn play(
     transfer
 }
 
-/// Sends a prepare, and waits until the payee hears of it.
+/// Sends a prepare, and waits until the payee has received it.
 pub(crate) fn prepare(scheme: &Scheme, at: SocketAddr, transfer: &Transfer) {
     send(at, &transfer.prepare(), 202);
     wait_for_prepare(scheme, transfer);
 }
 
-/// Sends the fulfilment, and waits until the payer hears of the commit.
+/// Sends the fulfilment, and waits until the payer has received the commit notice.
 pub(crate) fn fulfil(scheme: &Scheme, at: SocketAddr, transfer: &Transfer) {
     send(at, &transfer.fulfil("COMMITTED"), 200);
     scheme.payer.wait("PUT", &transfer.path());
@@ -92,45 +92,45 @@ pub(crate) fn wait_for_prepare(scheme: &Scheme, transfer: &Transfer) {
     }
 }
 
-/// How often the payee was sent the prepare.
+/// Number of prepares that the payee has received.
 pub(crate) fn prepares(scheme: &Scheme, transfer: &Transfer) -> usize {
-    let heard = scheme.payee.heard();
-    heard.iter().filter(|callback| callback.text().contains(&transfer.id)).count()
+    let received = scheme.payee.received();
+    received.iter().filter(|callback| callback.text().contains(&transfer.id)).count()
 }
 
-/// What `GET /cluster` says, once it says that so many nodes are there.
+/// The response of `GET /cluster`, once it lists this number of nodes.
 pub(crate) fn cluster_of(admin: &Admin, count: usize) -> Value {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let said = admin.json("/cluster");
-        if said["nodes"].as_array().is_some_and(|nodes| nodes.len() == count) {
-            return said;
+        let output_text = admin.json("/cluster");
+        if output_text["nodes"].as_array().is_some_and(|nodes| nodes.len() == count) {
+            return output_text;
         }
-        assert!(Instant::now() < deadline, "there are never {count}: {said}");
+        assert!(Instant::now() < deadline, "there are never {count}: {output_text}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// The node that sends to a participant.
+/// The node that serves the lane of a participant.
 pub(crate) fn owner(admin: &Admin, participant: &str, count: usize) -> String {
-    let said = cluster_of(admin, count);
-    let lanes = said["lanes"].as_array().unwrap();
+    let output_text = cluster_of(admin, count);
+    let lanes = output_text["lanes"].as_array().unwrap();
     let lane = lanes.iter().find(|lane| lane["participant"] == participant).unwrap();
     lane["node"].as_str().unwrap().to_owned()
 }
 
-/// Every log is sound, and the copies hold the same bytes as far as they go.
+/// Verifies every log, and compares the copies byte by byte up to the shortest one.
 pub(crate) fn prove(homes: &[&Home]) {
     prove_as(&[], homes);
 }
 
-/// The same by a program that is told more.
+/// Verifies with additional arguments.
 pub(crate) fn prove_as(more: &[&str], homes: &[&Home]) {
     let mut copies = Vec::new();
     for home in homes {
         let output = home.offline(&[more, &["verify", "--json"][..]].concat());
-        let said = output.out();
-        assert!(output.status.success(), "{said} {}", output.err());
+        let output_text = output.out();
+        assert!(output.status.success(), "{output_text} {}", output.err());
         let mut segments: Vec<_> = files(&home.data())
             .into_iter()
             .filter(|path| path.extension().is_some_and(|extension| extension == "segment"))
@@ -164,19 +164,19 @@ fn one_of_three_nodes_is_killed() {
     let [at_a, at_b, at_c] = [&scheme.switch, &b.switch, &c.switch].map(|switch| switch.fspiop);
     for (number, pair) in [[at_a, at_b], [at_b, at_c], [at_c, at_a]].into_iter().enumerate() {
         play(&scheme, pair, "10");
-        // Whoever is asked has applied what anybody has answered.
+        // Each node has applied every acknowledged command.
         let position = format!("{}", 10 * (number + 1));
         for admin in [&scheme.admin, &b.admin(), &c.admin()] {
             assert_eq!(admin.position("payerfsp"), position);
         }
     }
-    let said = cluster_of(&scheme.admin, 3);
-    assert_eq!(said["node"], "a");
+    let output_text = cluster_of(&scheme.admin, 3);
+    assert_eq!(output_text["node"], "a");
     let status = finish(status_command(&c.switch));
     let text = status.out();
     assert!(status.status.success() && text.contains("seen by c at record"), "{text}");
 
-    // The node that sends to the payee, by the names of the nodes, is killed.
+    // Kills the node that serves the payee by the order of names.
     assert_eq!(owner(&scheme.admin, "payeefsp", 3), "b");
     let ports = b.switch.ports();
     b.switch.kill();
@@ -188,7 +188,7 @@ fn one_of_three_nodes_is_killed() {
     assert_eq!(prepares(&scheme, &transfer), 1, "nothing of it was under way");
     assert_eq!(cluster_of(&scheme.admin, 2)["lastTakeover"]["gone"][0], "b");
     let b = Node { switch: b.home.serve_on(ports), home: b.home };
-    // A resend is known everywhere.
+    // Every node recognizes a resend.
     for address in [at_a, at_b, at_c] {
         send(address, &transfer.prepare(), 202);
     }
@@ -202,8 +202,8 @@ fn one_of_three_nodes_is_killed() {
     assert_without_topic_refused(&scheme.home);
 }
 
-/// A participant that one node's admin API has just created is known to every node: its messages
-/// are neither dropped nor answered as those of an unknown sender.
+/// A participant that was created through one node is known to every node. Its messages are neither
+/// dropped nor refused as those of an unknown sender.
 #[test]
 fn new_participant_is_known_to_every_node_at_once() {
     let directory = TempDir::new().unwrap();
@@ -215,7 +215,8 @@ fn new_participant_is_known_to_every_node_at_once() {
         let name = format!("newfsp{number}");
         let question = Transfer::of("1").get(&name).render();
         let body = format!("{{\"name\":\"{name}\",\"currency\":\"USD\"}}");
-        // Its thread that answers runs again before its thread that follows the log has caught up.
+        // After a suspension, the thread that answers runs before the thread that follows the log
+        // has caught up.
         b.switch.signal(Signal::STOP);
         scheme.admin.must("POST", "/participants", &body, 201);
         to_b.write(&question).unwrap();
@@ -238,7 +239,7 @@ fn new_participant_is_known_to_every_node_at_once() {
     prove(&[&scheme.home, &b.home]);
 }
 
-/// What any node says of all.
+/// Asks a node for the status of all nodes.
 fn status_command(switch: &Switch) -> Command {
     let mut command = Command::new(PROGRAM);
     command.args(["cluster", "status", "--admin", &format!("http://{}", switch.admin)]);
@@ -250,12 +251,15 @@ fn assert_without_topic_refused(home: &Home) {
     let mut command = Command::new(PROGRAM);
     command.arg("serve").arg("--data").arg(home.data());
     command.args(["--fspiop", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
-    let said = finish(command).fails();
-    assert!(said.contains("holds the copy of a log on Kafka, topic scheme"), "{said}");
+    let output_text = finish(command).fails();
+    assert!(
+        output_text.contains("holds the copy of a log on Kafka, topic scheme"),
+        "{output_text}"
+    );
 }
 
-/// Prepares from several threads to all nodes, while nodes and brokers are killed: whatever was
-/// answered 202 is recorded, and nothing twice.
+/// Several threads send prepares to all nodes while nodes and brokers are killed. Every transfer
+/// that was answered 202 is recorded, and none twice.
 #[test]
 fn kills_under_load() {
     let directory = TempDir::new().unwrap();
@@ -305,7 +309,7 @@ fn kills_under_load() {
     let admin = Admin::new(&scheme.home, &scheme.switch);
     let reserved = admin.metric("upesi_transfers_reserved_total");
     assert!((accepted.len() as u64..=sent.len() as u64).contains(&reserved), "{reserved}");
-    // Those without an answer are sent again: all are recorded then, and each once.
+    // Unanswered ones are resent. Afterwards all are recorded, each once.
     for transfer in &sent {
         send(addresses[2], &transfer.prepare(), 202);
     }
@@ -317,7 +321,7 @@ fn kills_under_load() {
     prove(&[&scheme.home, &b.home, &c.home]);
 }
 
-/// A node that stands still for longer than its lease sends nothing of what it meant to send.
+/// A node that was suspended for longer than its lease does not send its pending callbacks.
 #[test]
 fn suspended_node_is_replaced_and_recovers() {
     let directory = TempDir::new().unwrap();
@@ -333,23 +337,23 @@ fn suspended_node_is_replaced_and_recovers() {
         at if at == b.switch.admin => b.admin(),
         _ => c.admin(),
     };
-    // Its first attempt fails, and it is to try again.
+    // Its first attempt fails, so that a retry is pending.
     scheme.payee.answer(|_| Reply::Status(503));
     let transfer = Transfer::of("7").expiring(2_000);
     send(other.fspiop, &transfer.prepare(), 202);
     wait_for_prepare(&scheme, &transfer);
     paused.signal(Signal::STOP);
-    // In the meantime the transfer ends, the payer hears of it, and its lane goes elsewhere.
+    // Meanwhile the transfer ends, the payer is notified, and the lane moves to another node.
     scheme.payer.wait("PUT", &format!("{}/error", transfer.path()));
     cluster_of(&admin, 2);
     scheme.payee.answer(|_| Reply::Accept);
-    let heard = prepares(&scheme, &transfer);
+    let received = prepares(&scheme, &transfer);
     paused.signal(Signal::CONT);
     cluster_of(&admin, 3);
     wait_until(|| owner(&admin, "payeefsp", 3) == victim);
-    // It serves again, and the prepare of a transfer that has ended was not among what it sent.
+    // The node serves again, and has not sent the prepare of the final transfer.
     play(&scheme, [other.fspiop, paused.fspiop], "5");
-    assert_eq!(prepares(&scheme, &transfer), heard, "a prepare after the end");
+    assert_eq!(prepares(&scheme, &transfer), received, "a prepare after the end");
     assert_eq!(admin.position("payerfsp"), "5");
     scheme.switch.stop(Signal::TERM);
     b.switch.stop(Signal::TERM);
@@ -357,7 +361,7 @@ fn suspended_node_is_replaced_and_recovers() {
     prove(&[&scheme.home, &b.home, &c.home]);
 }
 
-/// Two nodes with one name, directories that are lost, all brokers started anew, and none left.
+/// Two nodes with one name, lost directories, restarted brokers, and no brokers.
 #[test]
 fn node_start_checks_names_directories_and_brokers() {
     let directory = TempDir::new().unwrap();
@@ -366,22 +370,32 @@ fn node_start_checks_names_directories_and_brokers() {
     let b = Node::start(&cluster, "b");
     play(&scheme, [scheme.switch.fspiop, b.switch.fspiop], "10");
 
-    // Who is there goes on, and who comes says why it does not; a supervisor may try that for ever.
+    // The running node continues, and the second one exits with a reason. A supervisor may retry
+    // this forever.
     let refused = |home: &Home| {
-        let said = home.serve_in_vain(Ports::free()).fails();
-        assert!(said.contains("another node with the name b is live in its epoch 1"), "{said}");
-        assert!(said.contains("with another data directory: stop that one first"), "{said}");
+        let output_text = home.serve_in_vain(Ports::free()).fails();
+        assert!(
+            output_text.contains("another node with the name b is live in its epoch 1"),
+            "{output_text}"
+        );
+        assert!(
+            output_text.contains("with another data directory: stop that one first"),
+            "{output_text}"
+        );
     };
     let second = home(&cluster, "b");
     refused(&second);
     play(&scheme, [scheme.switch.fspiop, b.switch.fspiop], "10");
-    // Its machine is lost with its directory: after a session another one goes on.
+    // The machine is lost with its directory. Another node takes over after the session timeout.
     b.switch.kill();
     let namesake = Node { switch: second.serve(), home: second };
     assert!(namesake.switch.greeting.contains("waits 3 s for a sign"), "at once");
     play(&scheme, [scheme.switch.fspiop, namesake.switch.fspiop], "10");
-    let said = b.home.serve_in_vain(Ports::free()).err();
-    assert!(said.contains("another node with the name b is live in its epoch 2"), "{said}");
+    let output_text = b.home.serve_in_vain(Ports::free()).err();
+    assert!(
+        output_text.contains("another node with the name b is live in its epoch 2"),
+        "{output_text}"
+    );
 
     scheme.switch.stop(Signal::TERM);
     scheme.home = home(&cluster, "a");
@@ -409,11 +423,11 @@ fn node_start_checks_names_directories_and_brokers() {
         command.args(["--node", "c"]);
         command
     };
-    let said = finish(with_topic("misspelt")).err();
-    assert!(said.contains("no broker of 127.0.0.1:"), "{said}");
+    let output_text = finish(with_topic("misspelt")).err();
+    assert!(output_text.contains("no broker of 127.0.0.1:"), "{output_text}");
     let other = with_topic("other");
     cluster.restart_all().unwrap();
-    // Nothing came of it: the directory is that of whatever topic is named next.
+    // The failed start left nothing behind: the directory can be used for another topic.
     let elsewhere = fresh.started(other);
     assert!(elsewhere.greeting.contains("topic other, just created"), "{}", elsewhere.greeting);
     elsewhere.stop(Signal::TERM);
@@ -422,23 +436,26 @@ fn node_start_checks_names_directories_and_brokers() {
     play(&scheme, [scheme.switch.fspiop, namesake.switch.fspiop], "10");
     assert_eq!(admin.position("payerfsp"), "50");
     for switch in [scheme.switch, namesake.switch] {
-        let said = end_of(switch);
-        assert!(said.contains("log is stuck for 10 s: the brokers hand out nothing"), "{said}");
+        let output_text = end_of(switch);
+        assert!(
+            output_text.contains("log is stuck for 10 s: the brokers hand out nothing"),
+            "{output_text}"
+        );
         let is_about_it = |line: &str| line.starts_with("upesi: log ");
         assert!(
-            said.lines().all(is_about_it) && said.ends_with("makes progress again\n"),
-            "{said}"
+            output_text.lines().all(is_about_it) && output_text.ends_with("makes progress again\n"),
+            "{output_text}"
         );
     }
     prove(&[&scheme.home, &b.home, &namesake.home]);
 }
 
-/// Has a switch end in order. What it has complained of.
+/// Stops a switch. Returns its complaints.
 fn end_of(switch: Switch) -> String {
     switch.signal(Signal::TERM);
-    let (status, said) = switch.end();
-    assert!(status.success(), "{status}: {said}");
-    said
+    let (status, output_text) = switch.end();
+    assert!(status.success(), "{status}: {output_text}");
+    output_text
 }
 
 pub(crate) fn wait_until(mut holds: impl FnMut() -> bool) {

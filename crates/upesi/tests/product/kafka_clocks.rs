@@ -1,9 +1,8 @@
-//! Clocks that stand ten minutes off: that of a node, and those of the brokers, which stamp the
-//! log.
+//! Clocks that are ten minutes off: that of a node, and those of the brokers, which stamp the log.
 
 use std::time::{Duration, Instant};
 
-use kafka_testkit::{Cluster, Options};
+use kafka_testkit::{Cluster, ClusterOptions};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -17,20 +16,20 @@ use crate::support::scheme::Scheme;
 use crate::support::switch::Ports;
 
 const TEN_MINUTES: i64 = 600;
-/// The names of the clocks.
+/// Names of the clocks.
 const BROKERS: &str = "brokers";
 const NODE: &str = "node";
 
-/// A node that is wrong decides nothing about time. Brokers that jump ahead are not believed,
-/// though that node agrees with them; brokers that jump back let time stand still. Either way
-/// transfers go on, none ends early, and with the clocks time is right again. A node that dies
-/// while time stands still is missed once it goes on: its callbacks wait until then.
+/// The clock of a single node does not affect deadlines. A forward jump of the brokers' clock is
+/// rejected, although that node agrees with it. A backward jump stops time. In both cases transfers
+/// continue, none expires early, and time is correct again with the clocks. The loss of a node
+/// while time is stopped is noticed only afterwards, so its callbacks wait.
 #[test]
 fn broker_clock_ten_minutes_off_is_tolerated() {
     let (directory, clocks) = (TempDir::new().unwrap(), Clocks::new());
     clocks.set(BROKERS, 0);
     clocks.set(NODE, TEN_MINUTES);
-    let mut options = Options::new(3, directory.path());
+    let mut options = ClusterOptions::new(3, directory.path());
     options.environment.extend(clocks.variables(BROKERS));
     let cluster = Cluster::start(options, &mut |line| println!("{line}")).unwrap();
     let scheme = Scheme::at(home(&cluster, "a"));
@@ -47,7 +46,8 @@ fn broker_clock_ten_minutes_off_is_tolerated() {
     let ahead = 1_000 * (TEN_MINUTES as u64 - 10);
 
     commit(&scheme, [at_b, at_a]);
-    // At its own door it takes a fulfilment of now for one of long ago; others take it.
+    // It treats a current fulfilment as one of the past when it receives the message. Other nodes
+    // accept it.
     let transfer = Transfer::of("1");
     prepare(&scheme, at_b, &transfer);
     send(at_b, &transfer.fulfil("COMMITTED"), 400);
@@ -112,7 +112,7 @@ fn commit(scheme: &Scheme, [prepare_at, fulfil_at]: [std::net::SocketAddr; 2]) {
     fulfil(scheme, fulfil_at, &transfer);
 }
 
-/// A transfer that nobody answers ends when its time is over, and not before.
+/// An unanswered transfer expires at its deadline, and not earlier.
 fn expire(scheme: &Scheme, at: std::net::SocketAddr) {
     let (since, transfer) = (Instant::now(), Transfer::of("1").expiring(3_000));
     prepare(scheme, at, &transfer);

@@ -1,6 +1,6 @@
-//! What else may go wrong with nodes over real brokers: the disk of a broker or of a node is full,
-//! a node stands still for a minute, comes back from an old disk, loses power or decides otherwise,
-//! somebody else writes to the topic.
+//! More faults of nodes over real brokers: the disk of a broker or a node is full; a node is
+//! suspended for a minute, returns with an old disk, loses power or diverges; another program
+//! writes to the topic.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use kafka_testkit::{Cluster, Options};
+use kafka_testkit::{Cluster, ClusterOptions};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -23,12 +23,12 @@ use crate::support::switch::{Home, Ports, Printed, files, set_aside_in};
 const TOPIC: &str = "scheme";
 const MINUTE: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(300);
-/// Between two transfers of a test that waits for something else.
+/// Interval between transfers of a test that waits for another event.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Room of each broker.
+/// Disk space of each broker.
 const MEBIBYTES: u32 = 96;
 
-/// A broker that cannot write any more ends, and is as one that died.
+/// A broker that cannot write exits, and is treated as a failed broker.
 #[test]
 fn full_broker_disk_loses_nothing() {
     let test = "kafka_faults::full_broker_disk_loses_nothing";
@@ -67,14 +67,14 @@ fn fill_up(path: &Path) {
     }
 }
 
-/// A node that cannot write its copy stops; the others go on, and with room it applies what it
-/// missed.
+/// A node that cannot write its copy stops. The others continue. With free space it catches up.
 #[test]
 fn node_with_a_full_disk_stops_and_recovers() {
     let test = "kafka_faults::node_with_a_full_disk_stops_and_recovers";
     apart_within(test, (Need::Memory, LONG), || {
         let directory = TempDir::new().unwrap();
-        let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
+        let cluster =
+            Cluster::start(ClusterOptions::new(1, directory.path()), &mut |_| ()).unwrap();
         let scheme = Scheme::at(home(&cluster, "a"));
         let small = home(&cluster, "b");
         let _disk = Mounted::memory(&small.data(), MEBIBYTES);
@@ -91,11 +91,14 @@ fn node_with_a_full_disk_stops_and_recovers() {
             played += 1;
         }
         println!("it ended {:.1} s after its disk was full", since.elapsed().as_secs_f64());
-        let (status, said) = b.end();
-        assert!(!status.success() && said.contains("the disk is full"), "{status}: {said}");
+        let (status, output_text) = b.end();
+        assert!(
+            !status.success() && output_text.contains("the disk is full"),
+            "{status}: {output_text}"
+        );
         play(&scheme, [scheme.switch.fspiop; 2], "1");
-        let said = small.serve_in_vain(Ports::free());
-        assert!(!said.status.success(), "there is no room yet");
+        let output_text = small.serve_in_vain(Ports::free());
+        assert!(!output_text.status.success(), "there is no room yet");
         fs::remove_file(ballast).unwrap();
         let b = Node { switch: small.serve(), home: small };
         let position = (played + 1).to_string();
@@ -107,12 +110,12 @@ fn node_with_a_full_disk_stops_and_recovers() {
     });
 }
 
-/// A copy is synced by nobody, so that a loss of power may take any of its end: a start goes on
-/// from what is whole, or says that the directory must be empty, and what to do.
+/// A copy is not synced, so a power loss can destroy any part of its end. A start continues from
+/// the intact part, or reports that the directory must be empty, and what to do.
 #[test]
 fn node_recovers_from_a_power_loss() {
     let directory = TempDir::new().unwrap();
-    let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
+    let cluster = Cluster::start(ClusterOptions::new(1, directory.path()), &mut |_| ()).unwrap();
     let scheme = Scheme::at(home(&cluster, "a"));
     let mut b = Node::start(&cluster, "b");
     let mut total = 0;
@@ -123,9 +126,9 @@ fn node_recovers_from_a_power_loss() {
         drop(b.switch);
         harm(&newest_segment(&home));
         play(&scheme, [scheme.switch.fspiop; 2], "10");
-        let switch = home.serve_or_not().unwrap_or_else(|said| {
-            println!("{what}: {said}");
-            assert!(said.contains("start with an empty one"), "{what}: {said}");
+        let switch = home.serve_or_not().unwrap_or_else(|output_text| {
+            println!("{what}: {output_text}");
+            assert!(output_text.contains("start with an empty one"), "{what}: {output_text}");
             fs::remove_dir_all(home.data()).unwrap();
             home.serve()
         });
@@ -139,10 +142,10 @@ fn node_recovers_from_a_power_loss() {
     prove(&[&scheme.home, &b.home]);
 }
 
-/// What becomes of a segment, and how it is done to it.
+/// The loss of data in a segment, and the function that causes it.
 type Loss = (&'static str, fn(&Path));
 
-/// Last pages that were never written, in several ways.
+/// Different losses of the last pages.
 const LOSSES: [Loss; 4] = [
     ("half of its last frame", |segment| cut(segment, 100)),
     ("its last pages", |segment| cut(segment, 3 * 4_096)),
@@ -166,8 +169,8 @@ fn newest_segment(home: &Home) -> PathBuf {
     all.filter(|path| path.extension().is_some_and(|it| it == "segment")).max().unwrap()
 }
 
-/// The broker that leads the topic dies, or stands still with its connections open: another one
-/// leads, and service is back long before anybody is refused.
+/// The broker that leads the topic fails, or is suspended with open connections. Another one takes
+/// over, and service is restored long before any request is refused.
 #[test]
 fn killed_and_suspended_leaders_lose_nothing() {
     let directory = TempDir::new().unwrap();
@@ -200,8 +203,8 @@ fn killed_and_suspended_leaders_lose_nothing() {
     prove(&[&scheme.home, &b.home]);
 }
 
-/// For a minute a node neither hears nor says anything; its work goes on elsewhere, and when it
-/// goes on it catches up and has its lanes again.
+/// A node is suspended for a minute. Its work continues on other nodes. When it resumes, it catches
+/// up and gets its lanes back.
 #[test]
 fn node_suspended_for_a_minute_recovers() {
     let directory = TempDir::new().unwrap();
@@ -209,7 +212,7 @@ fn node_suspended_for_a_minute_recovers() {
     let scheme = Scheme::at(home(&cluster, "a"));
     let (b, c) = (Node::start(&cluster, "b"), Node::start(&cluster, "c"));
     let served = owner(&scheme.admin, "payeefsp", 3);
-    // Node a is asked; of the others the one stands still that has something to send.
+    // The admin API of node a is used, so the other node with pending callbacks is suspended.
     let (still, other) = if served == "c" { (&c, &b) } else { (&b, &c) };
     still.switch.signal(Signal::STOP);
     let since = Instant::now();
@@ -221,11 +224,11 @@ fn node_suspended_for_a_minute_recovers() {
         std::thread::sleep(Duration::from_millis(500));
     }
     still.switch.signal(Signal::CONT);
-    // The connection of before has been closed meanwhile.
+    // The previous connection has been closed meanwhile.
     let admin = Admin::new(&scheme.home, &scheme.switch);
     cluster_of(&admin, 3);
     wait_until(|| owner(&admin, "payeefsp", 3) == served);
-    // More than a minute has passed: the others have compared their states.
+    // After more than a minute, the other nodes have compared their states.
     assert!(cluster_of(&admin, 3)["sameStateAt"].is_u64(), "{}", cluster_of(&admin, 3));
     play(&scheme, [still.switch.fspiop, scheme.switch.fspiop], "1");
     let total = (count + 1).to_string();
@@ -236,12 +239,12 @@ fn node_suspended_for_a_minute_recovers() {
     prove(&[&scheme.home, &b.home, &c.home]);
 }
 
-/// A node that takes a record for another than all others do has decided otherwise: it stops and
-/// says where, and with an empty directory it is one of them again.
+/// A node that reads a record differently from all others has diverged. It stops and reports the
+/// record. With an empty directory it joins again.
 #[test]
 fn diverging_node_is_detected() {
     let directory = TempDir::new().unwrap();
-    let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
+    let cluster = Cluster::start(ClusterOptions::new(1, directory.path()), &mut |_| ()).unwrap();
     let scheme = Scheme::at(home(&cluster, "a"));
     let (b, c) = (Node::start(&cluster, "b"), Node::start(&cluster, "c"));
     let doors = [scheme.switch.fspiop, b.switch.fspiop];
@@ -252,33 +255,34 @@ fn diverging_node_is_detected() {
     b.switch.stop(Signal::TERM);
     let log_index = set_aside_in(&c.home, &b.home, &transfer.id);
     let b = Node { switch: b.home.serve(), home: b.home };
-    // Both others have said what they have there.
+    // Both other nodes have published their state hashes of that index.
     let admin = Admin::new(&scheme.home, &scheme.switch);
-    let has_said = |node: &serde_json::Value| log_index + 4 < node["logIndex"].as_u64().unwrap();
-    wait_until(|| cluster_of(&admin, 2)["nodes"].as_array().unwrap().iter().all(has_said));
+    let has_published =
+        |node: &serde_json::Value| log_index + 4 < node["logIndex"].as_u64().unwrap();
+    wait_until(|| cluster_of(&admin, 2)["nodes"].as_array().unwrap().iter().all(has_published));
 
-    let said = c.home.serve_in_vain(Ports::free()).fails();
-    assert!(said.contains("replica: state differs from "), "{said}");
-    assert!(said.contains("start it with an empty one"), "{said}");
+    let output_text = c.home.serve_in_vain(Ports::free()).fails();
+    assert!(output_text.contains("replica: state differs from "), "{output_text}");
+    assert!(output_text.contains("start it with an empty one"), "{output_text}");
     play(&scheme, [b.switch.fspiop, scheme.switch.fspiop], "10");
     fs::remove_dir_all(c.home.data()).unwrap();
     let c = Node { switch: c.home.serve(), home: c.home };
     assert_eq!(c.admin().position("payerfsp"), "30");
-    let said = cluster_of(&admin, 3);
+    let output_text = cluster_of(&admin, 3);
     let against = |node: &serde_json::Value| node["contradictsAt"].is_null();
-    assert!(said["nodes"].as_array().unwrap().iter().all(against), "{said}");
+    assert!(output_text["nodes"].as_array().unwrap().iter().all(against), "{output_text}");
     scheme.switch.stop(Signal::TERM);
     b.switch.stop(Signal::TERM);
     c.switch.stop(Signal::TERM);
     prove(&[&scheme.home, &b.home, &c.home]);
 }
 
-/// A directory of yesterday is brought up to date from the topic. What somebody else wrote there is
-/// passed over, said once and counted; a node that came too late to begin the log is nobody else.
+/// A directory of the previous day catches up from the topic. Foreign messages in the topic are
+/// skipped, reported once and counted. The start message of a late node is ignored.
 #[test]
 fn stale_disk_and_foreign_messages_are_refused() {
     let directory = TempDir::new().unwrap();
-    let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
+    let cluster = Cluster::start(ClusterOptions::new(1, directory.path()), &mut |_| ()).unwrap();
     let scheme = Scheme::at(home(&cluster, "a"));
     let b = Node::start(&cluster, "b");
     play(&scheme, [scheme.switch.fspiop, b.switch.fspiop], "10");
@@ -287,9 +291,9 @@ fn stale_disk_and_foreign_messages_are_refused() {
     copy(&b.home, old.path());
     let b = Node { switch: b.home.serve(), home: b.home };
     play(&scheme, [scheme.switch.fspiop, b.switch.fspiop], "10");
-    say_something_else(&cluster);
+    publish_foreign_messages(&cluster);
     play(&scheme, [b.switch.fspiop, scheme.switch.fspiop], "10");
-    // What is shown lags by a moment.
+    // The figures are updated with a short delay.
     wait_until(|| cluster_of(&scheme.admin, 2)["foreignMessages"] != 0);
     b.switch.stop(Signal::TERM);
 
@@ -307,24 +311,27 @@ fn stale_disk_and_foreign_messages_are_refused() {
     play(&scheme, [b.switch.fspiop, scheme.switch.fspiop], "10");
     assert_eq!(admin.position("payerfsp"), "40");
 
-    // What only a later program can read ends every node, and each start, with a word on what to
-    // do.
+    // A record that only a later program can read stops every node, and each start, with advice in
+    // the message.
     let mut later = [0; 144];
     later[..6].copy_from_slice(b"UpBu\x09\x00");
     later[8] = 144;
-    say(&cluster, &[&later]);
+    publish(&cluster, &[&later]);
     let advice = "was written by a newer program";
     for switch in [scheme.switch, b.switch] {
-        let (status, said) = switch.end();
-        assert!(!status.success() && said.contains(advice), "{said}");
+        let (status, output_text) = switch.end();
+        assert!(!status.success() && output_text.contains(advice), "{output_text}");
     }
-    let said = b.home.serve_in_vain(Ports::free()).err();
-    assert!(said.contains(advice) && said.contains("upgrade this node"), "{said}");
+    let output_text = b.home.serve_in_vain(Ports::free()).err();
+    assert!(
+        output_text.contains(advice) && output_text.contains("upgrade this node"),
+        "{output_text}"
+    );
     prove(&[&scheme.home, &b.home]);
 }
 
-/// Writes to the topic what no node would, and what one would that found no log there.
-fn say_something_else(cluster: &Cluster) {
+/// Writes messages to the topic that no node writes, and one of a node that found no log there.
+fn publish_foreign_messages(cluster: &Cluster) {
     let hub = ledger::FspName::new("Hub").unwrap();
     let founding = sequencer::GenesisMessage {
         identity: record::frame::LogIdentity([8; 16]),
@@ -332,11 +339,11 @@ fn say_something_else(cluster: &Cluster) {
         node: 8,
         wall: ledger::Stamp(1),
     };
-    say(cluster, &[&founding.bundle("late"), b"hello"]);
+    publish(cluster, &[&founding.bundle("late"), b"hello"]);
 }
 
-/// Writes to the topic, and waits until it is there.
-fn say(cluster: &Cluster, messages: &[&[u8]]) {
+/// Writes to the topic, and waits until the messages are stored.
+fn publish(cluster: &Cluster, messages: &[&[u8]]) {
     use ports::Topic;
 
     let address: kafka::Address =
@@ -351,7 +358,7 @@ fn say(cluster: &Cluster, messages: &[&[u8]]) {
     for (tag, message) in messages.iter().enumerate() {
         stream.send(message, tag as u64).unwrap();
     }
-    let last = messages.last().expect("there is something to say");
+    let last = messages.last().expect("at least one message");
     loop {
         match arrivals.recv_timeout(MINUTE).unwrap() {
             ports::Arrival::Message { bytes, .. } if bytes == *last => return,

@@ -1,11 +1,11 @@
-//! Faults in every combination: a node killed, a broker killed, a node that stands still, a node
-//! cut off from the brokers. Each round is a measurement by the program itself, with three nodes
-//! and three brokers, and counts only if every check passes that it makes: positions as the FSPs
-//! counted them, every message answered 2xx in the log of every node, each log verified, all of one
+//! Combinations of faults: a node killed, a broker killed, a node suspended, a node disconnected
+//! from the brokers. Each round is a measurement by `upesi-bench` with three nodes and three
+//! brokers. It counts only if all of its checks pass: positions match the FSPs' counts, every
+//! message answered 2xx is in the log of every node, each log is verified, and all have the same
 //! state.
 //!
-//! One round unless `UPESI_PROOF_SECONDS` gives time for more, and then [`ROUNDS_MIN`] whatever
-//! that takes; where rounds are counted (`UPESI_PROOF_TALLY`) it goes on from the last one.
+//! One round, unless `UPESI_PROOF_SECONDS` allows more, and then at least [`ROUNDS_MIN`]. With
+//! `UPESI_PROOF_TALLY` it continues after the last counted round.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -18,16 +18,16 @@ use crate::support::apart::{Need, apart_within, run};
 use crate::support::switch::{Printed, finish_within, laboratory};
 
 const FAULTS: [&str; 4] = ["node", "broker", "pause", "cut"];
-/// Every set of them but the empty one.
+/// Number of non-empty sets of faults.
 const COMBINATIONS: u64 = 15;
-/// Rounds of a proof at least: each combination, and some in another order.
+/// Minimum number of rounds of a proof: each combination, and some in another order.
 const ROUNDS_MIN: u64 = 20;
-/// Longest round.
+/// Longest duration of a round.
 const ROUND: Duration = Duration::from_secs(240);
-/// Longest outage by one fault: a session and what is stated for the rest, 3 s each, on a machine
-/// that others keep busy, too.
+/// Longest outage by a single fault: a session timeout and 3 s for the take-over, with a margin for
+/// a busy machine.
 const ALONE_MS: f64 = 12_000.0;
-/// In the tally.
+/// Name in the tally.
 const ROUNDS: &str = "kafka-fault-rounds";
 
 #[test]
@@ -35,7 +35,7 @@ fn combined_faults_lose_nothing() {
     let test = "kafka_matrix::combined_faults_lose_nothing";
     let within = budget() + ROUND * (rounds_min() as u32 + 1);
     apart_within(test, (Need::Network, within), || {
-        // Without a fault that cuts anything off, all of it is on the loopback interface.
+        // Without a fault that disconnects a node, all traffic uses the loopback interface.
         run("ip", &["link", "set", "lo", "up"]);
         let (started, first) = (Instant::now(), rounds_so_far());
         for round in first.. {
@@ -48,8 +48,8 @@ fn combined_faults_lose_nothing() {
     });
 }
 
-/// The faults of a round, in the order in which they begin; later rounds begin with others. All at
-/// once come first, and single ones between sets.
+/// The faults of a round, in their order. Later rounds start with other faults. The full set comes
+/// first, and single faults are placed between sets.
 fn faults(round: u64) -> Vec<&'static str> {
     let set = 1 + (7 * round + 14) % COMBINATIONS;
     let mut faults: Vec<_> =
@@ -66,19 +66,19 @@ fn play(round: u64) {
     let mut command = laboratory();
     command.args(["transfer", "--nodes", "3", "--brokers", "3"]);
     command.args(["--kill", &faults.join(","), "--seconds", &seconds(&faults).to_string()]);
-    // Nothing is to end by time, however slow the machine.
+    // No transaction may time out, even on a slow machine.
     command.args(["--concurrency", "16", "--timeout", "120"]);
     command.arg("--data").arg(home.path().join("data")).arg("--json").arg(&json);
     let output = finish_within(command, ROUND);
-    let said = output.out();
+    let output_text = output.out();
     let complained = output.err();
-    assert!(output.status.success(), "round {round}, {faults:?}: {said}{complained}");
+    assert!(output.status.success(), "round {round}, {faults:?}: {output_text}{complained}");
     let result: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
     let nodes = &result["nodes"];
     let outages = nodes["outages"].as_array().unwrap();
     assert_eq!(outages.len(), faults.len(), "{nodes}");
     assert!(0 < nodes["acknowledged"].as_u64().unwrap(), "{nodes}");
-    // Several faults may lie over each other; one alone has an end that is stated.
+    // Several faults may overlap. Only the outage of a single one has a stated limit.
     if let [alone] = &outages[..] {
         assert!(alone["outage_ms"].as_f64().unwrap() < ALONE_MS, "{alone}");
     }
@@ -86,7 +86,7 @@ fn play(round: u64) {
     println!("round {round}: {} acknowledged; {}", nodes["acknowledged"], outages.join(", "));
 }
 
-/// Long enough that each fault lasts longer than a session.
+/// Long enough that each fault lasts longer than a session timeout.
 fn seconds(faults: &[&str]) -> usize {
     16 + 4 * faults.len()
 }
@@ -105,7 +105,7 @@ fn budget() -> Duration {
     Duration::from_secs(seconds.and_then(|text| text.parse().ok()).unwrap_or(0))
 }
 
-/// Rounds of all runs before, where somebody keeps count.
+/// Rounds of all previous runs, if a tally file is configured.
 fn rounds_so_far() -> u64 {
     let tally = std::env::var_os("UPESI_PROOF_TALLY").map(fs::read_to_string);
     let tally = tally.and_then(Result::ok).unwrap_or_default();

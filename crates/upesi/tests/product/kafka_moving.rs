@@ -1,10 +1,10 @@
-//! A scheme that begins on one switch, goes on over real brokers with nodes, and comes back to one
-//! switch: with its whole history each time.
+//! A scheme starts on one switch, continues on nodes over real brokers, and returns to one switch,
+//! each time with its whole history.
 
 use std::fs;
 use std::process::Command;
 
-use kafka_testkit::{Cluster, Options};
+use kafka_testkit::{Cluster, ClusterOptions};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -14,20 +14,20 @@ use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, Printed, Switch, files, finish};
 
-/// What a command prints that must succeed.
+/// The output of a command that must succeed.
 fn words(home: &Home, arguments: &[&str]) -> String {
     let output = home.offline(arguments);
-    let said = output.err();
-    assert!(output.status.success(), "{arguments:?}: {said}");
+    let output_text = output.err();
+    assert!(output.status.success(), "{arguments:?}: {output_text}");
     output.out()
 }
 
-/// The same, as a script reads it.
+/// The JSON output of a command that must succeed.
 fn done(home: &Home, arguments: &[&str]) -> Value {
     serde_json::from_str(&words(home, arguments)).unwrap()
 }
 
-/// What a command says that must fail.
+/// The error of a command that must fail.
 fn refused(home: &Home, arguments: &[&str]) -> String {
     home.offline(arguments).fails()
 }
@@ -38,14 +38,14 @@ fn node(home: &Home, log: &str, name: &str) -> Switch {
     home.started(command)
 }
 
-/// Why a node cannot start.
+/// The reason why a node refuses to start.
 fn node_in_vain(home: &Home, log: &str, name: &str) -> String {
     let mut command = home.command(Ports::free());
     command.args(["--log", log, "--node", name]);
     finish(command).fails()
 }
 
-/// All that stands in the segments of a home's log.
+/// The concatenated segments of a home's log.
 fn bytes(home: &Home) -> Vec<u8> {
     let mut segments = files(&home.data());
     segments.retain(|path| path.extension().is_some_and(|extension| extension == "segment"));
@@ -57,11 +57,12 @@ fn bytes(home: &Home) -> Vec<u8> {
 fn scheme_migrates_to_brokers_and_back() {
     let directory = TempDir::new().unwrap();
     let cluster =
-        Cluster::start(Options::new(1, directory.path()), &mut |line| println!("{line}")).unwrap();
+        Cluster::start(ClusterOptions::new(1, directory.path()), &mut |line| println!("{line}"))
+            .unwrap();
     let log = format!("kafka://{}/moved", cluster.bootstrap());
     let to_topic = ["export-log", "--json", "--log", &log];
 
-    // On one switch: three transfers that end, and one in flight.
+    // On one switch: three final transfers, and one in flight.
     let mut scheme = Scheme::start();
     let alone = scheme.switch.fspiop;
     let old: Vec<_> = (0..3).map(|_| play(&scheme, [alone, alone], "10")).collect();
@@ -87,10 +88,10 @@ fn scheme_migrates_to_brokers_and_back() {
     assert!(bytes(&scheme.home) == before);
     let mut command = Command::new(PROGRAM);
     command.arg("serve").arg("--data").arg(scheme.home.data());
-    let said = String::from_utf8_lossy(&finish(command).stderr).into_owned();
-    assert!(said.contains("holds the copy of a log on Kafka, topic moved"), "{said}");
+    let output_text = String::from_utf8_lossy(&finish(command).stderr).into_owned();
+    assert!(output_text.contains("holds the copy of a log on Kafka, topic moved"), "{output_text}");
 
-    // It goes on there, with a node that has the files and one that begins with nothing.
+    // It continues there, with a node that has the files and one with an empty directory.
     scheme.switch = node(&scheme.home, &log, "a");
     scheme.admin = Admin::new(&scheme.home, &scheme.switch);
     let fresh = Home::new();
@@ -104,12 +105,12 @@ fn scheme_migrates_to_brokers_and_back() {
     send(at_b, &waiting.fulfil("COMMITTED"), 200);
     scheme.payer.wait("PUT", &waiting.path());
     play(&scheme, [at_a, at_b], "5");
-    // A third begins with a copy of the log, and fetches what came since.
+    // A third node starts from a backup of the log, and fetches later records.
     let kept = TempDir::new().unwrap();
     let place = format!("file://{}", kept.path().display());
     words(&scheme.home, &["backup", "--to", &place]);
     let newest = play(&scheme, [at_b, at_a], "5");
-    let third = Home::new().told(&["--from", &place]);
+    let third = Home::new().with_arguments(&["--from", &place]);
     let c = node(&third, &log, "c");
     assert!(c.greeting.contains("started from the copy in file://"), "{}", c.greeting);
     assert!(c.greeting.contains("continued from the snapshot of record"), "{}", c.greeting);
@@ -124,8 +125,8 @@ fn scheme_migrates_to_brokers_and_back() {
     admin.must("POST", "/snapshots", "", 202);
     admin.wait_for("upesi_snapshots_taken_total", |taken| 0 < taken);
     b.stop(Signal::TERM);
-    // A fourth takes all that a node has which has ended, and decides nothing again.
-    let fourth = Home::new().told(&["--from", fresh.data().to_str().unwrap()]);
+    // A fourth node takes over the directory of a stopped node without replay.
+    let fourth = Home::new().with_arguments(&["--from", fresh.data().to_str().unwrap()]);
     let d = node(&fourth, &log, "d");
     assert!(d.greeting.contains("started from the directory of a node"), "{}", d.greeting);
     assert!(d.greeting.contains("continued from the snapshot of record"), "{}", d.greeting);
@@ -154,7 +155,8 @@ fn scheme_migrates_to_brokers_and_back() {
     );
     let once_more = ["import-log", "--again", "--log", &log];
     let also = words(&empty, &once_more);
-    let chain = |said: &str| said.split("chain head ").nth(1).unwrap()[..64].to_owned();
+    let chain =
+        |output_text: &str| output_text.split("chain head ").nth(1).unwrap()[..64].to_owned();
     assert_eq!(chain(&away), chain(&also));
     assert!(bytes(&empty) == bytes(&fresh));
     let gone = node_in_vain(&scheme.home, &log, "a");
@@ -180,16 +182,22 @@ fn scheme_migrates_to_brokers_and_back() {
     scheme.end();
 }
 
-/// The copy of a topic that is not there any more begins no other log there; it is made again of
-/// the copy only by whoever says so.
+/// The copy of a deleted topic does not start another log there. The topic is recreated from the
+/// copy only on request.
 fn a_topic_that_is_gone(copy: &Home, cluster: &Cluster) {
     let log = format!("kafka://{}/gone", cluster.bootstrap());
     fs::write(copy.data().join("kafka-topic"), "gone").unwrap();
     let before = bytes(copy);
     for _ in 0..2 {
-        let said = node_in_vain(copy, &log, "a");
-        assert!(said.contains("topic gone does not exist or holds no log, and "), "{said}");
-        assert!(said.contains("Nothing was made. If the topic is gone, stop all nodes"), "{said}");
+        let output_text = node_in_vain(copy, &log, "a");
+        assert!(
+            output_text.contains("topic gone does not exist or holds no log, and "),
+            "{output_text}"
+        );
+        assert!(
+            output_text.contains("Nothing was made. If the topic is gone, stop all nodes"),
+            "{output_text}"
+        );
     }
     let restored = Home::new();
     words(&restored, &["restore", "--from", copy.data().to_str().unwrap()]);

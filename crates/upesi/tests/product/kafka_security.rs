@@ -1,11 +1,11 @@
-//! Brokers that know their clients, and clients that know their brokers: certificates of both, and
-//! a password. What is wrong is said within seconds, and nothing is sent in the clear instead.
+//! Mutual authentication of brokers and clients: certificates on both sides, and a password. Errors
+//! are reported within seconds, and nothing is sent unencrypted instead.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use kafka_testkit::{Cluster, Options, Secure};
+use kafka_testkit::{Cluster, ClusterOptions, Secure};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -21,7 +21,7 @@ const PASSWORD: &str = "not-a-secret-outside-of-this-test";
 fn nodes_and_brokers_authenticate_each_other() {
     let directory = TempDir::new().unwrap();
     let files = Files::make(directory.path());
-    let mut options = Options::new(1, directory.path().join("brokers"));
+    let mut options = ClusterOptions::new(1, directory.path().join("brokers"));
     options.secure = Some(Secure {
         key_and_certificate: files.path("brokers.pem"),
         clients: files.path("ca.pem"),
@@ -31,15 +31,18 @@ fn nodes_and_brokers_authenticate_each_other() {
     let cluster = Cluster::start(options, &mut |line| println!("{line}")).unwrap();
     let home = |settings: &str, brokers: &str, node: &str| {
         let log = format!("kafka://{brokers}/scheme");
-        Home::configured(settings).told(&["--log", &log, "--node", node])
+        Home::configured(settings).with_arguments(&["--log", &log, "--node", node])
     };
     let secure = cluster.secure_bootstrap();
     let right = files.settings("ca", "client", "password");
 
     let refused = |settings: &str, brokers: &str, expected: &[&str]| {
-        let said = home(settings, brokers, "c").serve_in_vain(Ports::free()).fails();
-        assert!(expected.iter().all(|part| said.contains(part)), "{expected:?}: {said}");
-        assert!(!said.contains(PASSWORD), "{said}");
+        let output_text = home(settings, brokers, "c").serve_in_vain(Ports::free()).fails();
+        assert!(
+            expected.iter().all(|part| output_text.contains(part)),
+            "{expected:?}: {output_text}"
+        );
+        assert!(!output_text.contains(PASSWORD), "{output_text}");
     };
     let distrusted = "or this node rejected the other side";
     refused(
@@ -52,7 +55,7 @@ fn nodes_and_brokers_authenticate_each_other() {
         secure,
         &[distrusted, "certificate verify failed"],
     );
-    // TLS 1.3 tells of that after the connection was made.
+    // TLS 1.3 reports this only after the connection was established.
     let stranger = files.settings("ca", "other-client", "password");
     refused(&stranger, secure, &["no broker of", "bad certificate"]);
     refused("", secure, &["no broker of", "take connections as `[kafka]`"]);
@@ -94,7 +97,7 @@ impl Files {
         files
     }
 
-    /// A key, and a certificate for it of somebody on this machine.
+    /// Creates a key, and a certificate for it with a name of this machine.
     fn certify(&self, name: &str, ca: &str) {
         fs::write(self.path("names"), "subjectAltName=DNS:localhost,DNS:127.0.0.1,IP:127.0.0.1\n")
             .unwrap();

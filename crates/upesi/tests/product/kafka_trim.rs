@@ -1,7 +1,7 @@
-//! Messages that a copy of the log holds are deleted from the topic, and nobody misses them: nodes
-//! go on, new ones begin with the copy, and the scheme moves back to files.
+//! Messages in a backup of the log are deleted from the topic without effect on the scheme: nodes
+//! continue, new ones start from the backup, and the scheme moves back to files.
 
-use kafka_testkit::{Cluster, Options};
+use kafka_testkit::{Cluster, ClusterOptions};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -10,19 +10,20 @@ use crate::kafka::{Node, cluster_of, home, play, prove};
 use crate::support::scheme::Scheme;
 use crate::support::switch::{Home, Ports, Printed};
 
-/// Enough for a segment of one MiB that is closed, and some more.
+/// Enough transfers for more than one closed segment of one MiB.
 const TRANSFERS: usize = 600;
-/// Records that stay beyond what every node has.
+/// Records to keep in addition to those that not every node has.
 const KEEP: &str = "100";
 
 #[test]
 fn topic_is_trimmed_up_to_the_backup() {
     let directory = TempDir::new().unwrap();
-    let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
+    let cluster = Cluster::start(ClusterOptions::new(1, directory.path()), &mut |_| ()).unwrap();
     let log = format!("kafka://{}/scheme", cluster.bootstrap());
     let small = "[log]\nsegment_mib = 1\n";
-    let told = |name: &str| Home::configured(small).told(&["--log", &log, "--node", name]);
-    let scheme = Scheme::at(told("a"));
+    let home_of =
+        |name: &str| Home::configured(small).with_arguments(&["--log", &log, "--node", name]);
+    let scheme = Scheme::at(home_of("a"));
     let b = Node::start(&cluster, "b");
     let doors = [scheme.switch.fspiop, b.switch.fspiop];
     let old = play(&scheme, doors, "1");
@@ -36,17 +37,17 @@ fn topic_is_trimmed_up_to_the_backup() {
         scheme.home.offline(&[&arguments[..], &["--admin", &admin], more].concat())
     };
     let refused = |more: &[&str], why: &str| {
-        let said = trim(more).fails();
-        assert!(said.contains(why), "{said}");
+        let output_text = trim(more).fails();
+        assert!(output_text.contains(why), "{output_text}");
     };
     let done = |more: &[&str]| -> Value {
         let output = trim(more);
-        let said = output.err();
-        assert!(output.status.success(), "{said}");
+        let output_text = output.err();
+        assert!(output.status.success(), "{output_text}");
         output.json()
     };
 
-    // Nothing goes that is not in a copy of this log.
+    // Only messages that are in a backup of this log are deleted.
     refused(&["--keep", KEEP], "no backup found");
     scheme.home.offline(&["backup", "--to", &place]).succeeds();
     let object = kept.path().join("segments/00000000000000000001.packed");
@@ -67,16 +68,16 @@ fn topic_is_trimmed_up_to_the_backup() {
     assert!(100 < first, "{trimmed}");
     assert_eq!(done(&["--keep", KEEP])["deleted_messages"], 0, "it is done already");
 
-    // The nodes go on; one that was away goes on too, and a new one begins with the copy.
+    // The running nodes continue, a stopped one catches up, and a new one starts from the backup.
     play(&scheme, doors, "1");
     b.switch.stop(Signal::TERM);
     play(&scheme, [scheme.switch.fspiop; 2], "1");
     let b = Node { switch: b.home.serve(), home: b.home };
     play(&scheme, [b.switch.fspiop, scheme.switch.fspiop], "1");
     let c = home(&cluster, "c");
-    let said = c.serve_in_vain(Ports::free()).err();
-    assert!(said.contains("what stood before was deleted"), "{said}");
-    let c = c.told(&["--from", &place]);
+    let output_text = c.serve_in_vain(Ports::free()).err();
+    assert!(output_text.contains("what stood before was deleted"), "{output_text}");
+    let c = c.with_arguments(&["--from", &place]);
     let c = Node { switch: c.serve(), home: c };
     let position = (TRANSFERS + 3).to_string();
     for node in [&b, &c] {
@@ -86,12 +87,12 @@ fn topic_is_trimmed_up_to_the_backup() {
     scheme.switch.stop(Signal::TERM);
     b.switch.stop(Signal::TERM);
     c.switch.stop(Signal::TERM);
-    // One of them has its first segments packed.
+    // The first segments of one of them are compressed.
     for home in [&scheme.home, &b.home, &c.home] {
         prove(&[home]);
     }
 
-    // Back to files: what the topic still holds is compared, and the scheme goes on.
+    // Back to files: the remaining messages of the topic are compared, and the scheme continues.
     let moved = scheme.home.offline(&["import-log", "--log", &log, "--json"]).succeeds().json();
     scheme.home.verify().succeeds();
     assert!(first < moved["end"].as_u64().unwrap(), "{moved}");

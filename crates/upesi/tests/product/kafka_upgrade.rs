@@ -1,7 +1,7 @@
-//! Nodes are brought up to date one after the other while transfers go on. Later rules decide once
-//! all know them and somebody says so; from then on an older program is refused.
+//! Nodes are upgraded one after the other under load. Later rules become active on request, once
+//! all nodes know them. From then on an older program is refused.
 //!
-//! There is one program to test: as a newer one it is told to take itself for one that knows later
+//! There is only one program to test. As the newer one it is started with an option that adds later
 //! rules.
 
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kafka_testkit::{Cluster, Options};
+use kafka_testkit::{Cluster, ClusterOptions};
 use rustix::process::Signal;
 use tempfile::TempDir;
 use testkit::http::Connection;
@@ -22,13 +22,13 @@ use crate::support::switch::{Home, Ports, Printed, Switch};
 const NEWER: [&str; 2] = ["--inject-rules", "3"];
 const LATER_RULES: &str = "{\"rulesVersion\":3}";
 const REFUSED: &str = "needs rules version 3, but this program knows versions up to 2";
-/// Between two messages of one sender.
+/// Interval between two messages of one sender.
 const PAUSE: Duration = Duration::from_millis(10);
 
 #[test]
 fn nodes_are_upgraded_under_load() {
     let directory = TempDir::new().unwrap();
-    let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
+    let cluster = Cluster::start(ClusterOptions::new(1, directory.path()), &mut |_| ()).unwrap();
     let mut scheme = Scheme::at(home(&cluster, "a"));
     let (mut b, mut c) = (Node::start(&cluster, "b"), Node::start(&cluster, "c"));
     let doors = [&scheme.switch, &b.switch, &c.switch].map(|switch| switch.fspiop);
@@ -59,7 +59,7 @@ fn nodes_are_upgraded_under_load() {
         }
         (scheme, b, c)
     });
-    load.tell();
+    load.print();
     assert_eq!(scheme.admin.metric("upesi_transfers_reserved_total"), load.count() as u64);
 
     c.switch.stop(Signal::TERM);
@@ -73,7 +73,7 @@ fn nodes_are_upgraded_under_load() {
     prove_as(&NEWER, &[&scheme.home, &b.home, &c.home]);
 }
 
-/// Stops a node in order, and starts a newer program in its place.
+/// Stops a node cleanly, and starts the newer program in its place.
 fn upgraded(home: &Home, switch: Switch) -> Switch {
     let ports = switch.ports();
     switch.stop(Signal::TERM);
@@ -86,11 +86,11 @@ fn newer(home: &Home, ports: Ports) -> std::process::Command {
     command
 }
 
-/// Waits until the node that is asked has heard from all which rules they know.
+/// Waits until the node has received from all nodes which rules they know.
 fn all_know(admin: &Admin, expected: [(&str, u64); 3]) {
     wait_until(|| {
-        let said = cluster_of(admin, 3);
-        let nodes = said["nodes"].as_array().unwrap();
+        let output_text = cluster_of(admin, 3);
+        let nodes = output_text["nodes"].as_array().unwrap();
         let knows = |name: &str| nodes.iter().find(|node| node["name"] == name);
         let is_so = |(name, rules): &(&str, u64)| {
             knows(name).is_some_and(|node| node["rulesKnown"] == *rules)
@@ -105,21 +105,21 @@ fn activate(admin: &Admin, status: u16, expected: &str) {
     assert!(answer.text().contains(expected), "{}", answer.text());
 }
 
-/// An older program does not go on a log that later rules decide, with its copy or without.
+/// An older program refuses a log with later rules, with its copy or without.
 fn refused(home: &Home) {
-    let said = home.serve_in_vain(Ports::free()).fails();
-    assert!(said.contains(REFUSED), "{said}");
+    let output_text = home.serve_in_vain(Ports::free()).fails();
+    assert!(output_text.contains(REFUSED), "{output_text}");
 }
 
-/// Senders that turn to the next node when one does not answer.
+/// Senders that try the next node if one does not respond.
 #[derive(Default)]
 struct Load {
     is_over: AtomicBool,
-    /// How long each prepare took until somebody had accepted it.
+    /// Time until each prepare was accepted by a node.
     waits: Mutex<Vec<Duration>>,
 }
 
-/// The senders end with this, however their test ends.
+/// Stops the senders when it is dropped, also after a failure.
 struct Ending<'a>(&'a Load);
 
 impl Drop for Ending<'_> {
@@ -147,7 +147,7 @@ impl Load {
         self.waits.lock().unwrap().len()
     }
 
-    fn tell(&self) {
+    fn print(&self) {
         let mut waits = self.waits.lock().unwrap();
         waits.sort_unstable();
         let longest = waits.last().expect("there was load");

@@ -1,14 +1,14 @@
-//! The proof that nothing acknowledged is lost: the switch is killed with SIGKILL, again and
-//! again, at moments nobody chose, with at least [`IN_FLIGHT_MIN`] transfers in flight, and is
-//! started again on the same directory and ports.
+//! Proof that nothing acknowledged is lost: the switch is killed with SIGKILL repeatedly, at random
+//! times, with at least [`IN_FLIGHT_MIN`] transfers in flight, and is restarted on the same
+//! directory and ports.
 //!
-//! Participants outside of it keep a record of every 2xx they got and every notice they heard
-//! ([`Outside`]). When the last transfer has ended, the switch is held against that record: every
-//! accepted message has its effect, every transfer has one end, both sides have heard of it at
-//! least once and never the contrary, and the positions are what the record adds up to.
+//! External participants record every 2xx and every received notice ([`ExternalRecord`]). When the last
+//! transfer is final, the switch is compared with that record: every accepted message has its
+//! effect, every transfer has one end, both sides have received its notice at least once and never
+//! a contradicting one, and the positions match the record.
 //!
-//! `UPESI_PROOF_SECONDS` and `UPESI_PROOF_KILLS` make the proof longer, `UPESI_PROOF_SEED`
-//! repeats its plan, though not its timing.
+//! `UPESI_PROOF_SECONDS` and `UPESI_PROOF_KILLS` make the proof longer. `UPESI_PROOF_SEED` repeats
+//! its plan, but not its timing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::OpenOptions;
@@ -31,23 +31,24 @@ use crate::support::scheme::Admin;
 use crate::support::switch::{Home, Ports, Printed, Switch};
 
 const KILLS: u64 = 25;
-/// Reserved, told to the payee and not answered, at every kill.
+/// Minimum number of transfers at every kill that are reserved, delivered to the payee and not
+/// answered.
 const IN_FLIGHT_MIN: usize = 1_000;
-/// Answers are held back while fewer than this many transfers wait for one.
+/// Responses are delayed while fewer transfers than this wait for one.
 const HELD: usize = 1_050;
-/// No new transfers while more than this many wait for an answer.
+/// No new transfers while more than this number wait for a response.
 const WAITING_MAX: usize = 1_250;
-/// Threads that prepare, and threads that answer.
+/// Number of threads that prepare, and of threads that answer.
 const WORKERS: usize = 6;
-/// Accepted messages between a start and the next kill, at least and at most.
+/// Minimum and maximum number of accepted messages between a start and the next kill.
 const ACCEPTED_BETWEEN: (u64, u64) = (40, 400);
-/// How long transfers that nobody answers live.
+/// Lifetime of transfers that are never answered.
 const SHORT_LIFE_MS: (u64, u64) = (1_500, 5_000);
-/// Every so many transfers a party is registered too.
+/// Interval of party registrations, in transfers.
 const REGISTRATION_EVERY: u64 = 8;
-/// Beyond this many transfers only a part of those with a known end are asked for.
+/// Beyond this number of transfers, only some of those with a known end are queried.
 const ASKED_MAX: u64 = 50_000;
-/// As often as the log grows by so much, as fast as can be.
+/// Snapshots at a short interval of records and at full speed.
 const SNAPSHOTS: &str = "[snapshot]\nevery_records = 500\ncpu_percent = 100\n";
 const NAMES: [&str; 2] = ["alphafsp", "betafsp"];
 const FUNDS: &str = "1000000000";
@@ -57,14 +58,14 @@ const GLANCE: Duration = Duration::from_millis(5);
 #[test]
 fn nothing_acknowledged_is_lost_when_the_switch_is_killed() {
     let seed = setting("UPESI_PROOF_SEED").unwrap_or_else(now_ms);
-    say(&format!("kill proof: seed {seed}"));
+    print_line(&format!("kill proof: seed {seed}"));
     let started = Instant::now();
-    let outside = Arc::new(Outside::default());
+    let external = Arc::new(ExternalRecord::default());
     let servers = [0, 1].map(|side| {
-        let outside = Arc::clone(&outside);
-        serve(move |callback| outside.hear(side, callback))
+        let external = Arc::clone(&external);
+        serve(move |callback| external.record_callback(side, callback))
     });
-    // Snapshots are taken all the while, so that most starts go on from one.
+    // Snapshots are taken continuously, so that most starts continue from one.
     let home = Home::configured(SNAPSHOTS);
     let ports = ports_to_come_back_to();
     let mut switch = home.serve_on(ports);
@@ -73,18 +74,18 @@ fn nothing_acknowledged_is_lost_when_the_switch_is_killed() {
     for (name, server) in NAMES.iter().zip(&servers) {
         admin.onboard(name, &format!("http://{}", server.address()), FUNDS, FUNDS);
     }
-    let payers = start(&outside, ports.fspiop, seed, prepare_until_told);
-    let payees = start(&outside, ports.fspiop, seed, answer_until_told);
+    let payers = start(&external, ports.fspiop, seed, prepare_until_stopped);
+    let payees = start(&external, ports.fspiop, seed, answer_until_stopped);
 
     let kills_min = setting("UPESI_PROOF_KILLS").unwrap_or(KILLS);
     let long = Duration::from_secs(setting("UPESI_PROOF_SECONDS").unwrap_or(0));
-    let mut dice = Dice(seed);
+    let mut rng = Rng(seed);
     let mut kills = 0;
     let mut from_snapshots = 0;
     while kills < kills_min || started.elapsed() < long {
-        outside.wait_for_load(dice.between(ACCEPTED_BETWEEN));
+        external.wait_for_load(rng.between(ACCEPTED_BETWEEN));
         switch.kill();
-        let waiting = outside.lock().waiting.len();
+        let waiting = external.lock().waiting.len();
         assert!(IN_FLIGHT_MIN <= waiting, "only {waiting} in flight at kill {kills}");
         kills += 1;
         switch = home.serve_on(ports);
@@ -93,23 +94,23 @@ fn nothing_acknowledged_is_lost_when_the_switch_is_killed() {
     assert!(kills / 4 <= from_snapshots, "{from_snapshots} starts of {kills} from snapshots");
     let killed = started.elapsed();
 
-    outside.preparing_ends.store(true, Ordering::SeqCst);
+    external.preparing_ends.store(true, Ordering::SeqCst);
     join(payers);
     admin = Admin::new(&home, &switch);
     let left = wait_for_the_last(&admin);
-    outside.answering_ends.store(true, Ordering::SeqCst);
+    external.answering_ends.store(true, Ordering::SeqCst);
     join(payees);
 
-    let asked = outside.ask_for_everything(ports.fspiop);
-    let tally = outside.check();
+    let asked = external.ask_for_everything(ports.fspiop);
+    let tally = external.check();
     assert_eq!(left, [0; 3], "in flight, notices owed, dead letters");
     check_positions(&admin, &tally);
     end(&home, switch, &tally);
     count(kills);
-    say(&format!(
+    print_line(&format!(
         "kill proof: {kills} kills in {:.1} s with at least {IN_FLIGHT_MIN} in flight; {} transfers \
          ({} committed, {} aborted, {} expired, {} never arrived), {} registrations, {} accepted \
-         (2xx), {} answers of GET, {} notices heard, {} of them repeats; whole {:.1} s",
+         (2xx), {} answers of GET, {} notices received, {} of them repeats; whole {:.1} s",
         killed.as_secs_f64(),
         tally.transfers,
         tally.committed,
@@ -117,7 +118,7 @@ fn nothing_acknowledged_is_lost_when_the_switch_is_killed() {
         tally.expired,
         tally.never_arrived,
         tally.registrations,
-        outside.accepted.load(Ordering::SeqCst),
+        external.accepted.load(Ordering::SeqCst),
         asked,
         tally.notices,
         tally.repeats,
@@ -125,7 +126,7 @@ fn nothing_acknowledged_is_lost_when_the_switch_is_killed() {
     ));
 }
 
-/// Adds to the cycles of all runs, where somebody keeps count.
+/// Adds to the number of cycles of all runs, if a tally file is configured.
 fn count(kills: u64) {
     let Some(path) = std::env::var_os("UPESI_PROOF_TALLY") else { return };
     let file = OpenOptions::new().create(true).append(true).open(path);
@@ -133,35 +134,35 @@ fn count(kills: u64) {
     added.expect("the tally can be written");
 }
 
-/// What the payee will do with a transfer.
+/// The payee's plan for a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
-    /// Answer COMMITTED, the hub confirms.
+    /// Answers COMMITTED; the hub confirms.
     Commit,
-    /// Answer RESERVED, the hub commits.
+    /// Answers RESERVED; the hub commits.
     Reserve,
     Refuse,
-    /// Nothing: it expires.
+    /// Does not answer; the transfer expires.
     Forget,
-    /// Answer RESERVED at about the moment of its expiry.
+    /// Answers RESERVED at about the time of expiry.
     Race,
 }
 
-/// What one side heard about a transfer.
+/// Notices that one side received about a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Heard {
+struct ReceivedMessages {
     posts: u32,
     /// PUT or PATCH with COMMITTED.
     committed: u32,
-    /// 3303.
+    /// Error 3303.
     expired: u32,
     /// Any other error, or ABORTED.
     aborted: u32,
-    /// Answers to a resent prepare while nothing was decided.
+    /// Responses to a resent prepare before the decision.
     reserved: u32,
 }
 
-/// One transfer in the outside record.
+/// One transfer in the external record.
 #[derive(Clone, Debug)]
 struct Entry {
     plan: Plan,
@@ -169,19 +170,19 @@ struct Entry {
     /// In ten-thousandths.
     amount: u64,
     expires_ms: u64,
-    /// 202 came.
+    /// 202 was received.
     prepared: bool,
-    /// 200 came.
+    /// 200 was received.
     answered: bool,
     /// By side of the scheme, not of the transfer.
-    heard: [Heard; 2],
-    /// What GET was answered.
-    told: Option<Told>,
+    received: [ReceivedMessages; 2],
+    /// Response to GET.
+    response: Option<TransferResponse>,
 }
 
-/// The answer to GET /transfers/{id}.
+/// The response to GET /transfers/{id}.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Told {
+enum TransferResponse {
     Committed,
     Aborted(String),
     Unknown,
@@ -191,23 +192,23 @@ enum Told {
 #[derive(Default)]
 struct Record {
     transfers: Vec<Entry>,
-    /// Told to the payee and to be answered, oldest first.
+    /// Transfers that the payee has received and will answer, oldest first.
     waiting: VecDeque<u64>,
     /// Transfers to be answered at their expiry.
     races: BTreeMap<(u64, u64), ()>,
-    /// Who serves a party by the last registration that was accepted.
+    /// The FSP of a party by its last accepted registration.
     parties: BTreeMap<String, usize>,
-    /// Registrations accepted, and callbacks heard about them, by party and side.
+    /// Accepted registrations, and callbacks about them, by party and side.
     registered: BTreeMap<(String, usize), [u32; 2]>,
-    /// What GET said about a party.
+    /// Response to GET for a party.
     found: BTreeMap<String, String>,
-    /// Answers to GET.
+    /// Responses to GET.
     answers: usize,
 }
 
-/// Everything that is known outside of the switch.
+/// The external record.
 #[derive(Default)]
-struct Outside {
+struct ExternalRecord {
     record: Mutex<Record>,
     changed: Condvar,
     accepted: AtomicU64,
@@ -227,17 +228,17 @@ struct Tally {
     registrations: u64,
     notices: u64,
     repeats: u64,
-    /// Of the first participant, in ten-thousandths.
+    /// Position of the first participant, in ten-thousandths.
     position: i128,
 }
 
-impl Outside {
+impl ExternalRecord {
     fn lock(&self) -> MutexGuard<'_, Record> {
         self.record.lock().unwrap()
     }
 
-    /// A callback to one side.
-    fn hear(&self, side: usize, callback: &Callback) -> Reply {
+    /// Records a callback to one side.
+    fn record_callback(&self, side: usize, callback: &Callback) -> Reply {
         let mut record = self.lock();
         if let Some(party) = callback.path.strip_prefix("/participants/MSISDN/") {
             if self.asking.load(Ordering::SeqCst) {
@@ -250,11 +251,13 @@ impl Outside {
         } else {
             let number = number_of(callback);
             if self.asking.load(Ordering::SeqCst) {
-                let first =
-                    record.transfers[number as usize].told.replace(told(callback)).is_none();
+                let first = record.transfers[number as usize]
+                    .response
+                    .replace(parse_response(callback))
+                    .is_none();
                 record.answers += usize::from(first);
             } else {
-                record.hear(side, number, callback);
+                record.record_callback(side, number, callback);
             }
         }
         drop(record);
@@ -267,7 +270,7 @@ impl Outside {
         self.changed.notify_all();
     }
 
-    /// Waits until enough is in flight, and then for some more accepted messages.
+    /// Waits until enough transfers are in flight, and then for some more accepted messages.
     fn wait_for_load(&self, more: u64) {
         let deadline = Instant::now() + PATIENCE;
         let mut from = None;
@@ -285,37 +288,37 @@ impl Outside {
         }
     }
 
-    /// The next number, unless enough wait already.
-    fn begin(&self, dice: &mut Dice) -> Option<(u64, Entry)> {
+    /// The next number, unless enough transfers are waiting.
+    fn begin(&self, rng: &mut Rng) -> Option<(u64, Entry)> {
         let mut record = self.lock();
         if WAITING_MAX <= record.waiting.len() {
-            // Whoever answers makes room.
+            // Answering threads make room.
             drop(self.changed.wait_timeout(record, GLANCE).unwrap());
             return None;
         }
-        let plan = match dice.below(100) {
+        let plan = match rng.below(100) {
             0..40 => Plan::Commit,
             40..75 => Plan::Reserve,
             75..85 => Plan::Refuse,
             85..95 => Plan::Forget,
             _ => Plan::Race,
         };
-        let life = if plan.is_short() { dice.between(SHORT_LIFE_MS) } else { 3_600_000 };
+        let life = if plan.is_short() { rng.between(SHORT_LIFE_MS) } else { 3_600_000 };
         let entry = Entry {
             plan,
-            payer: dice.below(2) as usize,
-            amount: 1 + dice.below(1_000_000),
+            payer: rng.below(2) as usize,
+            amount: 1 + rng.below(1_000_000),
             expires_ms: now_ms() + life,
             prepared: false,
             answered: false,
-            heard: Default::default(),
-            told: None,
+            received: Default::default(),
+            response: None,
         };
         record.transfers.push(entry.clone());
         Some((record.transfers.len() as u64 - 1, entry))
     }
 
-    /// A transfer that is to be answered now.
+    /// A transfer that is due to be answered.
     fn next_answer(&self) -> Option<(u64, Entry)> {
         let mut record = self.lock();
         let ending = self.preparing_ends.load(Ordering::SeqCst);
@@ -338,7 +341,7 @@ impl Outside {
         }
     }
 
-    /// Asks for the end of every transfer and for every party; answers with how many came back.
+    /// Queries the end of every transfer, and every party. Returns the number of callbacks.
     fn ask_for_everything(&self, address: SocketAddr) -> u64 {
         self.asking.store(true, Ordering::SeqCst);
         let mut wire = Wire::new(address);
@@ -368,7 +371,7 @@ impl Outside {
         assert!(!result.timed_out(), "{} of {count} answers came", record.answers);
     }
 
-    /// Holds every entry against what the switch said; the sums are of those it holds for.
+    /// Compares every entry with the switch's responses. Returns the sums of the record.
     fn check(&self) -> Tally {
         let record = self.lock();
         let mut tally = Tally::default();
@@ -377,16 +380,17 @@ impl Outside {
             tally.transfers += 1;
             let sign = if entry.payer == 0 { 1 } else { -1 };
             match end {
-                Told::Committed => {
+                TransferResponse::Committed => {
                     tally.committed += 1;
                     tally.position += sign * i128::from(entry.amount);
                 }
-                Told::Aborted(cause) if cause.starts_with("3303") => tally.expired += 1,
-                Told::Aborted(_) => tally.aborted += 1,
-                Told::Unknown => tally.never_arrived += 1,
-                Told::Other(text) => panic!("transfer {number}: {text}"),
+                TransferResponse::Aborted(cause) if cause.starts_with("3303") => tally.expired += 1,
+                TransferResponse::Aborted(_) => tally.aborted += 1,
+                TransferResponse::Unknown => tally.never_arrived += 1,
+                TransferResponse::Other(text) => panic!("transfer {number}: {text}"),
             }
-            for Heard { posts, committed, expired, aborted, reserved } in entry.heard {
+            for ReceivedMessages { posts, committed, expired, aborted, reserved } in entry.received
+            {
                 for count in [posts, committed, expired + aborted] {
                     tally.notices += u64::from(count);
                     tally.repeats += u64::from(count.saturating_sub(1));
@@ -398,24 +402,24 @@ impl Outside {
             let expected = format!("{{\"fspId\":\"{}\"}}", NAMES[*side]);
             assert_eq!(record.found.get(party), Some(&expected), "party {party}");
         }
-        for ((party, side), [accepted, heard]) in &record.registered {
-            assert!(*accepted == 0 || 0 < *heard, "{party} of {side}: accepted, no notice");
+        for ((party, side), [accepted, received]) in &record.registered {
+            assert!(*accepted == 0 || 0 < *received, "{party} of {side}: accepted, no notice");
             tally.registrations += u64::from(*accepted);
-            tally.notices += u64::from(*heard);
-            tally.repeats += u64::from(heard.saturating_sub(*accepted));
+            tally.notices += u64::from(*received);
+            tally.repeats += u64::from(received.saturating_sub(*accepted));
         }
         tally
     }
 }
 
 impl Record {
-    fn hear(&mut self, side: usize, number: u64, callback: &Callback) {
+    fn record_callback(&mut self, side: usize, number: u64, callback: &Callback) {
         let entry = &mut self.transfers[number as usize];
-        let heard = &mut entry.heard[side];
+        let received = &mut entry.received[side];
         if callback.method == "POST" {
-            heard.posts += 1;
+            received.posts += 1;
             assert_ne!(side, entry.payer, "a prepare goes to the payee");
-            if heard.posts == 1 {
+            if received.posts == 1 {
                 match entry.plan {
                     Plan::Commit | Plan::Reserve | Plan::Refuse => self.waiting.push_back(number),
                     Plan::Race => drop(self.races.insert((entry.expires_ms, number), ())),
@@ -424,63 +428,65 @@ impl Record {
             }
             return;
         }
-        let count = match told(callback) {
-            Told::Committed => &mut heard.committed,
-            Told::Aborted(cause) if cause.starts_with("3303") => &mut heard.expired,
-            Told::Aborted(_) => &mut heard.aborted,
-            Told::Other(text) if text == "RESERVED" => &mut heard.reserved,
-            other => panic!("transfer {number} hears {other:?}"),
+        let count = match parse_response(callback) {
+            TransferResponse::Committed => &mut received.committed,
+            TransferResponse::Aborted(cause) if cause.starts_with("3303") => &mut received.expired,
+            TransferResponse::Aborted(_) => &mut received.aborted,
+            TransferResponse::Other(text) if text == "RESERVED" => &mut received.reserved,
+            other => panic!("transfer {number} received {other:?}"),
         };
         *count += 1;
     }
 }
 
 impl Entry {
-    /// Whether only the switch knows how it ended.
+    /// Whether only the switch knows the end of the transfer.
     fn is_uncertain(&self) -> bool {
         !self.prepared || self.plan == Plan::Race || self.plan == Plan::Forget
     }
 
-    /// The end, which must be told rightly to both sides and be what was accepted.
-    fn check(&self, number: usize) -> Told {
+    /// Checks that the end was sent to both sides and matches the accepted messages.
+    fn check(&self, number: usize) -> TransferResponse {
         let context = format!("transfer {number}: {self:?}");
-        let end = self.told.clone().unwrap_or_else(|| self.expected_end());
-        let [payer, payee] = [self.heard[self.payer], self.heard[1 - self.payer]];
-        assert!(!self.prepared || end != Told::Unknown, "accepted and lost: {context}");
+        let end = self.response.clone().unwrap_or_else(|| self.expected_end());
+        let [payer, payee] = [self.received[self.payer], self.received[1 - self.payer]];
+        assert!(!self.prepared || end != TransferResponse::Unknown, "accepted and lost: {context}");
         if !self.is_uncertain() {
             assert!(self.answered, "every one of them was answered: {context}");
             assert_eq!(end, self.expected_end(), "{context}");
         }
         match &end {
-            Told::Committed => {
+            TransferResponse::Committed => {
                 assert_ne!(self.plan, Plan::Forget, "nobody answered it: {context}");
-                assert!(0 < payer.committed && 0 < payee.committed, "not told: {context}");
-                for heard in [payer, payee] {
-                    assert_eq!((heard.expired, heard.aborted), (0, 0), "contrary: {context}");
+                assert!(0 < payer.committed && 0 < payee.committed, "no notice: {context}");
+                for received in [payer, payee] {
+                    assert_eq!((received.expired, received.aborted), (0, 0), "contrary: {context}");
                 }
             }
-            Told::Aborted(cause) if cause.starts_with("3303") => {
+            TransferResponse::Aborted(cause) if cause.starts_with("3303") => {
                 assert!(self.plan.is_short(), "it had time enough: {context}");
-                assert!(0 < payer.expired && 0 < payee.expired, "not told: {context}");
+                assert!(0 < payer.expired && 0 < payee.expired, "no notice: {context}");
                 assert_eq!((payer.committed, payee.committed), (0, 0), "contrary: {context}");
             }
-            Told::Aborted(cause) => {
+            TransferResponse::Aborted(cause) => {
                 let late = self.plan.is_short() && cause.starts_with("3100");
                 assert!(late || cause.starts_with("5104"), "{context}");
-                assert!(0 < payer.aborted && (late || 0 < payee.aborted), "not told: {context}");
+                assert!(0 < payer.aborted && (late || 0 < payee.aborted), "no notice: {context}");
                 let contrary = payer.committed + payee.committed + payer.expired + payee.expired;
                 assert_eq!(contrary, 0, "contrary: {context}");
             }
-            Told::Unknown => assert_eq!(self.heard, <[Heard; 2]>::default(), "{context}"),
-            Told::Other(_) => panic!("it has not ended: {context}"),
+            TransferResponse::Unknown => {
+                assert_eq!(self.received, <[ReceivedMessages; 2]>::default(), "{context}")
+            }
+            TransferResponse::Other(_) => panic!("it has not ended: {context}"),
         }
         end
     }
 
-    fn expected_end(&self) -> Told {
+    fn expected_end(&self) -> TransferResponse {
         match self.plan {
-            Plan::Refuse => Told::Aborted("5104: no".to_owned()),
-            _ => Told::Committed,
+            Plan::Refuse => TransferResponse::Aborted("5104: no".to_owned()),
+            _ => TransferResponse::Committed,
         }
     }
 }
@@ -491,7 +497,7 @@ impl Plan {
     }
 }
 
-/// A connection that comes back as the switch does.
+/// A connection that is reopened after a restart of the switch.
 struct Wire {
     address: SocketAddr,
     connection: Option<Connection>,
@@ -502,14 +508,14 @@ impl Wire {
         Self { address, connection: None }
     }
 
-    /// One attempt: the status, or nothing when it is unknown what became of the request.
-    fn send(&mut self, request: &[u8], outside: &Outside) -> Option<u16> {
+    /// One attempt. Returns the status, or nothing if the result is unknown.
+    fn send(&mut self, request: &[u8], external: &ExternalRecord) -> Option<u16> {
         let deadline = Instant::now() + PATIENCE;
         while self.connection.is_none() {
             self.connection = Connection::open(self.address).ok();
             assert!(Instant::now() < deadline, "the switch does not come back");
             if self.connection.is_none() {
-                drop(outside.changed.wait_timeout(outside.lock(), GLANCE).unwrap());
+                drop(external.changed.wait_timeout(external.lock(), GLANCE).unwrap());
             }
         }
         let answer = self.connection.as_mut()?.exchange(request);
@@ -520,11 +526,11 @@ impl Wire {
         Some(answer.status)
     }
 
-    /// The same again until the switch answers; 503 means that nothing was done.
-    fn send_until_answered(&mut self, request: &[u8], outside: &Outside) -> Option<u16> {
+    /// Repeats until the switch responds. A 503 means that the request had no effect.
+    fn send_until_answered(&mut self, request: &[u8], external: &ExternalRecord) -> Option<u16> {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
-            if let Some(status) = self.send(request, outside).filter(|status| *status != 503) {
+            if let Some(status) = self.send(request, external).filter(|status| *status != 503) {
                 return Some(status);
             }
         }
@@ -532,50 +538,50 @@ impl Wire {
     }
 }
 
-/// Payers: new transfers as long as there is room for them.
-fn prepare_until_told(outside: &Outside, mut wire: Wire, mut dice: Dice, worker: usize) {
+/// Payers: start new transfers while there is room for them.
+fn prepare_until_stopped(external: &ExternalRecord, mut wire: Wire, mut rng: Rng, worker: usize) {
     let mut registrations = 0;
-    while !outside.preparing_ends.load(Ordering::SeqCst) {
-        let Some((number, entry)) = outside.begin(&mut dice) else { continue };
+    while !external.preparing_ends.load(Ordering::SeqCst) {
+        let Some((number, entry)) = external.begin(&mut rng) else { continue };
         let request = of(number, &entry).prepare().render();
-        let status = match wire.send(&request, outside) {
-            // What nobody will answer may stay uncertain: it ends by itself, if it arrived.
-            None if entry.plan.is_short() && dice.below(2) == 0 => continue,
-            None | Some(503) => wire.send_until_answered(&request, outside),
+        let status = match wire.send(&request, external) {
+            // A transfer that is never answered may remain uncertain, since it expires.
+            None if entry.plan.is_short() && rng.below(2) == 0 => continue,
+            None | Some(503) => wire.send_until_answered(&request, external),
             status => status,
         };
         assert_eq!(status, Some(202), "prepare {number}");
-        outside.lock().transfers[number as usize].prepared = true;
-        outside.accept();
-        if dice.below(50) == 0 {
-            // Impatient: the same again, which must change nothing.
-            assert_eq!(wire.send_until_answered(&request, outside), Some(202));
+        external.lock().transfers[number as usize].prepared = true;
+        external.accept();
+        if rng.below(50) == 0 {
+            // An early resend must not change anything.
+            assert_eq!(wire.send_until_answered(&request, external), Some(202));
         }
         if number % REGISTRATION_EVERY == 0 {
             registrations += 1;
-            register(outside, &mut wire, &mut dice, &format!("9{worker}{}", registrations / 2));
+            register(external, &mut wire, &mut rng, &format!("9{worker}{}", registrations / 2));
         }
     }
 }
 
-/// Registers a party; each is registered twice, and the last one counts.
-fn register(outside: &Outside, wire: &mut Wire, dice: &mut Dice, party: &str) {
-    let side = dice.below(2) as usize;
+/// Registers a party. Each is registered twice, and the last registration counts.
+fn register(external: &ExternalRecord, wire: &mut Wire, rng: &mut Rng, party: &str) {
+    let side = rng.below(2) as usize;
     let path = format!("/participants/MSISDN/{party}");
     let body = format!("{{\"fspId\":\"{}\"}}", NAMES[side]);
     let request = Message::new("POST", &path, NAMES[side]).body(body).render();
-    assert_eq!(wire.send_until_answered(&request, outside), Some(202), "{party}");
-    let mut record = outside.lock();
+    assert_eq!(wire.send_until_answered(&request, external), Some(202), "{party}");
+    let mut record = external.lock();
     record.parties.insert(party.to_owned(), side);
     record.registered.entry((party.to_owned(), side)).or_default()[0] += 1;
     drop(record);
-    outside.accept();
+    external.accept();
 }
 
-/// Payees: answers to what they were told, as planned.
-fn answer_until_told(outside: &Outside, mut wire: Wire, mut dice: Dice, _: usize) {
-    while !outside.answering_ends.load(Ordering::SeqCst) {
-        let Some((number, entry)) = outside.next_answer() else { continue };
+/// Payees: answer received transfers as planned.
+fn answer_until_stopped(external: &ExternalRecord, mut wire: Wire, mut rng: Rng, _: usize) {
+    while !external.answering_ends.load(Ordering::SeqCst) {
+        let Some((number, entry)) = external.next_answer() else { continue };
         let transfer = of(number, &entry);
         let message = match entry.plan {
             Plan::Commit => transfer.fulfil("COMMITTED"),
@@ -583,25 +589,25 @@ fn answer_until_told(outside: &Outside, mut wire: Wire, mut dice: Dice, _: usize
             Plan::Reserve | Plan::Race | Plan::Forget => transfer.fulfil("RESERVED"),
         };
         let request = message.render();
-        assert_eq!(wire.send_until_answered(&request, outside), Some(200), "answer {number}");
-        outside.lock().transfers[number as usize].answered = true;
-        outside.accept();
-        if dice.below(50) == 0 {
-            assert_eq!(wire.send_until_answered(&request, outside), Some(200));
+        assert_eq!(wire.send_until_answered(&request, external), Some(200), "answer {number}");
+        external.lock().transfers[number as usize].answered = true;
+        external.accept();
+        if rng.below(50) == 0 {
+            assert_eq!(wire.send_until_answered(&request, external), Some(200));
         }
     }
 }
 
 fn start(
-    outside: &Arc<Outside>,
+    external: &Arc<ExternalRecord>,
     address: SocketAddr,
     seed: u64,
-    work: fn(&Outside, Wire, Dice, usize),
+    work: fn(&ExternalRecord, Wire, Rng, usize),
 ) -> Vec<JoinHandle<()>> {
     let worker = |number: usize| {
-        let outside = Arc::clone(outside);
-        let dice = Dice(seed ^ (number as u64 + 1) << 32);
-        std::thread::spawn(move || work(&outside, Wire::new(address), dice, number))
+        let external = Arc::clone(external);
+        let rng = Rng(seed ^ (number as u64 + 1) << 32);
+        std::thread::spawn(move || work(&external, Wire::new(address), rng, number))
     };
     (0..WORKERS).map(worker).collect()
 }
@@ -612,8 +618,8 @@ fn join(threads: Vec<JoinHandle<()>>) {
     }
 }
 
-/// Waits until nothing is in flight or owed. What is left when the time is over is told by the
-/// record with more words than by a figure.
+/// Waits until nothing is in flight or owed. After a timeout, the record describes the remaining
+/// ones better than a number.
 fn wait_for_the_last(admin: &Admin) -> [u64; 3] {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -631,7 +637,7 @@ fn check_positions(admin: &Admin, tally: &Tally) {
     assert_eq!(found, [tally.position, -tally.position], "{tally:?}");
 }
 
-/// The log's own account of it must be the same.
+/// The log must confirm the result.
 fn end(home: &Home, switch: Switch, tally: &Tally) {
     switch.stop(Signal::TERM);
     let proof = home.verify().succeeds().json();
@@ -643,7 +649,7 @@ fn end(home: &Home, switch: Switch, tally: &Tally) {
     assert_eq!(proof["ok"], true);
 }
 
-/// The transfer of an entry; its number is the end of its id.
+/// The transfer of an entry, whose number is the end of its id.
 fn of(number: u64, entry: &Entry) -> Transfer {
     let (payer, payee) = (NAMES[entry.payer], NAMES[1 - entry.payer]);
     let Entry { amount, expires_ms, .. } = entry;
@@ -669,21 +675,23 @@ fn number_of(callback: &Callback) -> u64 {
     u64::from_str_radix(number, 16).expect("a number")
 }
 
-/// What a PUT or PATCH about a transfer says.
-fn told(callback: &Callback) -> Told {
+/// The content of a PUT or PATCH about a transfer.
+fn parse_response(callback: &Callback) -> TransferResponse {
     let body = callback.json();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if let Some(error) = body.get("errorInformation") {
         let (code, words) = (text(&error["errorCode"]), text(&error["errorDescription"]));
         return match &*code {
-            "3208" => Told::Unknown,
-            _ => Told::Aborted(format!("{code}: {words}")),
+            "3208" => TransferResponse::Unknown,
+            _ => TransferResponse::Aborted(format!("{code}: {words}")),
         };
     }
     match &*text(&body["transferState"]) {
-        "COMMITTED" => Told::Committed,
-        "ABORTED" => Told::Aborted(text(&body["extensionList"]["extension"][0]["value"])),
-        other => Told::Other(other.to_owned()),
+        "COMMITTED" => TransferResponse::Committed,
+        "ABORTED" => {
+            TransferResponse::Aborted(text(&body["extensionList"]["extension"][0]["value"]))
+        }
+        other => TransferResponse::Other(other.to_owned()),
     }
 }
 
@@ -691,8 +699,8 @@ fn ask_for(party: &str) -> Message {
     Message::new("GET", &format!("/participants/MSISDN/{party}"), NAMES[0])
 }
 
-/// Ports outside the range from which the system takes those of outgoing connections: one of
-/// these could otherwise take the place of the switch while it is down.
+/// Ports external the range of ephemeral ports. An outgoing connection could otherwise take the
+/// switch's port while it is down.
 pub(crate) fn ports_to_come_back_to() -> Ports {
     let first = 20_000 + std::process::id() as u16 % 10_000;
     let mut free = (first..32_000).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
@@ -714,15 +722,15 @@ fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as u64
 }
 
-/// Past the capture of the test harness: a proof is to be seen.
-pub(crate) fn say(text: &str) {
+/// Writes past the capture of the test harness, so that a proof is visible.
+pub(crate) fn print_line(text: &str) {
     writeln!(std::io::stderr(), "{text}").expect("standard error is open");
 }
 
 /// A small seeded generator (SplitMix64).
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct Rng(pub(crate) u64);
 
-impl Dice {
+impl Rng {
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

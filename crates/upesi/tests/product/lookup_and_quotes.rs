@@ -1,5 +1,6 @@
-//! Look-ups with participants that close and answer at odd moments. What look-ups and quotes do
-//! otherwise is in the golden conversations (`parties`, `participants`, `quotes`, `delivery`).
+//! Look-ups with participants that close connections and answer at unusual times. Other behaviour
+//! of look-ups and quotes is in the golden conversations (`parties`, `participants`, `quotes`,
+//! `delivery`).
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -13,7 +14,7 @@ fn ask(method: &str, path: &str) -> Message {
     Message::new(method, path, "payerfsp")
 }
 
-/// A connection may be closed just when it is used again. Nobody sends a look-up twice but the hub.
+/// A connection may be closed just when it is reused. Only the hub retries a look-up.
 #[test]
 fn participant_that_closes_each_connection_receives_everything() {
     const LOOK_UPS: usize = 200;
@@ -27,7 +28,7 @@ fn participant_that_closes_each_connection_receives_everything() {
     scheme.payer.take(0);
 }
 
-/// An answer ends nothing while the request is still being written.
+/// A response before the end of the request does not abort the request.
 #[test]
 fn participant_that_answers_early_receives_the_whole_body() {
     const ANSWER: usize = 100_000;

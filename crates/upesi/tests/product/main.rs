@@ -1,11 +1,10 @@
-//! The product as its users meet it: the real binary, started with a directory of its own, real
-//! sockets, real signals.
+//! Product tests: the real binary, with a separate directory, real sockets and real signals.
 //!
-//! Every test starts its own switch on free ports and stops it. Nothing waits by the clock:
-//! a test waits for a callback, for a figure of the admin API, or for the end of a process, each
-//! with a deadline.
+//! Every test starts its own switch on free ports and stops it. No test sleeps for a fixed time: it
+//! waits for a callback, for a figure of the admin API, or for the end of a process, each with a
+//! deadline.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue fails at that line")]
 
 mod admin;
 mod archive;

@@ -1,5 +1,5 @@
-//! Archives and copies in a bucket, as operators meet them: a real server that speaks S3, over
-//! sockets, and a way to it that breaks.
+//! Archives and backups in a bucket, as used by operators: a real S3 server over sockets, and a
+//! connection that fails.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testkit::s3::{SECRET, Server, Wire};
 
-use crate::archive::{names, played, text};
+use crate::archive::{names, stopped_scheme, text};
 use crate::support::scheme::Admin;
 use crate::support::switch::{PROGRAM, Ports, Printed, finish};
 
@@ -31,7 +31,7 @@ impl Scene {
         Self { _server: server, wire, root }
     }
 
-    /// The objects below a prefix of the bucket.
+    /// The objects with a prefix in the bucket.
     fn objects(&self, prefix: &str) -> Vec<std::path::PathBuf> {
         names(&self.root.path().join("served/bucket").join(prefix), "")
     }
@@ -40,7 +40,7 @@ impl Scene {
         run_with(arguments, &Server::environment(self.wire.address()))
     }
 
-    /// Runs a command that must succeed and answer with JSON.
+    /// Runs a command that must succeed and print JSON.
     #[track_caller]
     fn answer(&self, arguments: &[&str]) -> Value {
         let output = self.run(arguments);
@@ -48,7 +48,7 @@ impl Scene {
         output.json()
     }
 
-    /// Runs a command that must fail, and say this in one line.
+    /// Runs a command that must fail with this message in one line.
     #[track_caller]
     fn refused(&self, arguments: &[&str], named: &str) {
         check_refused(&self.run(arguments), named);
@@ -66,11 +66,11 @@ fn run_with(arguments: &[&str], environment: &[(&str, String)]) -> Output {
 
 #[track_caller]
 fn check_refused(output: &Output, named: &str) {
-    let said = output.err();
-    // How far it is may stand in lines of its own before.
-    let last = said.trim_end().lines().last().unwrap_or_default();
-    assert!(!output.status.success() && last.contains(named), "{said}");
-    assert!(!said.contains(SECRET), "{said}");
+    let output_text = output.err();
+    // Progress lines may precede it.
+    let last = output_text.trim_end().lines().last().unwrap_or_default();
+    assert!(!output.status.success() && last.contains(named), "{output_text}");
+    assert!(!output_text.contains(SECRET), "{output_text}");
 }
 
 fn segments(data: &str) -> usize {
@@ -80,14 +80,15 @@ fn segments(data: &str) -> usize {
 #[test]
 fn archive_in_a_bucket_is_read_as_part_of_the_log() {
     let scene = Scene::new();
-    let (home, transfer) = played();
+    let (home, transfer) = stopped_scheme();
     let data = home.data();
     let data = text(&data);
     let place = "s3://bucket/hub/archive";
     let plain = scene.answer(&["verify", "--json", "--data", data]);
     let (all, archive) = (segments(data), ["archive", "--json", "--data", data, "--to", place]);
 
-    // The network goes in the middle of a segment: it stays, and the next attempt goes on.
+    // The network fails in the middle of a segment. The segment is kept, and the next attempt
+    // continues.
     scene.wire.cut_after(3_000);
     scene.refused(&archive, place);
     assert_eq!(segments(data), all, "nothing left the directory");
@@ -117,11 +118,11 @@ fn archive_in_a_bucket_is_read_as_part_of_the_log() {
     scene.refused(&["verify", "--data", data], &name);
 }
 
-/// The restore drill, by way of a bucket.
+/// Restore drill with a bucket.
 #[test]
 fn backup_in_a_bucket_restores_the_same_state() {
     let scene = Scene::new();
-    let (home, _) = played();
+    let (home, _) = stopped_scheme();
     let data = home.data();
     let place = "s3://bucket/hub/copy";
     let backup = ["backup", "--json", "--data", text(&data), "--to", place];
@@ -141,7 +142,7 @@ fn backup_in_a_bucket_restores_the_same_state() {
     assert_eq!(restored["chain_head"], copied["chain_head"]);
     assert_eq!(restored["state_hash"], proof["state_hash"]);
 
-    let foreign = played().0;
+    let foreign = stopped_scheme().0;
     let taken = ["backup", "--data", text(&foreign.data()), "--to", place].map(str::to_owned);
     let taken: Vec<&str> = taken.iter().map(String::as_str).collect();
     scene.refused(&taken, "give each hub its own");
@@ -150,7 +151,7 @@ fn backup_in_a_bucket_restores_the_same_state() {
 #[test]
 fn bucket_errors_are_reported_and_change_nothing() {
     let scene = Scene::new();
-    let (home, _) = played();
+    let (home, _) = stopped_scheme();
     let data = home.data();
     let data = text(&data);
     let to = |url: &'static str| ["archive", "--data", data, "--to", url];

@@ -1,5 +1,5 @@
-//! What can be learned from a log without a switch: its proof, and where it is damaged. None of
-//! it changes the data directory.
+//! Offline commands on a log: verification, location of damage, explanations. None of them changes
+//! the data directory.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -28,30 +28,30 @@ use crate::support::switch::{Home, PROGRAM, Ports, Printed, files};
 
 /// Bytes of a segment's header.
 const SEGMENT_HEADER: usize = 512;
-/// And of a frame's.
+/// Bytes of a frame's header.
 const FRAME_HEADER: usize = 168;
 
-/// Every file of a data directory with its content, but for the cold store: who asks it opens it,
-/// and its library tidies up.
+/// All files of a data directory with their content, except the cold store, which a query opens and
+/// its library cleans up.
 fn content(data: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let kept = files(data).into_iter().filter(|path| !path.starts_with(data.join("store")));
     kept.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-/// Runs a command that must answer with JSON and leave every file as it is.
+/// Runs a command that must print JSON and leave every file unchanged.
 #[track_caller]
 fn answer(home: &Home, arguments: &[&str]) -> (Value, Output) {
     let before = content(&home.data());
     let output = home.offline(arguments);
     assert!(before == content(&home.data()), "{arguments:?} changes the data directory");
-    let said = output.out();
-    let value = serde_json::from_str(&said)
-        .unwrap_or_else(|error| panic!("{error}: {said} {}", output.err()));
+    let output_text = output.out();
+    let value = serde_json::from_str(&output_text)
+        .unwrap_or_else(|error| panic!("{error}: {output_text} {}", output.err()));
     (value, output)
 }
 
-/// Waits until a running switch leaves its files alone: notes of deliveries are synced half a
-/// second after them, and the mark beside the log a second later at most.
+/// Waits until a running switch writes no files: delivery records are synced half a second after
+/// the deliveries, and the durable mark at most a second later.
 fn wait_until_quiet(data: &Path) {
     let end = Instant::now() + PATIENCE;
     let mut before = content(data);
@@ -66,14 +66,14 @@ fn wait_until_quiet(data: &Path) {
     }
 }
 
-/// The one segment of a small log.
+/// The only segment of a small log.
 fn segment(data: &Path) -> PathBuf {
     let path = data.join("00000000000000000001.segment");
     assert!(path.is_file(), "a small log has one segment");
     path
 }
 
-/// Where the frames of a segment stand, and the position of the first record of each.
+/// Byte ranges of the frames of a segment, and the log index of the first record of each.
 fn frames(bytes: &[u8]) -> Vec<(Range<usize>, u64)> {
     let mut frames = Vec::new();
     let mut at = SEGMENT_HEADER;
@@ -86,9 +86,9 @@ fn frames(bytes: &[u8]) -> Vec<(Range<usize>, u64)> {
     frames
 }
 
-/// A scheme in which one transfer was committed, one refused by the payee, one for want of
-/// liquidity, and one is open; stopped.
-fn played() -> (Home, [Transfer; 4]) {
+/// A stopped scheme with one committed transfer, one refused by the payee, one refused for
+/// insufficient liquidity, and one in flight.
+fn stopped_scheme() -> (Home, [Transfer; 4]) {
     let scheme = Scheme::start();
     let transfers = ["10", "20", "5000", "30"].map(Transfer::of);
     for transfer in &transfers {
@@ -101,19 +101,19 @@ fn played() -> (Home, [Transfer; 4]) {
     (scheme.home, transfers)
 }
 
-/// Why a payee ended a transfer, in its own words.
+/// The error of a payee that aborted a transfer.
 #[test]
 fn abort_is_explained_with_its_error() {
-    let (home, [_, aborted, ..]) = played();
-    let life = life(&home, &aborted.id);
-    let told = messages(&life);
-    let says = &told[1]["message"]["says"];
+    let (home, [_, aborted, ..]) = stopped_scheme();
+    let history = history(&home, &aborted.id);
+    let explained = messages(&history);
+    let says = &explained[1]["message"]["says"];
     assert_eq!(says, "error code of FSPIOP or private use: 5104 \"No\"");
 }
 
 #[test]
 fn verify_reports_its_counts() {
-    let (home, _) = played();
+    let (home, _) = stopped_scheme();
     let (proof, output) = answer(&home, &["verify", "--json"]);
     assert!(output.status.success(), "{}", output.err());
     // Three deposits, three reservations, a commit and a return.
@@ -138,10 +138,10 @@ fn verify_reports_its_counts() {
     assert_eq!(proof["batches_confirmed"], proof["batches"].as_u64().unwrap() - 1);
 
     let output = home.offline(&["verify"]);
-    let said = output.out();
-    assert!(said.contains("fulfilments      1 hash to their conditions"), "{said}");
+    let output_text = output.out();
+    assert!(output_text.contains("fulfilments      1 hash to their conditions"), "{output_text}");
 
-    // With little memory the same is proved, and nothing is left behind.
+    // With little memory the result is the same, and no files remain.
     let scratch = tempfile::tempdir().unwrap();
     let place = scratch.path().to_str().unwrap();
     let (mut small, _) = answer(&home, &["verify", "--json", "--scratch", place]);
@@ -155,7 +155,7 @@ fn verify_reports_its_counts() {
     assert!(output.err().contains("/nowhere/upesi-verify-"), "{}", output.err());
 }
 
-/// How a command ends that prints to this, and what it complains of.
+/// Exit code and standard error of a command with this standard output.
 fn printed_to(output: impl Into<Stdio>, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(PROGRAM);
     let ended = command.args(arguments).stdout(output).output().unwrap();
@@ -164,7 +164,7 @@ fn printed_to(output: impl Into<Stdio>, arguments: &[&str]) -> (Option<i32>, Str
 
 #[test]
 fn closed_pipe_ends_a_command_silently() {
-    let (home, _) = played();
+    let (home, _) = stopped_scheme();
     let data = home.data();
     let data = data.to_str().unwrap();
     for arguments in [
@@ -189,7 +189,7 @@ fn closed_pipe_ends_a_command_silently() {
 
 #[test]
 fn damage_is_located_and_not_repaired() {
-    let (home, _) = played();
+    let (home, _) = stopped_scheme();
     let path = segment(&home.data());
     let good = fs::read(&path).unwrap();
     let frames = frames(&good);
@@ -240,17 +240,20 @@ fn damage_is_located_and_not_repaired() {
         assert_eq!(small["fault"], disproof["fault"], "{what}: with little memory");
         assert_eq!(small["records"], disproof["records"], "{what}: with little memory");
         assert_eq!(fs::read_dir(place).unwrap().count(), 0, "{what}");
-        let said = output.err();
-        assert!(said.contains(&format!("segment at byte {offset}")), "{what}: {said}");
+        let output_text = output.err();
+        assert!(
+            output_text.contains(&format!("segment at byte {offset}")),
+            "{what}: {output_text}"
+        );
     }
     fs::write(&path, &good).unwrap();
     assert_eq!(answer(&home, &["verify", "--json"]).0["ok"], json!(true));
 }
 
-/// Wherever in its stored message or its fields a record is damaged, its transfer is named.
+/// Damage at any place in a stored message or its fields is reported with the transfer.
 #[test]
 fn damaged_record_is_reported_with_its_transfer() {
-    let (home, [_, transfer, ..]) = played();
+    let (home, [_, transfer, ..]) = stopped_scheme();
     let path = segment(&home.data());
     let good = fs::read(&path).unwrap();
     let mut frames = frames(&good).into_iter();
@@ -264,7 +267,7 @@ fn damaged_record_is_reported_with_its_transfer() {
             good[frame.clone()].windows(text.len()).position(|part| part == text.as_bytes());
         frame.start + found.expect(text)
     };
-    // The fields stand before the message.
+    // The fields precede the message.
     let fields = frame.start + FRAME_HEADER + 20;
     for at in [at("\"amount\"") + 3, at(&transfer.id), at("payerFsp"), fields + 4, fields + 40] {
         let mut bytes = good.clone();
@@ -274,13 +277,16 @@ fn damaged_record_is_reported_with_its_transfer() {
         let fault = &disproof["fault"];
         assert_eq!(fault["log_index"], first, "byte {at}: {fault:#}");
         assert_eq!(fault["transfer"], transfer.id, "byte {at}: {fault:#}");
-        let said = output.err();
-        assert!(said.contains(&format!("of transfer {}", transfer.id)), "byte {at}: {said}");
+        let output_text = output.err();
+        assert!(
+            output_text.contains(&format!("of transfer {}", transfer.id)),
+            "byte {at}: {output_text}"
+        );
     }
 }
 
-/// Puts another message into a frame, as somebody would who knows the format: with good checksums,
-/// and under the digest that the chain covers.
+/// Replaces the message of a frame, as an attacker who knows the format would: with valid
+/// checksums, under the digest that the chain covers.
 fn forge(good: &[u8], (before, of): (&Range<usize>, &Range<usize>)) -> Vec<u8> {
     let [before, frame] = [before, of].map(|range| Frame::parse(&good[range.clone()]).unwrap());
     let (before, header) = (before.header(), frame.header());
@@ -301,7 +307,7 @@ fn forge(good: &[u8], (before, of): (&Range<usize>, &Range<usize>)) -> Vec<u8> {
 
 #[test]
 fn altered_message_is_detected() {
-    let (home, [transfer, ..]) = played();
+    let (home, [transfer, ..]) = stopped_scheme();
     let path = segment(&home.data());
     let mut bytes = fs::read(&path).unwrap();
     let frames = frames(&bytes);
@@ -321,22 +327,25 @@ fn altered_message_is_detected() {
     let fault = &disproof["fault"];
     let found = (&fault["log_index"], &fault["transfer"], &disproof["records"]);
     assert_eq!(found, (&json!(log_index), &json!(transfer.id), &json!(log_index - 1)), "{fault:#}");
-    let said = output.err();
-    assert!(said.contains("digest") && said.contains("compare it with a copy"), "{said}");
+    let output_text = output.err();
+    assert!(
+        output_text.contains("digest") && output_text.contains("compare it with a copy"),
+        "{output_text}"
+    );
     for more in [&[][..], &["--replay"]] {
-        let (life, _) = answer(&home, &[&["explain", &transfer.id, "--json"], more].concat());
-        assert_eq!(messages(&life)[0]["message"]["kept"], "damaged", "{life:#}");
-        let said = home.offline(&[&["explain", &*transfer.id], more].concat()).out();
-        assert!(said.contains("message   DAMAGED"), "{said}");
+        let (history, _) = answer(&home, &[&["explain", &transfer.id, "--json"], more].concat());
+        assert_eq!(messages(&history)[0]["message"]["kept"], "damaged", "{history:#}");
+        let output_text = home.offline(&[&["explain", &*transfer.id], more].concat()).out();
+        assert!(output_text.contains("message   DAMAGED"), "{output_text}");
     }
 }
 
-/// Transfers in the log of the next test; what is kept of them takes more than [`SCRATCH_ROOM`].
+/// Number of transfers of the next test. Their stored data exceeds [`SCRATCH_ROOM`].
 const MANY: &str = "3000";
-/// Room for a store that is empty, and some more; in KiB.
+/// Room for an empty store and a little more, in KiB.
 const SCRATCH_ROOM: usize = 300;
 
-/// A scratch disk without room says nothing of the log, and is told apart from a fault.
+/// A full scratch disk is distinguished from damage of the log.
 #[test]
 fn full_scratch_disk_is_not_reported_as_log_damage() {
     apart("offline::full_scratch_disk_is_not_reported_as_log_damage", Need::Memory, || {
@@ -354,15 +363,15 @@ fn full_scratch_disk_is_not_reported_as_log_damage() {
                 assert_eq!((error.kind(), room), (ErrorKind::StorageFull, 0), "{error}");
             });
             let before = content(&home.data());
-            let (said_json, output) =
+            let (verdict, output) =
                 answer(&home, &["verify", "--json", "--scratch", place.to_str().unwrap()]);
-            let said = output.err();
-            assert_eq!(output.status.code(), Some(1), "{room} KiB: {said}");
-            let parts = (&said_json["ok"], &said_json["fault"]);
+            let output_text = output.err();
+            assert_eq!(output.status.code(), Some(1), "{room} KiB: {output_text}");
+            let parts = (&verdict["ok"], &verdict["fault"]);
             assert_eq!(parts, (&json!(null), &json!(null)), "{room} KiB: no proof and no fault");
-            assert!(said.contains(said_json["error"].as_str().unwrap()), "{said_json:#}");
+            assert!(output_text.contains(verdict["error"].as_str().unwrap()), "{verdict:#}");
             for part in [named, place.to_str().unwrap(), why] {
-                assert!(said.contains(part), "{room} KiB: {part}: {said}");
+                assert!(output_text.contains(part), "{room} KiB: {part}: {output_text}");
             }
             assert!(before == content(&home.data()), "{room} KiB: the log is as it was");
             let left: Vec<_> = fs::read_dir(&place).unwrap().collect();
@@ -374,23 +383,23 @@ fn full_scratch_disk_is_not_reported_as_log_damage() {
     });
 }
 
-/// A copy of a directory has no lock file, and none is made.
+/// A copy of a directory has no lock file, and none is created.
 #[test]
 fn verify_of_a_copy_leaves_no_files() {
-    let (home, _) = played();
+    let (home, _) = stopped_scheme();
     fs::remove_file(home.data().join("LOCK")).unwrap();
     assert_eq!(answer(&home, &["verify", "--json"]).0["ok"], json!(true));
 }
 
-/// The messages among the events of a life.
-fn messages(life: &Value) -> Vec<&Value> {
-    let events = life["events"].as_array().unwrap();
+/// The messages among the events of a transfer's history.
+fn messages(history: &Value) -> Vec<&Value> {
+    let events = history["events"].as_array().unwrap();
     events.iter().filter(|event| event["event"] == "message").collect()
 }
 
-/// Which of its notices were delivered, to whom, after how many attempts and with which answer.
-fn deliveries(life: &Value) -> Vec<String> {
-    let events = life["events"].as_array().unwrap();
+/// Delivered notices: recipient, number of attempts and response.
+fn deliveries(history: &Value) -> Vec<String> {
+    let events = history["events"].as_array().unwrap();
     let ends = events.iter().filter(|event| event["event"] == "delivery");
     let mut lines: Vec<_> = ends
         .map(|end| {
@@ -404,8 +413,8 @@ fn deliveries(life: &Value) -> Vec<String> {
     lines
 }
 
-/// The life of a transfer: as it was noted when it was decided, and as it is decided again.
-fn life(home: &Home, id: &str) -> Value {
+/// The history of a transfer: as stored when it was decided, and as replayed.
+fn history(home: &Home, id: &str) -> Value {
     let (noted, _) = answer(home, &["explain", id, "--json"]);
     assert_eq!(noted["source"], "store", "{noted:#}");
     let (again, _) = answer(home, &["explain", id, "--json", "--replay"]);
@@ -432,21 +441,21 @@ fn transfer_is_explained_from_its_prepare_to_its_last_notice() {
     scheme.switch.stop(Signal::TERM);
     let home = scheme.home;
 
-    let life_of = |id: &str| life(&home, id);
-    let life = life_of(&committed.id);
-    assert_eq!((&life["state"], &life["notices_pending"]), (&json!("COMMITTED"), &json!([])));
-    let told = messages(&life);
-    let outcomes: Vec<_> = told.iter().map(|event| &event["decision"]["outcome"]).collect();
+    let life_of = |id: &str| history(&home, id);
+    let history = life_of(&committed.id);
+    assert_eq!((&history["state"], &history["notices_pending"]), (&json!("COMMITTED"), &json!([])));
+    let explained = messages(&history);
+    let outcomes: Vec<_> = explained.iter().map(|event| &event["decision"]["outcome"]).collect();
     assert_eq!(outcomes, ["PrepareReserved", "PrepareResentReserved", "Committed"]);
-    // The prepare: what it said, what it was decided on, what it moved and made owed.
-    let (message, decision) = (&told[0]["message"], &told[0]["decision"]);
+    // The prepare: its message, the inputs of its decision, its postings and notices.
+    let (message, decision) = (&explained[0]["message"], &explained[0]["decision"]);
     assert_eq!(
         (&message["sender"], &message["destination"]),
         (&json!("payerfsp"), &json!("payeefsp"))
     );
     assert_eq!(message["trace"].as_str().map(str::len), Some(32));
     assert_eq!(message["body_bytes"], committed.prepare().bytes().len());
-    assert_eq!(message["hash"], told[1]["message"]["hash"], "the same message again");
+    assert_eq!(message["hash"], explained[1]["message"]["hash"], "the same message again");
     assert!((590_000..=600_000).contains(&message["expires_in_ms"].as_i64().unwrap()));
     let payer = &decision["parties"][0];
     for (name, expected) in [
@@ -462,9 +471,9 @@ fn transfer_is_explained_from_its_prepare_to_its_last_notice() {
     let legs = kinds.iter().map(|leg| format!("{} {}", leg["side"], leg["kind"]).replace('"', ""));
     assert_eq!(legs.collect::<Vec<_>>(), ["credit IN_FLIGHT", "debit POSITION"]);
     assert_eq!(decision["owes"][0]["request"], "POST /transfers");
-    assert_eq!(told[1]["decision"]["postings"], json!([]), "a resend moves nothing");
+    assert_eq!(explained[1]["decision"]["postings"], json!([]), "a resend moves nothing");
     assert_eq!(
-        deliveries(&life),
+        deliveries(&history),
         [
             "PATCH /transfers/{id} COMMITTED to payeefsp: delivered after 1, 200",
             "POST /transfers to payeefsp: delivered after 1, 202",
@@ -473,22 +482,22 @@ fn transfer_is_explained_from_its_prepare_to_its_last_notice() {
         ]
     );
 
-    let life = life_of(&refused.id);
-    let told = messages(&life);
-    assert_eq!(told[0]["decision"]["outcome"], "PrepareLiquidityInsufficient");
-    assert_eq!(told[0]["decision"]["parties"][0]["cover_before"], "2000");
+    let history = life_of(&refused.id);
+    let explained = messages(&history);
+    assert_eq!(explained[0]["decision"]["outcome"], "PrepareLiquidityInsufficient");
+    assert_eq!(explained[0]["decision"]["parties"][0]["cover_before"], "2000");
 
-    let life = life_of(&expired.id);
-    let expiry = life["events"].as_array().unwrap().iter().find(|one| one["event"] == "expiry");
+    let history = life_of(&expired.id);
+    let expiry = history["events"].as_array().unwrap().iter().find(|one| one["event"] == "expiry");
     let decision = &expiry.expect("it expired")["decision"];
-    assert_eq!((&life["state"], &decision["outcome"]), (&json!("ABORTED"), &json!("Expired")));
+    assert_eq!((&history["state"], &decision["outcome"]), (&json!("ABORTED"), &json!("Expired")));
     assert_eq!(decision["owes"].as_array().map(Vec::len), Some(2));
     let payer = &decision["parties"][0];
     let positions = (&payer["position_before"], &payer["position_after"]);
     assert_eq!(positions, (&json!("30"), &json!("10")));
 
     let output = home.offline(&["explain", &committed.id]);
-    let said = output.out();
+    let output_text = output.out();
     for line in [
         format!("transfer {}: COMMITTED", committed.id),
         "payerfsp USD 0 10 2000 2000 1000 0 of 50000 active".into(),
@@ -497,7 +506,7 @@ fn transfer_is_explained_from_its_prepare_to_its_last_notice() {
         "resend: answered with the stored state, RESERVED".into(),
         "no pending notices at the end of the log".into(),
     ] {
-        assert!(words(&said).contains(&line), "{line}: {said}");
+        assert!(words(&output_text).contains(&line), "{line}: {output_text}");
     }
     for (id, named) in [("nobody", "invalid transfer id"), (&*Transfer::of("1").id, "none of the")]
     {
@@ -506,14 +515,14 @@ fn transfer_is_explained_from_its_prepare_to_its_last_notice() {
     }
 }
 
-/// It decides nothing, but it came: that is told, with who set it aside, whether or not there is a
-/// transfer of its id since.
+/// A quarantined message is not decided, but listed with the author of the quarantine, whether or
+/// not a later transfer has its id.
 #[test]
 fn quarantined_message_is_listed() {
     let transfer = Transfer::of("7");
     let (home, _payee, log_index) = Scheme::with_prepare_in_quarantine(&transfer);
-    let told = |life: &Value| {
-        let event = &life["events"][0];
+    let explained = |history: &Value| {
+        let event = &history["events"][0];
         assert_eq!(
             (&event["event"], &event["log_index"]),
             (&json!("set_aside"), &json!(log_index))
@@ -522,10 +531,10 @@ fn quarantined_message_is_listed() {
         assert_eq!(event["message"]["sender"], "payerfsp");
         assert_eq!(event["quarantined"]["by"], "somebody");
         assert_eq!(event["quarantined"]["reason"], "here alone");
-        (life["state"].clone(), life["events"].as_array().unwrap().len())
+        (history["state"].clone(), history["events"].as_array().unwrap().len())
     };
-    let (life_again, _) = answer(&home, &["explain", &transfer.id, "--json", "--replay"]);
-    assert_eq!(told(&life_again), (json!(null), 1));
+    let (history_again, _) = answer(&home, &["explain", &transfer.id, "--json", "--replay"]);
+    assert_eq!(explained(&history_again), (json!(null), 1));
     let text = home.offline(&["explain", &transfer.id]).stdout;
     let text = String::from_utf8_lossy(&text).into_owned();
     for line in ["not created", "decision  none: quarantined by somebody at 2026-01-01"] {
@@ -536,17 +545,16 @@ fn quarantined_message_is_listed() {
     let admin = Admin::new(&home, &switch);
     let path = format!("/transfers/{}/explanation", transfer.id);
     let live = || -> Value { admin.json(&path) };
-    assert_eq!(told(&live()), (json!(null), 1));
+    assert_eq!(explained(&live()), (json!(null), 1));
     let prepare = transfer.prepare().render();
     let mut connection = Connection::open(switch.fspiop).unwrap();
     assert_eq!(connection.exchange(&prepare).unwrap().status, 202);
-    assert_eq!(told(&live()), (json!("RESERVED"), 2));
+    assert_eq!(explained(&live()), (json!("RESERVED"), 2));
     switch.stop(Signal::TERM);
-    assert_eq!(told(&life(&home, &transfer.id)), (json!("RESERVED"), 2));
+    assert_eq!(explained(&history(&home, &transfer.id)), (json!("RESERVED"), 2));
 }
 
-/// Who sends the same again and again makes no explanation longer than some thousand events, and
-/// hides nothing by it.
+/// Repeated messages extend an explanation to at most a few thousand events, and hide nothing.
 #[test]
 fn repeated_message_is_counted() {
     let scheme = Scheme::start();
@@ -564,19 +572,21 @@ fn repeated_message_is_counted() {
     scheme.wait_until_delivered();
     let live = scheme.admin.explain(&transfer.id);
     scheme.switch.stop(Signal::TERM);
-    for told in [live, life(&scheme.home, &transfer.id)] {
-        let outcomes = messages(&told);
+    for explained in [live, history(&scheme.home, &transfer.id)] {
+        let outcomes = messages(&explained);
         let outcomes = outcomes.iter().map(|one| one["decision"]["outcome"].as_str().unwrap());
         let outcomes: Vec<_> = outcomes.collect();
-        assert_eq!((outcomes.len(), &told["left_out"]), (1_001, &json!(200)));
+        assert_eq!((outcomes.len(), &explained["left_out"]), (1_001, &json!(200)));
         assert_eq!([outcomes[0], outcomes[500]], ["PrepareReserved", "Committed"]);
-        assert_eq!(told["state"], "COMMITTED");
+        assert_eq!(explained["state"], "COMMITTED");
     }
-    let said = scheme.home.offline(&["explain", &transfer.id]).stdout;
-    assert!(String::from_utf8_lossy(&said).contains("200 decisions in the middle are omitted"));
+    let output_text = scheme.home.offline(&["explain", &transfer.id]).stdout;
+    assert!(
+        String::from_utf8_lossy(&output_text).contains("200 decisions in the middle are omitted")
+    );
 }
 
-/// Both are told with their numbers, though the balances around the record are the same.
+/// Both decisions are shown with their numbers, although the balances around the record are equal.
 #[test]
 fn immediate_expiry_is_explained_as_two_decisions() {
     let scheme = Scheme::start();
@@ -605,11 +615,11 @@ fn immediate_expiry_is_explained_as_two_decisions() {
         let payer = &decision["parties"][0];
         assert_eq!([&payer["position_before"], &payer["position_after"]], positions, "{outcome}");
         assert_eq!(decision["parties"][1]["position_after"], "0", "{outcome}");
-        let told = decision["postings"].as_array().unwrap().iter().map(|leg| {
+        let explained = decision["postings"].as_array().unwrap().iter().map(|leg| {
             assert_eq!(leg["amount"], "7", "{leg}");
             format!("{} {}", leg["side"], leg["kind"]).replace('"', "")
         });
-        assert_eq!(told.collect::<Vec<_>>(), legs, "{outcome}");
+        assert_eq!(explained.collect::<Vec<_>>(), legs, "{outcome}");
     }
 }
 
@@ -623,14 +633,14 @@ fn value<'a>(state: &'a Value, name: &str, kind: &str) -> &'a Value {
 
 #[test]
 fn replay_shows_the_state_at_any_record_or_time() {
-    let (home, [committed, .., open]) = played();
-    let (life, _) = answer(&home, &["explain", &committed.id, "--json"]);
+    let (home, [committed, .., open]) = stopped_scheme();
+    let (history, _) = answer(&home, &["explain", &committed.id, "--json"]);
     let (proof, _) = answer(&home, &["verify", "--json"]);
-    let events = messages(&life);
+    let events = messages(&history);
     let (prepared, committed_at) = (&events[0], &events[1]);
     let at = |until: &str| answer(&home, &["replay", "--until", until, "--json"]).0;
 
-    // Just before the prepare, just after it, and after the commit.
+    // Directly before the prepare, directly after it, and after the commit.
     let log_index = prepared["log_index"].as_u64().unwrap();
     let before = at(&(log_index - 1).to_string());
     assert_eq!(value(&before, "payerfsp", "POSITION"), "0");
@@ -644,7 +654,7 @@ fn replay_shows_the_state_at_any_record_or_time() {
     let end = at(&committed_at["log_index"].to_string());
     assert_eq!(value(&end, "payeefsp", "POSITION"), "-10");
 
-    // The same by the time that explain tells.
+    // The same by the time in the explanation.
     let by_time = at(prepared["time"].as_str().unwrap());
     assert_eq!(by_time["state_hash"], after["state_hash"]);
     let last = answer(&home, &["replay", "--json"]).0;
@@ -652,8 +662,11 @@ fn replay_shows_the_state_at_any_record_or_time() {
     assert_eq!(last["log_index"], proof["records"]);
     assert_eq!(last["transfers_in_flight"][0]["id"], *open.id);
 
-    let said = home.offline(&["replay"]).out();
-    assert!(said.contains("transfers in flight: 1;") && said.contains(&open.id), "{said}");
+    let output_text = home.offline(&["replay"]).out();
+    assert!(
+        output_text.contains("transfers in flight: 1;") && output_text.contains(&open.id),
+        "{output_text}"
+    );
     for (until, named) in
         [("999999", "the log ends with record"), ("1999-01-01T00:00:00Z", "later")]
     {
@@ -662,7 +675,7 @@ fn replay_shows_the_state_at_any_record_or_time() {
     }
 }
 
-/// While a switch runs, its log is not read from beside it.
+/// The log of a running switch cannot be read by another process.
 #[test]
 fn offline_commands_refuse_a_running_switch() {
     let scheme = Scheme::start();
@@ -677,15 +690,15 @@ fn offline_commands_refuse_a_running_switch() {
     scheme.end();
 }
 
-/// What a record decided is told by the frame behind it; a fault in it is the record's, where that
-/// stands, and the transfer's that it is about.
+/// The next frame contains the digest of a record's decisions. A mismatch is reported for the
+/// record, with its position and its transfer.
 #[test]
 fn diverging_decision_is_reported_with_its_record() {
-    let (home, transfers) = played();
+    let (home, transfers) = stopped_scheme();
     let disk = RealDisk::open(&home.data()).unwrap();
     let (mut log, _) = FileLog::open(disk, journal::LogOptions::default()).unwrap();
     let at = log.tail().end.0 + 1;
-    // The second frame says of the first one's outcomes what is not so.
+    // The second frame contains a wrong digest of the first frame's outcomes.
     let change = ledger::Change::EndFundsOut(ledger::EndFundsOut {
         id: TransferId::parse(&transfers[0].id).unwrap(),
         name: FspName::new("payerfsp").unwrap(),
@@ -716,11 +729,11 @@ fn diverging_decision_is_reported_with_its_record() {
     assert!(output.err().contains(&format!("(transfer {})", transfers[0].id)));
 }
 
-/// A frame that says nothing of what was decided before it is vouched for by the next one that
-/// does; the log's last one has none behind it, and one that speaks of something else is a fault.
+/// A frame without a digest of the previous decisions is confirmed by the next frame with one. At
+/// the end of the log, or with a wrong digest, it is an error.
 #[test]
 fn log_does_not_end_in_a_frame_without_a_digest() {
-    let (home, _) = played();
+    let (home, _) = stopped_scheme();
     let open = || {
         let disk = RealDisk::open(&home.data()).unwrap();
         FileLog::open(disk, journal::LogOptions::default()).unwrap().0
@@ -755,8 +768,8 @@ fn log_does_not_end_in_a_frame_without_a_digest() {
     assert!(home.serve_in_vain(Ports::free()).err().contains(named), "nor does it start");
 }
 
-/// Appends a record that no sound edge would send, and another of the same batch: a log cannot
-/// begin twice. Answers with its position.
+/// Appends a record that the switch never writes, and another one of the same batch: a log cannot
+/// begin twice. Returns its log index.
 fn poison(home: &Home) -> u64 {
     let disk = RealDisk::open(&home.data()).unwrap();
     let (mut log, _) = FileLog::open(disk, journal::LogOptions::default()).unwrap();
@@ -769,13 +782,13 @@ fn poison(home: &Home) -> u64 {
     tail.end.0 + 1
 }
 
-/// A batch of a node that there is not.
+/// A batch of an unknown node.
 fn of_nobody(tail: &Tail) -> BatchHeader {
     let stamp = ledger::Stamp(tail.stamp.0 + 1);
     BatchHeader { stamp, node: 9, epoch: 1, sequence: tail.end.0, ..BatchHeader::default() }
 }
 
-/// One that says what was decided before it.
+/// A header with a digest of the previous decisions.
 fn that_speaks(log: &mut FileLog<RealDisk>) -> BatchHeader {
     let state = sequencer::replay(log, &mut |_| {}).unwrap().state;
     let (applied, outcome_digest) = (state.log_index(), *state.digest());
@@ -798,7 +811,7 @@ fn append(log: &mut FileLog<RealDisk>, commands: &[&ledger::Command], header: Ba
 
 #[test]
 fn record_that_blocks_every_start_can_be_quarantined() {
-    let (home, transfers) = played();
+    let (home, transfers) = stopped_scheme();
     let sound = answer(&home, &["verify", "--json"]).0["records"].as_u64().unwrap();
     let arguments = |position: &str| -> Vec<String> {
         let all = ["quarantine", position, "--by", "A. Odhiambo", "--reason", "defect 512"];
@@ -810,17 +823,20 @@ fn record_that_blocks_every_start_can_be_quarantined() {
     };
     let refused = |log_index: u64, named: &str| {
         let before = content(&home.data());
-        let said = quarantine(log_index).fails();
-        assert!(said.contains(named), "{said}");
+        let output_text = quarantine(log_index).fails();
+        assert!(output_text.contains(named), "{output_text}");
         assert!(before == content(&home.data()), "nothing is set aside");
     };
     refused(sound, "the log replays to its end");
 
     let poison = poison(&home);
     let stopped = |output: Output| {
-        let said = output.err();
-        assert!(!output.status.success(), "{said}");
-        assert!(said.contains(&format!("record {poison} breaks an invariant")), "{said}");
+        let output_text = output.err();
+        assert!(!output.status.success(), "{output_text}");
+        assert!(
+            output_text.contains(&format!("record {poison} breaks an invariant")),
+            "{output_text}"
+        );
     };
     stopped(home.serve_in_vain(Ports::free()));
     let (disproof, _) = answer(&home, &["verify", "--json"]);
@@ -828,7 +844,8 @@ fn record_that_blocks_every_start_can_be_quarantined() {
     refused(sound, "the replay stops at record");
     quarantine(poison).succeeds();
 
-    // Proved without it, before and after the next start, which puts who and why on record.
+    // Verified without the record, before and after the next start, which records author and
+    // reason.
     let (proof, _) = answer(&home, &["verify", "--json"]);
     assert_eq!((&proof["ok"], &proof["quarantined"][0]["noted"]), (&json!(true), &json!(null)));
     let switch = home.serve();
@@ -847,7 +864,7 @@ fn record_that_blocks_every_start_can_be_quarantined() {
         assert_eq!(quarantined[name], expected, "{name}: {proof:#}");
     }
     assert_eq!(proof["records"], poison + 2, "it is put on record once");
-    // Also by a start from a snapshot, which does not read the records before.
+    // The same for a start from a snapshot, which does not read earlier records.
     assert!(home.offline(&["snapshot"]).status.success());
     let switch = home.serve();
     assert!(switch.greeting.contains("continued from the snapshot"), "{}", switch.greeting);
@@ -855,8 +872,8 @@ fn record_that_blocks_every_start_can_be_quarantined() {
     let (proof, _) = answer(&home, &["verify", "--json"]);
     assert_eq!((&proof["records"], &proof["snapshots"]), (&json!(poison + 2), &json!(1)));
     fs::remove_file(home.data().join(format!("{:020}.snapshot", poison + 2))).unwrap();
-    let (life, _) = answer(&home, &["explain", &transfers[0].id, "--json"]);
-    assert_eq!(life["state"], "COMMITTED");
+    let (history, _) = answer(&home, &["explain", &transfers[0].id, "--json"]);
+    assert_eq!(history["state"], "COMMITTED");
     let at = answer(&home, &["replay", "--until", &poison.to_string(), "--json"]).0;
     assert_eq!(
         (&at["log_index"], &at["quarantined"][0]["position"]),
@@ -865,13 +882,17 @@ fn record_that_blocks_every_start_can_be_quarantined() {
     let before = answer(&home, &["replay", "--until", "5", "--json"]).0;
     assert_eq!(before["quarantined"], json!(null), "it is later");
     let what_if = ["what-if", "--limit", "payerfsp:USD:5", "--from", "20"];
-    for told in [home.offline(&what_if), home.offline(&["replay"])] {
-        let said = told.out();
+    for explained in [home.offline(&what_if), home.offline(&["replay"])] {
+        let output_text = explained.out();
         let line = format!("record {poison} is skipped: quarantined by A. Odhiambo at ");
-        assert!(told.status.success() && said.contains(&line), "{said} {}", told.err());
+        assert!(
+            explained.status.success() && output_text.contains(&line),
+            "{output_text} {}",
+            explained.err()
+        );
     }
 
-    // The file cannot be changed afterwards, nor be lost, without its being seen.
+    // A later change or loss of the file is detected.
     let file = home.data().join("quarantine.json");
     let sheet = fs::read_to_string(&file).unwrap();
     for (from, to, named) in [
@@ -888,9 +909,9 @@ fn record_that_blocks_every_start_can_be_quarantined() {
         let (disproof, _) = answer(&home, &["verify", "--json"]);
         let what = disproof["fault"]["what"].as_str().unwrap();
         assert!(what.contains(named), "{from}: {what}");
-        // No start puts other words on record, nor any for another record.
-        let said = home.serve_in_vain(Ports::free()).err();
-        assert!(said.contains("quarantine.json"), "{from}: {said}");
+        // No start records another reason, or another record.
+        let output_text = home.serve_in_vain(Ports::free()).err();
+        assert!(output_text.contains("quarantine.json"), "{from}: {output_text}");
     }
     fs::write(&file, "{").unwrap();
     let output = home.offline(&["verify"]).fails();
@@ -902,7 +923,7 @@ fn record_that_blocks_every_start_can_be_quarantined() {
     assert_eq!((&proof["ok"], &proof["records"]), (&json!(true), &json!(poison + 2)));
 }
 
-/// Beside a running switch, and without a trace.
+/// Runs next to a running switch, and leaves no files.
 #[test]
 fn what_if_applies_other_caps_and_cover() {
     let scheme = Scheme::start();
@@ -941,8 +962,8 @@ fn what_if_applies_other_caps_and_cover() {
     assert_eq!(row(&higher, "all_commit"), ([0, 0, 1], json!("5010"), json!("3990")));
     let id = large.path().rsplit('/').next().unwrap().to_owned();
     let transfer = &higher["transfers"][0];
-    let told = [&transfer["transfer"], &transfer["log"], &transfer["none_commit"]];
-    assert_eq!(told, [id.as_str(), "PrepareLiquidityInsufficient", "PrepareReserved"]);
+    let explained = [&transfer["transfer"], &transfer["log"], &transfer["none_commit"]];
+    assert_eq!(explained, [id.as_str(), "PrepareLiquidityInsufficient", "PrepareReserved"]);
 
     for (arguments, named) in [
         (&["--limit", "payerfsp:USD:-1", "--from", "9"][..], "cannot be negative"),
@@ -968,21 +989,25 @@ fn what_if_applies_other_caps_and_cover() {
         let output = scheme.home.offline(&[&["what-if"], &*arguments].concat()).fails();
         assert!(output.contains(named), "{named}");
     }
-    let said =
+    let output_text =
         scheme.home.offline(&["what-if", "--limit", "payerfsp:USD:9.5", "--from", "9"]).out();
-    assert!(said.contains("refusals that appear") && said.contains("least headroom"), "{said}");
-    assert!(!said.contains("withdrawals refused"), "there is none: {said}");
-    // A period that is not over: what is shown ends with the log, and that is said.
+    assert!(
+        output_text.contains("refusals that appear") && output_text.contains("least headroom"),
+        "{output_text}"
+    );
+    assert!(!output_text.contains("withdrawals refused"), "there is none: {output_text}");
+    // The period is not over. The output ends with the log, and states so.
     let tomorrow = ["--limit", "payerfsp:USD:9", "--to", "2999-01-01T00:00:00Z"];
     assert_eq!(ask(&tomorrow)["log_ends_before"], true);
     assert_eq!(same["log_ends_before"], false);
-    let said = scheme.home.offline(&[&["what-if", "--from", "9"], &tomorrow[..]].concat()).out();
-    assert!(said.lines().next().unwrap().ends_with("; the log ends there"), "{said}");
+    let output_text =
+        scheme.home.offline(&[&["what-if", "--from", "9"], &tomorrow[..]].concat()).out();
+    assert!(output_text.lines().next().unwrap().ends_with("; the log ends there"), "{output_text}");
     scheme.end();
 }
 
-/// Another cap lets a transfer through, and for want of what it takes an operator would have been
-/// refused a withdrawal. That the money then stays is no merit of the cap, and is said.
+/// Another cap admits a transfer, after which an operator's withdrawal would be refused for lack of
+/// liquidity. The remaining money is not an effect of the cap, and the output states so.
 #[test]
 fn what_if_names_a_withdrawal_that_another_cap_refuses() {
     let scheme = Scheme::start();
@@ -990,7 +1015,7 @@ fn what_if_names_a_withdrawal_that_another_cap_refuses() {
     let pay = |amount: &str| {
         scheme.pay(amount);
     };
-    // Cover of 2000, of which 1500 leave before the period.
+    // Cover of 2000, of which 1500 are withdrawn before the period.
     withdraw(admin, "1500", "recordFundsOutCommit");
     admin.set_limit("payerfsp", "250");
     pay("200");
@@ -1036,8 +1061,8 @@ fn what_if_names_a_withdrawal_that_another_cap_refuses() {
     ] {
         assert_eq!(one[name], expected, "{name}: {one:#}");
     }
-    // Named to people too, without being asked to list.
-    let said = scheme.home.offline(&asked).out();
+    // The text output names it without an option.
+    let output_text = scheme.home.offline(&asked).out();
     let (record, count) = (&one["log_index"], "(all commit 1, none commits 1, given back 0)");
     for expected in [
         &*format!("movements of funds with another result: 1 {count}"),
@@ -1045,17 +1070,17 @@ fn what_if_names_a_withdrawal_that_another_cap_refuses() {
         "cover not withdrawn 0 200 200 0",
         "This also lowers the refusals in that column",
     ] {
-        assert!(words(&said).contains(expected), "{expected}: {said}");
+        assert!(words(&output_text).contains(expected), "{expected}: {output_text}");
     }
     scheme.end();
 }
 
-/// A text with single spaces between its words, so that the widths of tables do not matter.
+/// A text with single spaces, independent of column widths.
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Takes funds of `payerfsp` out, and ends that; the id of the movement.
+/// Withdraws funds of `payerfsp` and ends the withdrawal. Returns its id.
 fn withdraw(admin: &Admin, amount: &str, end: &str) -> String {
     let (id, account) = (uuid(), admin.account("payerfsp", "SETTLEMENT").id);
     let path = format!("/participants/payerfsp/accounts/{account}");
@@ -1070,7 +1095,7 @@ fn withdraw(admin: &Admin, amount: &str, end: &str) -> String {
     id
 }
 
-/// A running switch tells of a transfer what its log says of it.
+/// A running switch and its log give the same explanation of a transfer.
 #[test]
 fn running_switch_and_log_explain_a_transfer_alike() {
     let scheme = Scheme::start();
@@ -1084,7 +1109,7 @@ fn running_switch_and_log_explain_a_transfer_alike() {
     scheme.send(&transfers[1].error("5104", "No"), 200);
     scheme.admin.wait_for("upesi_transfers_expired_total", |expired| expired == 1);
     scheme.wait_until_delivered();
-    // Makes durable what is noted of deliveries.
+    // Makes the delivery records durable.
     scheme.send(&transfers[3].prepare(), 202);
     scheme.wait_until_delivered();
     let explain = |id: &str| scheme.admin.explain(id);
@@ -1094,7 +1119,7 @@ fn running_switch_and_log_explain_a_transfer_alike() {
     assert_eq!(states, ["COMMITTED", "ABORTED", "ABORTED", "RESERVED", "ABORTED"]);
     scheme.switch.stop(Signal::TERM);
     for (at, (id, live)) in ids.iter().zip(&live).enumerate() {
-        let later = life(&scheme.home, id);
+        let later = history(&scheme.home, id);
         assert_eq!(live["state"], later["state"]);
         assert_eq!(live["missing"], Value::Null);
         if at == 3 {
@@ -1105,7 +1130,7 @@ fn running_switch_and_log_explain_a_transfer_alike() {
     }
 }
 
-/// While a callback fails, whoever asks is told what was tried and when the next attempt is.
+/// While a callback fails, the explanation shows the attempts and the time of the next one.
 #[test]
 fn failing_callback_is_explained_while_it_is_retried() {
     let scheme = Scheme::start();
@@ -1114,16 +1139,16 @@ fn failing_callback_is_explained_while_it_is_retried() {
     scheme.send(&transfer.prepare(), 202);
     let explain = || scheme.admin.explain(&transfer.id);
     let deadline = Instant::now() + Duration::from_secs(20);
-    let told = loop {
-        let told = explain();
-        let failed = told["under_way"][0]["last_status"] == 500;
-        if failed && told["under_way"][0]["waits"] != "the answer to an attempt" {
-            break told;
+    let explained = loop {
+        let explained = explain();
+        let failed = explained["under_way"][0]["last_status"] == 500;
+        if failed && explained["under_way"][0]["waits"] != "the answer to an attempt" {
+            break explained;
         }
-        assert!(Instant::now() < deadline, "{told:#}");
+        assert!(Instant::now() < deadline, "{explained:#}");
     };
-    let one = &told["under_way"][0];
-    assert_eq!(told["notices_pending"], json!([one["notice"]]), "{told:#}");
+    let one = &explained["under_way"][0];
+    assert_eq!(explained["notices_pending"], json!([one["notice"]]), "{explained:#}");
     assert_eq!(
         (&one["recipient"], &one["request"]),
         (&json!("payeefsp"), &json!("POST /transfers"))
@@ -1136,14 +1161,14 @@ fn failing_callback_is_explained_while_it_is_retried() {
     assert!(tried.iter().all(|attempt| attempt["status"] == 500), "{one:#}");
     scheme.payee.answer(|_| Reply::Status(202));
     scheme.wait_until_delivered();
-    // Makes durable what is noted of deliveries.
+    // Makes the delivery records durable.
     scheme.send(&transfer.prepare(), 202);
     scheme.wait_until_delivered();
     let notice = one["notice"].clone();
-    let told = explain();
-    assert!(!told["notices_pending"].as_array().unwrap().contains(&notice), "{told:#}");
+    let explained = explain();
+    assert!(!explained["notices_pending"].as_array().unwrap().contains(&notice), "{explained:#}");
     let is_end = |event: &&Value| event["event"] == "delivery" && event["notice"] == notice;
-    let end = told["events"].as_array().unwrap().iter().find(is_end).unwrap();
+    let end = explained["events"].as_array().unwrap().iter().find(is_end).unwrap();
     let tried = end["tried"].as_array().unwrap();
     assert!(2 <= tried.len() && tried.len() as u64 == end["attempts"], "{end:#}");
     let (last, failed) = tried.split_last().unwrap();
@@ -1152,7 +1177,7 @@ fn failing_callback_is_explained_while_it_is_retried() {
     assert!(tried.is_sorted_by_key(|attempt| attempt["began"].as_str()), "{end:#}");
     assert!(last["began"].as_str() <= end["finished"].as_str(), "{end:#}");
     scheme.switch.stop(Signal::TERM);
-    let later = life(&scheme.home, &transfer.id);
+    let later = history(&scheme.home, &transfer.id);
     assert!(later["events"].as_array().unwrap().contains(end), "{later:#}");
     let text = String::from_utf8(scheme.home.offline(&["explain", &transfer.id]).stdout).unwrap();
     let has_row = |number: usize, began: &Value, status: u16| {
@@ -1164,7 +1189,7 @@ fn failing_callback_is_explained_while_it_is_retried() {
     assert!(has_row(tried.len(), &last["began"], 202), "{text}");
 }
 
-/// Why there was no answer is on record too; what the first attempt delivered takes no room.
+/// The cause of an unanswered attempt is stored. A delivery at the first attempt needs no space.
 #[test]
 fn unanswered_attempts_are_explained_with_their_cause() {
     let scheme = Scheme::configured("[delivery]\nhorizon_seconds = 1\n");
@@ -1172,21 +1197,24 @@ fn unanswered_attempts_are_explained_with_their_cause() {
     let reached = Transfer::of("20");
     scheme.send(&reached.prepare(), 202);
     scheme.wait_until_delivered();
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let url = format!("http://{nobody}/transfers");
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{closed}/transfers");
     scheme.admin.set_endpoint("payeefsp", "TRANSFER_POST", &url);
     scheme.send(&transfer.prepare(), 202);
     scheme.admin.wait_for("upesi_dead_letters", |dead| dead == 1);
     scheme.switch.stop(Signal::TERM);
     let ends = |id: &str| -> Vec<Value> {
-        let told = life(&scheme.home, id);
-        let events = told["events"].as_array().unwrap().iter();
+        let explained = history(&scheme.home, id);
+        let events = explained["events"].as_array().unwrap().iter();
         events.filter(|event| event["event"] == "delivery").cloned().collect()
     };
     let [dead] = &ends(&transfer.id)[..] else { panic!("one end") };
     assert_eq!((&dead["result"], &dead["last_status"]), (&json!("dead"), &Value::Null));
-    let told = answer(&scheme.home, &["explain", &transfer.id, "--json"]).0;
-    assert_eq!((&told["notices_pending"], &told["dead_letters"]), (&json!([]), &json!([2])));
+    let explained = answer(&scheme.home, &["explain", &transfer.id, "--json"]).0;
+    assert_eq!(
+        (&explained["notices_pending"], &explained["dead_letters"]),
+        (&json!([]), &json!([2]))
+    );
     let causes: Vec<_> =
         dead["tried"].as_array().unwrap().iter().map(|one| one["failure"].as_str()).collect();
     assert_eq!(dead["attempts"], causes.len(), "{dead:#}");
@@ -1196,7 +1224,7 @@ fn unanswered_attempts_are_explained_with_their_cause() {
     assert_eq!((&first["attempts"], &first["tried"]), (&json!(1), &json!([])));
 }
 
-/// A store that does not do is left alone, and said; the answer is the same.
+/// An unusable store is ignored with a message, and the result is the same.
 #[test]
 fn decisions_missing_in_the_store_are_replayed() {
     let mut scheme = Scheme::start();
@@ -1217,17 +1245,17 @@ fn decisions_missing_in_the_store_are_replayed() {
     scheme.switch.stop(Signal::TERM);
 
     let home = scheme.home;
-    let newest = life(&home, &resent.id);
+    let newest = history(&home, &resent.id);
     let check = |named: &str| {
-        let (told, _) = answer(&home, &["explain", &resent.id, "--json"]);
-        let why = told["store_not_asked"].as_str().unwrap();
+        let (explained, _) = answer(&home, &["explain", &resent.id, "--json"]);
+        let why = explained["store_not_asked"].as_str().unwrap();
         assert!(why.contains(named), "{why}");
-        assert_eq!(told["events"], newest["events"], "{named}");
+        assert_eq!(explained["events"], newest["events"], "{named}");
     };
     fs::remove_dir_all(&store).unwrap();
     check("it does not exist");
-    // One that ends before a record that is about the transfer; for the other it does.
+    // A store that ends before a record about the transfer. For the other transfer it suffices.
     fs::rename(&kept, &store).unwrap();
     check("it ends with record");
-    assert_eq!(life(&home, &open.id)["state"], "RESERVED");
+    assert_eq!(history(&home, &open.id)["state"], "RESERVED");
 }

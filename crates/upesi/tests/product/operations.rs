@@ -1,5 +1,5 @@
-//! The life of the process: starting, refusing to start, stopping, proving its log, and what
-//! becomes of notices that nobody takes.
+//! The life cycle of the process: start, refused start, stop, verification of its log, and dead
+//! letters.
 
 use std::fs::{self, OpenOptions};
 use std::io::Read;
@@ -21,19 +21,19 @@ use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, Printed, finish};
 
-/// A refusal to start is one line that names these things, and a code that is not zero.
+/// A refused start prints one line that contains these texts, and exits with a non-zero code.
 #[track_caller]
 pub(crate) fn assert_refuses(output: &Output, named: &[&str]) {
-    let said = output.err();
-    assert!(!output.status.success(), "{}: {said}", output.status);
-    assert_eq!(said.lines().count(), 1, "one line: {said}");
-    assert!(said.starts_with("upesi: "), "{said}");
-    assert!(said.len() < 520, "a short one: {said}");
+    let output_text = output.err();
+    assert!(!output.status.success(), "{}: {output_text}", output.status);
+    assert_eq!(output_text.lines().count(), 1, "one line: {output_text}");
+    assert!(output_text.starts_with("upesi: "), "{output_text}");
+    assert!(output_text.len() < 520, "a short one: {output_text}");
     for name in named {
-        assert!(said.contains(name), "it names {name}: {said}");
+        assert!(output_text.contains(name), "it names {name}: {output_text}");
     }
     for inside in ["panicked", "RUST_BACKTRACE", ".rs:", "Os {", "Error("] {
-        assert!(!said.contains(inside), "{said}");
+        assert!(!output_text.contains(inside), "{output_text}");
     }
 }
 
@@ -69,7 +69,7 @@ fn taken_port_is_reported() {
     ] {
         assert_refuses(&home.serve_in_vain(ports), &[what, &address.to_string()]);
     }
-    // Also when another switch has it, on data of its own.
+    // Also if another switch with its own data uses the port.
     let switch = home.serve();
     let ports = switch.ports();
     for ports in [
@@ -120,7 +120,7 @@ fn unusable_data_directory_is_reported() {
     switch.stop(Signal::TERM);
     assert!(home.verify().status.success());
 
-    // A log belongs to its hub.
+    // A log is bound to the name of its hub.
     fs::write(home.configuration(), "[hub]\nname = \"Another\"\n").unwrap();
     assert_refuses(&home.serve_in_vain(Ports::free()), &["hub.name", "Another", "Hub"]);
 }
@@ -132,8 +132,11 @@ fn unknown_arguments_are_reported() {
         command.args(arguments);
         let output = finish(command);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        let said = output.err();
-        assert!(said.starts_with("error: ") && said.contains("--help"), "{said}");
+        let output_text = output.err();
+        assert!(
+            output_text.starts_with("error: ") && output_text.contains("--help"),
+            "{output_text}"
+        );
     }
 }
 
@@ -142,7 +145,7 @@ fn both_signals_stop_cleanly_and_the_state_is_restored() {
     let mut scheme = Scheme::start();
     let committed = Transfer::of("10");
     scheme.send(&committed.prepare(), 202);
-    // A prepare that nobody has heard of when its transfer ends is withdrawn.
+    // A prepare that was not delivered before its transfer ended is withdrawn.
     scheme.payee.wait("POST", "/transfers");
     scheme.send(&committed.fulfil("COMMITTED"), 200);
     let open = Transfer::of("5");
@@ -157,8 +160,9 @@ fn both_signals_stop_cleanly_and_the_state_is_restored() {
         assert_eq!(scheme.admin.state(), state);
     }
     let path = open.path();
-    let heard: Vec<_> = scheme.payee.take(3).iter().map(|callback| callback.path.clone()).collect();
-    assert_eq!(heard.len(), 3, "what was delivered is not sent again: {heard:?}");
+    let received: Vec<_> =
+        scheme.payee.take(3).iter().map(|callback| callback.path.clone()).collect();
+    assert_eq!(received.len(), 3, "what was delivered is not sent again: {received:?}");
     scheme.send(&open.fulfil("RESERVED"), 200);
     scheme.payer.wait("PUT", &path);
     scheme.positions("15", "-15");
@@ -194,7 +198,7 @@ fn damaged_log_is_refused_with_file_and_offset() {
     assert_eq!(again["state_hash"], proof["state_hash"]);
 }
 
-/// What operators compare: the running node and its log, read again, agree.
+/// The state hashes of the running node and of its replayed log are equal.
 #[test]
 fn state_hash_of_the_node_matches_its_log() {
     let scheme = Scheme::start();
@@ -210,7 +214,7 @@ fn state_hash_of_the_node_matches_its_log() {
     assert_eq!(state["outcomeDigest"], proof["outcome_digest"]);
 }
 
-/// The one segment of a small log.
+/// The only segment of a small log.
 fn segment(data: &Path) -> PathBuf {
     let files = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path());
     let mut segments = files.filter(|path| path.extension().is_some_and(|end| end == "segment"));
@@ -258,7 +262,7 @@ fn silent_participant_delays_no_others() {
     for _ in 0..WAITING {
         scheme.send(&Transfer::of("0.01").prepare(), 202);
     }
-    // One whose machine is off as well: nobody listens there.
+    // A participant whose machine is off: nothing listens at its address.
     let off: SocketAddr = ([127, 0, 0, 1], 1).into();
     scheme.admin.set_endpoint("payerfsp", "TRANSFER_ERROR", &format!("http://{off}/"));
     let to_other = |amount: &str| Transfer { payee: "otherfsp".into(), ..Transfer::of(amount) };
@@ -273,15 +277,15 @@ fn silent_participant_delays_no_others() {
         scheme.other.take(1);
         scheme.payer.wait("PUT", &transfer.path());
     }
-    // All the while the silent one was owed every one of its notices.
+    // All notices of the silent participant were owed throughout.
     let owed = scheme.admin.metric("upesi_notices_owed");
     assert!(WAITING as u64 <= owed, "{owed}");
     scheme.switch.stop(Signal::TERM);
     assert!(scheme.home.verify().status.success());
 }
 
-/// A wrong port is registered and later corrected: nothing waits for the pauses that the wrong one
-/// had earned, neither what was owed before nor what comes after.
+/// A wrong port is registered and later corrected. Neither earlier nor later notices wait for the
+/// retry pauses of the wrong one.
 #[test]
 fn corrected_endpoint_is_used_at_once() {
     const OWED: usize = 12;
@@ -294,7 +298,7 @@ fn corrected_endpoint_is_used_at_once() {
         scheme.send(&refused.prepare(), 202);
         owed.push(refused);
     }
-    // Five in a row, and four probes: the next one would come after 1.6 s at the earliest.
+    // Five failures in a row, and four probes: the next one would follow after at least 1.6 s.
     let attempts = || scheme.admin.metric("upesi_attempts_total");
     let deadline = Instant::now() + Duration::from_secs(20);
     while attempts() < 9 {
@@ -321,7 +325,7 @@ fn signal_stops_the_switch_as_soon_as_it_is_ready() {
     assert!(home.verify().status.success());
 }
 
-/// As the first process of a container, which the system ends by no signal.
+/// The first process of a container, for which signals have no default action.
 #[test]
 fn signal_stops_the_first_process_before_it_is_ready() {
     let test = "operations::signal_stops_the_first_process_before_it_is_ready";
@@ -341,7 +345,7 @@ fn signal_stops_the_first_process_before_it_is_ready() {
             .unwrap();
         let mut held = OpenOptions::new();
         held.write(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
-        // That succeeds once the program waits for what it will read there, which is nothing.
+        // Succeeds once the program waits for the token, which it never receives.
         let deadline = Instant::now() + PATIENCE;
         let _held = loop {
             match held.open(&token) {
@@ -354,9 +358,9 @@ fn signal_stops_the_first_process_before_it_is_ready() {
         let first = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap();
         let first = Pid::from_raw(first.trim().parse().unwrap());
         kill_process(first.expect("it has an id"), Signal::TERM).unwrap();
-        let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        assert!(child.wait().unwrap().success(), "{said}");
-        assert!(said.contains("stopped by a signal before it was ready"), "{said}");
+        let mut output_text = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut output_text).unwrap();
+        assert!(child.wait().unwrap().success(), "{output_text}");
+        assert!(output_text.contains("stopped by a signal before it was ready"), "{output_text}");
     });
 }

@@ -1,5 +1,5 @@
-//! A file of parties is brought into the directory of a running switch: what is good is served,
-//! what is not is told by line and column, and an import that ended half-way goes on.
+//! Import of parties into a running switch: valid lines are served, invalid ones are reported with
+//! line and column, and an interrupted import continues.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::support::switch::{Home, PROGRAM, Printed, Switch, finish};
 
 const HEADER: &str = "type,id,sub_id,fsp,currency";
 
-/// A file with this text, beside the data directory.
+/// A file with this text, next to the data directory.
 fn file(home: &Home, name: &str, text: &str) -> PathBuf {
     let path = home.configuration().with_file_name(name);
     fs::write(&path, text).unwrap();
@@ -36,7 +36,7 @@ fn import(home: &Home, switch: &Switch, file: &Path, more: &[&str]) -> Output {
     finish(command(home, switch, &[&["import", file, "--json"], more].concat()))
 }
 
-/// Who serves a party, as the command says.
+/// The FSP of a party, as printed by the command.
 fn served_by(home: &Home, switch: &Switch, arguments: &[&str]) -> Value {
     let output =
         finish(command(home, switch, &[&["find", "--json"], arguments].concat())).succeeds();
@@ -71,7 +71,7 @@ fn valid_lines_are_imported_and_invalid_ones_reported() {
     let more = ["--rejects", rejects.to_str().unwrap(), "--by", "A. Odhiambo", "--reason", "go"];
     let imported = import(home, switch, &path, &more);
     assert!(!imported.status.success(), "some lines were refused");
-    let told = imported.err();
+    let errors = imported.err();
     for (line, fault) in [
         (3, "column fsp: 'nobody' is not a participant of this switch"),
         (5, "column type: 'PHONE' is not one of MSISDN, EMAIL"),
@@ -79,15 +79,15 @@ fn valid_lines_are_imported_and_invalid_ones_reported() {
         (7, "3 columns, where type,id,sub_id,fsp,currency are 5"),
         (8, "\"fspId\" Hub is not a participant"),
     ] {
-        assert!(told.contains(&format!("parties.csv, line {line}: ")), "{line}: {told}");
-        assert!(told.contains(fault), "{fault}: {told}");
+        assert!(errors.contains(&format!("parties.csv, line {line}: ")), "{line}: {errors}");
+        assert!(errors.contains(fault), "{fault}: {errors}");
     }
-    let said = imported.json();
+    let output_text = imported.json();
     assert_eq!(
-        (&said["lines"], &said["registered"], &said["refused"]),
+        (&output_text["lines"], &output_text["registered"], &output_text["refused"]),
         (&json!(9), &json!(4), &json!(5))
     );
-    assert_eq!(said["next_line"], json!(11));
+    assert_eq!(output_text["next_line"], json!(11));
     let left = fs::read_to_string(&rejects).unwrap();
     let first: Vec<_> = left.lines().take(2).collect();
     assert_eq!(
@@ -105,7 +105,7 @@ fn valid_lines_are_imported_and_invalid_ones_reported() {
     assert_eq!((&part[0]["fspId"], &part[0]["currency"]), (&json!("otherfsp"), &json!("USD")));
     assert_eq!(served_by(home, switch, &["ACCOUNT_ID", "0012"]), json!([]));
 
-    // A look-up is forwarded to whom the file named, and nobody was sent anything before.
+    // A look-up is forwarded to the FSP of the file. No message was sent to it before.
     let asked = Message::new("GET", "/parties/MSISDN/254700000001", "payerfsp");
     scheme.send(&asked, 202);
     assert_eq!(scheme.other.take(1)[0].path, "/parties/MSISDN/254700000001");
@@ -124,7 +124,7 @@ fn unusable_import_file_is_reported_at_once() {
     let link = good.with_file_name("link.csv");
     fs::hard_link(&good, &link).unwrap();
     let whole = fs::read(&good).unwrap();
-    for (path, more, said) in [
+    for (path, more, output_text) in [
         (&wrong, &[][..], "line 1: the first line must be type,id,sub_id,fsp,currency"),
         (&none, &[], "cannot read"),
         (&good, &["--errors-max", "1"], "more than 1 invalid lines (--errors-max)"),
@@ -134,18 +134,18 @@ fn unusable_import_file_is_reported_at_once() {
         (&good, &["--rejects", link.to_str().unwrap()], "is the imported file"),
     ] {
         let errors = import(&home, &switch, path, more).fails();
-        assert!(errors.contains(said), "{more:?}: {errors}");
+        assert!(errors.contains(output_text), "{more:?}: {errors}");
     }
     assert_eq!(fs::read(&good).unwrap(), whole, "what is imported is never written");
     let stranger = finish(command(&home, &switch, &["find", "PHONE", "1"]));
     assert!(stranger.err().contains("possible values: MSISDN"), "{}", stranger.err());
-    let nobody = finish(command(&home, &switch, &["find", "MSISDN", "1"]));
-    assert!(nobody.err().contains("MSISDN 1: no FSP serves"), "{}", nobody.err());
+    let unserved = finish(command(&home, &switch, &["find", "MSISDN", "1"]));
+    assert!(unserved.err().contains("MSISDN 1: no FSP serves"), "{}", unserved.err());
     switch.stop(Signal::TERM);
 }
 
-/// Where there are too many bad lines the import ends behind the last of them, so that following
-/// its advice comes to the end and names each bad line once.
+/// With too many invalid lines the import stops after the last one of the limit. Following its
+/// advice completes the import and reports each invalid line once.
 #[test]
 fn import_stops_after_too_many_invalid_lines() {
     let home = Home::new();
@@ -165,9 +165,9 @@ fn import_stops_after_too_many_invalid_lines() {
         let more =
             ["--errors-max", "6", "--rejects", rejects.to_str().unwrap(), "--from-line", &line];
         let imported = import(&home, &switch, &path, &more);
-        let said = imported.json();
+        let output_text = imported.json();
         assert_eq!(
-            (&said["next_line"], &said["registered"]),
+            (&output_text["next_line"], &output_text["registered"]),
             (&json!(next), &json!(registered)),
             "{}",
             imported.err()
@@ -180,7 +180,7 @@ fn import_stops_after_too_many_invalid_lines() {
     switch.stop(Signal::TERM);
 }
 
-/// A file of that many parties, all served by `dfsp1`, whom the switch knows.
+/// A file with this number of parties, all of `dfsp1`, which the switch knows.
 fn many(home: &Home, admin: &Admin, lines: usize) -> PathBuf {
     admin.prepare_hub();
     admin.onboard("dfsp1", "http://127.0.0.1:9", "1000", "1000");
@@ -191,8 +191,8 @@ fn many(home: &Home, admin: &Admin, lines: usize) -> PathBuf {
     file(home, "many.csv", &text)
 }
 
-/// The parties of the first and the last line, and of those before and at `next_line` if there are
-/// so many, are served.
+/// Asserts that the parties of the first and the last line, and of the lines before and at
+/// `next_line` if they exist, are served.
 fn check_many(home: &Home, switch: &Switch, (next_line, lines): (u64, usize)) {
     let last = lines as u64 - 1;
     for number in [0, next_line - 3, (next_line - 2).min(last), last] {
@@ -214,10 +214,10 @@ fn import_continues_after_a_full_disk() {
     let next_line = full.json()["next_line"].as_u64().unwrap();
     assert!((1_000..20_000).contains(&next_line), "{}", full.err());
     let from = format!("continue with --from-line {next_line}");
-    for said in ["the switch answered 503", "disk", &from] {
-        assert!(full.err().contains(said), "{said}: {}", full.err());
+    for output_text in ["the switch answered 503", "disk", &from] {
+        assert!(full.err().contains(output_text), "{output_text}: {}", full.err());
     }
-    // What was answered is served, now and after a kill.
+    // Acknowledged parties are served, before and after a kill.
     check_many(&home, &switch, (next_line, next_line as usize - 2));
     drop(switch);
     let switch = home.serve();
@@ -228,7 +228,7 @@ fn import_continues_after_a_full_disk() {
     assert!(home.verify().status.success());
 }
 
-/// Asks before there is a switch, and begins when it is there.
+/// The command retries until the switch is running.
 #[test]
 fn import_waits_for_the_first_response() {
     let home = Home::new();
@@ -237,11 +237,11 @@ fn import_waits_for_the_first_response() {
     let mut import = command(&home, &switch, &["import", path.to_str().unwrap(), "--json"]);
     let (ports, place) = (switch.ports(), switch.admin);
     switch.stop(Signal::TERM);
-    let nobody = TcpListener::bind(place).unwrap();
+    let listener = TcpListener::bind(place).unwrap();
     let import = import.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // It has asked once, and is not answered.
-    drop(nobody.accept().unwrap());
-    drop(nobody);
+    // It has sent one request, which is not answered.
+    drop(listener.accept().unwrap());
+    drop(listener);
     let switch = home.serve_on(ports);
     let imported = import.wait_with_output().unwrap().succeeds();
     assert_eq!(imported.json()["registered"], json!(10));

@@ -1,5 +1,5 @@
-//! Signatures between participants and the hub (hub-semantics 1.7), as far as a conversation in
-//! `conversations/jws` cannot show it: directories of keys, signals, restarts, many at once.
+//! Signatures between participants and the hub (hub-semantics 1.7), beyond the conversations in
+//! `conversations/jws`: directories of keys, signals, restarts, many concurrent messages.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,14 +15,14 @@ use crate::support::message::{Transfer, sign_with, verifies};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, Ports};
 
-/// A key made for tests, by name and form.
+/// A test key, by name and form.
 pub(crate) fn pem(key: &str, form: &str) -> String {
     let text = include_str!("../../../jws/tests/vectors/vectors.json");
     let vectors: Value = serde_json::from_str(text).unwrap();
     vectors["keys"][key][form].as_str().unwrap().to_owned()
 }
 
-/// A directory of keys beside the configuration that names it.
+/// A directory of keys, next to the configuration that names it.
 struct Keys(TempDir);
 
 impl Keys {
@@ -51,7 +51,7 @@ fn add_key(admin: &Admin, name: &str, key: &str) {
     admin.must("POST", &format!("/participants/{name}/keys"), &body, 201);
 }
 
-/// Sends a prepare signed with a key: accepted, or refused with nothing changed.
+/// Sends a prepare signed with a key. It is accepted, or refused without a state change.
 #[track_caller]
 fn check(scheme: &Scheme, key: &str, accepted: bool) {
     let transfer = Transfer::of("1");
@@ -71,7 +71,7 @@ fn check(scheme: &Scheme, key: &str, accepted: bool) {
     assert_eq!(body["errorInformation"]["errorCode"], "3105", "{body}");
     assert_eq!(scheme.admin.state(), before, "{message:?}");
     for fsp in [&scheme.payer, &scheme.payee, &scheme.other] {
-        assert_eq!(fsp.take(0), [], "{} heard something", fsp.name);
+        assert_eq!(fsp.take(0), [], "{} received something", fsp.name);
     }
 }
 
@@ -82,7 +82,7 @@ fn keys_in_a_directory_are_reloaded_without_a_restart() {
     check(&scheme, "rsa", true);
     check(&scheme, "ec", false);
 
-    // By a signal, and a broken file beside it.
+    // By a signal, with an invalid file in the directory.
     keys.write("payerfsp.2.pem", &pem("ec", "public"));
     keys.write("payerfsp.pem", "half a k");
     scheme.switch.signal(Signal::HUP);
@@ -91,14 +91,14 @@ fn keys_in_a_directory_are_reloaded_without_a_restart() {
     check(&scheme, "ec", true);
     check(&scheme, "rsa", true);
 
-    // By the admin API; the file of the old key has gone.
+    // By the admin API. The file of the old key was removed.
     fs::remove_file(keys.path("payerfsp.pem")).unwrap();
     let answer = scheme.admin.call("POST", "/keyDirectory/reload", "");
     assert_eq!(answer.text(), r#"{"participants":1,"keys":1,"faults":[]}"#);
     check(&scheme, "rsa", false);
     check(&scheme, "ec", true);
 
-    // The register's keys stand beside the directory's.
+    // The register's keys are used in addition to those of the directory.
     add_key(&scheme.admin, "payerfsp", "rsa");
     check(&scheme, "rsa", true);
     check(&scheme, "ec", true);
@@ -138,9 +138,10 @@ fn keys_in_the_register_survive_a_crash() {
     scheme.end();
 }
 
-/// More answers at once than one signing thread has room for: each is signed, none is lost.
+/// More concurrent responses than one signing thread has room for: each is signed, and none is
+/// lost.
 #[test]
-fn pending_signatures_delay_all_their_responses() {
+fn many_concurrent_responses_are_all_signed() {
     const ANSWERS: usize = 600;
     let key = private_file("rsa", 0o600);
     let path = key.0.path().join("hub.pem");
@@ -155,12 +156,12 @@ fn pending_signatures_delay_all_their_responses() {
     admin.wait_for("upesi_signatures_made_total", |made| made == ANSWERS as u64);
     admin.wait_for("upesi_signatures_waiting", |waiting| waiting == 0);
     assert_eq!(admin.metric("upesi_signatures_failed_total"), 0);
-    let heard: Vec<Callback> = scheme.payer.take_unchecked(ANSWERS);
-    heard.iter().for_each(|callback| verifies(callback, "rsa"));
+    let received: Vec<Callback> = scheme.payer.take_unchecked(ANSWERS);
+    received.iter().for_each(|callback| verifies(callback, "rsa"));
     scheme.end();
 }
 
-/// A private key in a directory of its own, where it is `hub.pem`.
+/// A private key `hub.pem` in a separate directory.
 fn private_file(key: &str, mode: u32) -> Keys {
     let keys = Keys::of(&[]);
     keys.write("hub.pem", &pem(key, "private"));

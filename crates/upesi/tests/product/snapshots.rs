@@ -1,5 +1,5 @@
-//! A start goes on from a state stored beside the log, and says and does the same as one that
-//! decides the whole log again; what is wrong with such a state costs time and nothing else.
+//! A start continues from a snapshot and behaves like a switch that has replayed the whole log. A
+//! damaged snapshot costs only time.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,9 +13,9 @@ use crate::support::message::{Message, Transfer};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, Printed, finish};
 
-/// A scheme that had one transfer of each kind and a registration before its first snapshot, and
-/// one transfer and another snapshot after it.
-fn played() -> (Scheme, Vec<Transfer>) {
+/// A scheme with one transfer of each kind and a registration before its first snapshot, and one
+/// transfer and another snapshot after it.
+fn running_scheme() -> (Scheme, Vec<Transfer>) {
     let scheme = Scheme::start();
     let mut transfers: Vec<_> = ["10", "20", "5000", "30"].map(Transfer::of).into();
     for transfer in &transfers {
@@ -36,7 +36,7 @@ fn played() -> (Scheme, Vec<Transfer>) {
     (scheme, transfers)
 }
 
-/// Asks for a snapshot and waits until so many were taken.
+/// Requests a snapshot and waits until this number of snapshots has been taken.
 fn take(admin: &Admin, count: u64) {
     admin.must("POST", "/snapshots", "", 202);
     admin.wait_for("upesi_snapshots_taken_total", |taken| taken == count);
@@ -67,13 +67,13 @@ fn damage(path: &Path) {
     fs::write(path, bytes).unwrap();
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
 }
 
 #[test]
 fn start_continues_from_a_snapshot_with_the_full_state() {
-    let (scheme, transfers) = played();
+    let (scheme, transfers) = running_scheme();
     let listed = scheme.admin.json("/snapshots");
     let files = snapshots(&scheme.home.data());
     assert_eq!(listed["snapshots"].as_array().unwrap().len(), 2, "{listed}");
@@ -94,7 +94,7 @@ fn start_continues_from_a_snapshot_with_the_full_state() {
     let scheme = Scheme { switch, home, admin, payer, payee, other };
     // Positions: 10 and 40 committed, 30 and 50 reserved.
     scheme.positions("130", "-50");
-    // A resend is known, from before the snapshot and from after it.
+    // Resends of transfers before and after the snapshot are recognized.
     scheme.send(&transfers[0].prepare(), 202);
     scheme.payer.wait("PUT", &transfers[0].path());
     scheme.send(&transfers[3].fulfil("COMMITTED"), 200);
@@ -109,14 +109,18 @@ fn start_continues_from_a_snapshot_with_the_full_state() {
 
 #[test]
 fn damaged_snapshot_only_delays_the_start() {
-    let (scheme, _) = played();
+    let (scheme, _) = running_scheme();
     let Scheme { switch, home, .. } = scheme;
     switch.stop(Signal::TERM);
     let files = snapshots(&home.data());
     let [newer, older] = [&files[0], &files[1]];
     let output = home.offline(&["verify"]);
-    assert!(output.status.success(), "{}", said(&output));
-    assert!(said(&output).contains("2 equal the replayed states"), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
+    assert!(
+        output_text(&output).contains("2 equal the replayed states"),
+        "{}",
+        output_text(&output)
+    );
 
     let start = |expected: &[&str]| {
         let switch = home.serve();
@@ -135,21 +139,21 @@ fn damaged_snapshot_only_delays_the_start() {
     let output = home.offline(&["verify"]);
     assert!(!output.status.success());
     let name = newer.file_name().unwrap().to_str().unwrap();
-    assert!(said(&output).contains(name), "{}", said(&output));
+    assert!(output_text(&output).contains(name), "{}", output_text(&output));
     damage(older);
     assert_eq!(start(&["ignored an unusable snapshot: ", "upesi: replayed "]), hash);
 
-    // One of another log, in place of both.
-    let (stranger, _) = played();
+    // A snapshot of another log replaces both.
+    let (stranger, _) = running_scheme();
     let strange = snapshots(&stranger.home.data()).remove(0);
     fs::remove_file(newer).unwrap();
     fs::remove_file(older).unwrap();
     fs::copy(&strange, home.data().join(strange.file_name().unwrap())).unwrap();
     assert_eq!(start(&["it is of log ", "upesi: replayed "]), hash);
 
-    // Offline, a good one takes its place.
+    // A valid offline snapshot replaces it.
     let output = home.offline(&["snapshot", "--json"]);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     let shown = output.json();
     assert_eq!(shown["removed"].as_array().unwrap().len(), 1, "{shown}");
     let files = snapshots(&home.data());
@@ -157,19 +161,19 @@ fn damaged_snapshot_only_delays_the_start() {
     assert_eq!(shown["log_index"], position_of(&files[0]));
     assert_eq!(start(&[&of(&files[0]), "replayed 0 records"]), hash);
     let output = home.offline(&["snapshot"]);
-    assert!(said(&output).contains("already"), "{}", said(&output));
+    assert!(output_text(&output).contains("already"), "{}", output_text(&output));
 }
 
 #[test]
 fn offline_snapshot_continues_from_one_that_needs_the_store() {
-    let (scheme, _) = played();
+    let (scheme, _) = running_scheme();
     scheme.send(&Transfer::of("50").prepare(), 202);
     scheme.wait_until_delivered();
     let Scheme { switch, home, .. } = scheme;
     switch.stop(Signal::TERM);
     let before = snapshots(&home.data());
     let output = home.offline(&["snapshot", "--json"]);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     let shown = output.json();
     assert_eq!(shown["removed"], Value::Array(Vec::new()), "{shown}");
     let after = snapshots(&home.data());
@@ -181,7 +185,11 @@ fn offline_snapshot_continues_from_one_that_needs_the_store() {
     assert!(switch.greeting.contains(&expected), "{}", switch.greeting);
     switch.stop(Signal::TERM);
     let output = home.offline(&["verify"]);
-    assert!(said(&output).contains("2 equal the replayed states"), "{}", said(&output));
+    assert!(
+        output_text(&output).contains("2 equal the replayed states"),
+        "{}",
+        output_text(&output)
+    );
 }
 
 #[test]
@@ -190,34 +198,34 @@ fn offline_snapshot_of_a_running_switch_names_the_alternative() {
     let switch = home.serve();
     let output = home.offline(&["snapshot"]);
     assert!(!output.status.success());
-    assert!(said(&output).contains("/snapshots"), "{}", said(&output));
+    assert!(output_text(&output).contains("/snapshots"), "{}", output_text(&output));
     switch.stop(Signal::TERM);
 }
 
-/// A mounted volume can not be replaced, so everything is made within it; no log begins beside what
-/// is not finished.
+/// A mounted volume cannot be replaced, so all files are created inside it. No log is created next
+/// to an incomplete restore.
 #[test]
 fn restore_writes_only_to_its_directory() {
-    let (scheme, _) = played();
+    let (scheme, _) = running_scheme();
     let Scheme { switch, home, .. } = scheme;
     switch.stop(Signal::TERM);
     let restored = Home::new();
     let data = restored.data();
     let from = home.data();
     let restore = || restored.offline(&["restore", "--from", from.to_str().unwrap()]);
-    // As a volume that was formatted, after a restore that was killed.
+    // A formatted volume after a killed restore.
     fs::create_dir_all(data.join("lost+found")).unwrap();
     fs::create_dir_all(data.join(".restoring")).unwrap();
     fs::write(data.join(".restoring/00000000000000000001.segment"), "half of it").unwrap();
     let refused = restored.serve_in_vain(Ports::free());
     let hint = "left by an interrupted restore; repeat";
-    assert!(said(&refused).contains(hint), "{refused:?}");
+    assert!(output_text(&refused).contains(hint), "{refused:?}");
     for command in [&["preload", "--transfers", "1"][..], &["verify"]] {
         let refused = restored.offline(command);
-        assert!(!refused.status.success() && said(&refused).contains(hint), "{refused:?}");
+        assert!(!refused.status.success() && output_text(&refused).contains(hint), "{refused:?}");
     }
     let output = restore();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     let names = || -> BTreeSet<String> {
         let entries = fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().file_name());
         entries.map(|name| name.into_string().unwrap()).collect()
@@ -226,7 +234,7 @@ fn restore_writes_only_to_its_directory() {
     assert!(whole.contains("lost+found") && whole.contains("store"), "{whole:?}");
     assert!(!whole.contains(".restoring") && !whole.contains(".restored"), "{whole:?}");
 
-    // Interrupted when all was there and half of it moved up: the next one finishes that.
+    // Interrupted while the files were being moved up. The next start completes the move.
     let half_moved = || {
         fs::create_dir(data.join(".restored")).unwrap();
         fs::write(data.join(".restored/LOCK"), "").unwrap();
@@ -236,9 +244,13 @@ fn restore_writes_only_to_its_directory() {
     };
     half_moved();
     let output = restored.verify();
-    assert!(said(&output).contains("start the switch to finish it"), "{}", said(&output));
+    assert!(
+        output_text(&output).contains("start the switch to finish it"),
+        "{}",
+        output_text(&output)
+    );
     let output = restore();
-    assert!(said(&output).contains("which is in its place now"), "{}", said(&output));
+    assert!(output_text(&output).contains("which is in its place now"), "{}", output_text(&output));
     assert_eq!(names(), whole);
     half_moved();
     let switch = restored.serve();
@@ -246,7 +258,7 @@ fn restore_writes_only_to_its_directory() {
     switch.stop(Signal::TERM);
     assert_eq!(names().iter().find(|name| name.starts_with(".rest")), None);
 
-    // What only has the name of it is somebody else's, and stays where it is.
+    // A file that only has the name of the marker is left unchanged.
     let strange = tempfile::tempdir().unwrap();
     fs::create_dir(strange.path().join(".restored")).unwrap();
     fs::write(strange.path().join(".restored/letter"), "dear").unwrap();
@@ -254,16 +266,16 @@ fn restore_writes_only_to_its_directory() {
     command.arg("restore").arg("--from").arg(&from).arg("--data").arg(strange.path());
     let output = finish(command);
     assert!(
-        said(&output).contains("it has .restored; restore overwrites nothing"),
+        output_text(&output).contains("it has .restored; restore overwrites nothing"),
         "{}",
-        said(&output)
+        output_text(&output)
     );
     assert_eq!(fs::read_to_string(strange.path().join(".restored/letter")).unwrap(), "dear");
 }
 
 #[test]
 fn backup_becomes_a_data_directory_after_verification() {
-    let (scheme, _) = played();
+    let (scheme, _) = running_scheme();
     let Scheme { switch, home, .. } = scheme;
     switch.stop(Signal::TERM);
     let proof: Value = serde_json::from_slice(&home.verify().stdout).unwrap();
@@ -278,7 +290,7 @@ fn backup_becomes_a_data_directory_after_verification() {
             command
         })
     };
-    // A place that holds no copy leaves nothing behind, and a later attempt is not in its way.
+    // A failed restore leaves no files, and a later attempt succeeds.
     let none = place.path().join("none");
     let mut command = Command::new(PROGRAM);
     let strange = tempfile::tempdir().unwrap();
@@ -286,27 +298,31 @@ fn backup_becomes_a_data_directory_after_verification() {
     let url = format!("file://{}", strange.path().display());
     command.args(["restore", "--from", &url, "--data"]).arg(&none);
     let output = finish(command);
-    assert!(said(&output).contains("holds other objects"), "{}", said(&output));
-    assert!(!said(&output).contains("the fetched part is kept"), "{}", said(&output));
-    // Another hash than the one that comes out; a place that is taken; a good one.
+    assert!(output_text(&output).contains("holds other objects"), "{}", output_text(&output));
+    assert!(!output_text(&output).contains("the fetched part is kept"), "{}", output_text(&output));
+    // A wrong hash, then an existing directory, then a valid restore.
     let output = restore(&none, &["--state-hash", &"0".repeat(64)]);
-    assert!(said(&output).contains("nothing was restored"), "{}", said(&output));
+    assert!(output_text(&output).contains("nothing was restored"), "{}", output_text(&output));
     assert!(!none.exists());
     let output = restore(place.path().parent().unwrap(), &[]);
-    assert!(said(&output).contains("is not empty"), "{}", said(&output));
+    assert!(output_text(&output).contains("is not empty"), "{}", output_text(&output));
     let hash = proof["state_hash"].as_str().unwrap();
     let output = restore(&restored.data(), &["--state-hash", hash, "--json"]);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     let shown = output.json();
     assert_eq!(shown["state_hash"], proof["state_hash"]);
     assert_eq!(shown["chain_head"], proof["chain_head"]);
     assert_eq!(shown["snapshots"], 2);
     let output = restore(&restored.data(), &[]);
-    assert!(said(&output).contains("restore overwrites nothing"), "{}", said(&output));
+    assert!(
+        output_text(&output).contains("restore overwrites nothing"),
+        "{}",
+        output_text(&output)
+    );
     let again: Value = serde_json::from_slice(&restored.verify().stdout).unwrap();
     assert_eq!(again["state_hash"], proof["state_hash"]);
     let switch = restored.serve();
-    // Store and snapshot were made with the copy: nothing is decided a second time.
+    // Store and snapshot are created with the copy, so no record is replayed.
     let end = shown["last_record"].as_u64().unwrap();
     let expected = format!("continued from the snapshot of record {end} and replayed 0 records");
     assert!(switch.greeting.contains(&expected), "{}", switch.greeting);
@@ -314,11 +330,11 @@ fn backup_becomes_a_data_directory_after_verification() {
     assert!(!switch.greeting.contains("rebuilt"), "{}", switch.greeting);
     switch.stop(Signal::TERM);
 
-    // What `backup` keeps has the snapshots, too, and is found by its path.
+    // The backup contains the snapshots, and can be given as a path.
     let kept = place.path().join("kept");
     std::fs::create_dir(&kept).unwrap();
     let output = home.offline(&["backup", "--to", &format!("file://{}", kept.display())]);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     let back = place.path().join("back");
     let restored = |hash: &str| {
         let mut command = Command::new(PROGRAM);
@@ -327,12 +343,12 @@ fn backup_becomes_a_data_directory_after_verification() {
         finish(command)
     };
     let output = restored(&"0".repeat(64));
-    assert!(said(&output).contains("nothing was restored"), "{}", said(&output));
+    assert!(output_text(&output).contains("nothing was restored"), "{}", output_text(&output));
     let entries = fs::read_dir(&back).unwrap().map(|entry| entry.unwrap().file_name());
     let brought: BTreeSet<_> = entries.collect();
     assert_eq!(brought, [".restoring", "LOCK"].map(Into::into).into(), "for the next attempt");
     let output = restored(hash);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     let shown = output.json();
     assert_eq!(shown["state_hash"], proof["state_hash"]);
     assert_eq!(shown["snapshots"], 2);
@@ -343,9 +359,13 @@ fn backup_becomes_a_data_directory_after_verification() {
     assert_eq!(both, here.iter().collect::<Vec<_>>(), "beside the one that was made with it");
     assert_eq!(there[0], shown["last_record"]);
 
-    // A damaged backup is named and nothing is made of it.
+    // A damaged backup is reported, and nothing is restored.
     damage(&home.data().join("00000000000000000001.segment"));
     let output = restore(&none, &[]);
-    assert!(said(&output).contains("00000000000000000001.segment"), "{}", said(&output));
+    assert!(
+        output_text(&output).contains("00000000000000000001.segment"),
+        "{}",
+        output_text(&output)
+    );
     assert!(!none.exists());
 }

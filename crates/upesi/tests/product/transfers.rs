@@ -1,5 +1,5 @@
-//! Transfers across a restart, with silent participants and full lanes. What a transfer does
-//! otherwise is in the golden conversations (`conversations/transfers`).
+//! Transfers across a restart, with silent participants and full lanes. Other behaviour is in the
+//! golden conversations (`conversations/transfers`).
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,21 +15,21 @@ use crate::support::scheme::{Admin, Scheme};
 
 const POST: &str = "POST /transfers from payerfsp: ";
 
-/// A reserved transfer that the payee has got.
+/// A reserved transfer that the payee has received.
 fn reserve(scheme: &Scheme, amount: &str) -> Transfer {
     let transfer = Transfer::of(amount);
     prepare(scheme, &transfer);
     transfer
 }
 
-/// Sends the prepare; the payee gets it byte for byte, in the same trace, and nobody else hears.
+/// Sends the prepare. Only the payee receives it, byte for byte, with the same trace.
 fn prepare(scheme: &Scheme, transfer: &Transfer) {
     let message = transfer.prepare();
     scheme.send(&message, 202);
     let post = format!("{POST}{}", String::from_utf8_lossy(message.bytes()));
-    let heard = scheme.heard(transfer, [&[], &[&post], &[]]);
-    assert_eq!(heard[0].body, message.bytes());
-    assert_eq!(trace(&heard[0]), message.trace);
+    let received = scheme.received(transfer, [&[], &[&post], &[]]);
+    assert_eq!(received[0].body, message.bytes());
+    assert_eq!(trace(&received[0]), message.trace);
 }
 
 #[test]
@@ -60,17 +60,17 @@ fn lower_expiration_limit_refuses_only_new_transfers() {
     assert!(refused.text().contains(text), "{}", refused.text());
     assert_eq!(scheme.admin.state(), state, "nothing is recorded");
 
-    // What the hub knows is answered as ever.
+    // Requests about known transfers are answered as before.
     scheme.send(&known.prepare(), 202);
-    scheme.heard(&known, [&["PUT {} from Hub: RESERVED"], &[], &[]]);
+    scheme.received(&known, [&["PUT {} from Hub: RESERVED"], &[], &[]]);
     scheme.send(&ended.prepare(), 202);
-    scheme.heard(&ended, [&["PUT {} from Hub: ABORTED, cause 5000: No"], &[], &[]]);
+    scheme.received(&ended, [&["PUT {} from Hub: ABORTED, cause 5000: No"], &[], &[]]);
     let changed = Transfer { amount: "4".into(), ..known.clone() };
     scheme.send(&changed.prepare(), 202);
-    scheme.heard(&known, [&["PUT {}/error from Hub: 3106 Modified request"], &[], &[]]);
+    scheme.received(&known, [&["PUT {}/error from Hub: 3106 Modified request"], &[], &[]]);
     let stranger = known.prepare().with("fspiop-source", "strangerfsp");
     scheme.send(&stranger, 202);
-    scheme.heard(&known, [&[], &[], &[]]);
+    scheme.received(&known, [&[], &[], &[]]);
     scheme.positions("2", "0");
     scheme.end();
 }
@@ -78,7 +78,7 @@ fn lower_expiration_limit_refuses_only_new_transfers() {
 #[test]
 fn positions_are_updated_before_the_notice_arrives() {
     let scheme = Scheme::start();
-    // The answer to the POST is withheld; the transfer goes on without it.
+    // The response to the POST is delayed. The transfer continues without it.
     scheme.payee.answer(|callback| match &*callback.method {
         "POST" => Reply::Silence,
         _ => Reply::Accept,
@@ -94,7 +94,7 @@ fn positions_are_updated_before_the_notice_arrives() {
     assert!(scheme.home.verify().status.success());
 }
 
-/// What is noted of a delivery needs no later message to become durable, and told.
+/// A delivery record becomes durable and visible without a later message.
 #[test]
 fn delivery_is_recorded_soon_without_further_traffic() {
     let scheme = Scheme::start();
@@ -102,19 +102,19 @@ fn delivery_is_recorded_soon_without_further_traffic() {
     let path = format!("/transfers/{}/explanation", transfer.id);
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
-        let told = scheme.admin.json(&path);
-        if told["notices_pending"] == json!([]) {
-            let end = told["events"].as_array().unwrap().last().unwrap();
+        let explained = scheme.admin.json(&path);
+        if explained["notices_pending"] == json!([]) {
+            let end = explained["events"].as_array().unwrap().last().unwrap();
             assert_eq!((&end["event"], &end["result"]), (&json!("delivery"), &json!("delivered")));
             break;
         }
-        assert!(Instant::now() < deadline, "{told:#}");
+        assert!(Instant::now() < deadline, "{explained:#}");
         thread::sleep(Duration::from_millis(50));
     }
     scheme.end();
 }
 
-/// An answer to each message of a participant whose endpoint takes none would be owed without end.
+/// Callbacks to a participant that accepts none would accumulate without a limit.
 #[test]
 fn sender_without_callbacks_is_accepted_until_two_lanes_are_full() {
     let scheme = Scheme::configured("[transfers]\nlane_capacity = 1\n");
@@ -135,9 +135,10 @@ fn sender_without_callbacks_is_accepted_until_two_lanes_are_full() {
     assert_eq!(refusal.status, 503);
     assert!(refusal.text().contains("\"2003\""), "{}", refusal.text());
     assert!(refusal.text().contains("too many callbacks are owed"), "{}", refusal.text());
-    // The first one owes nothing to its sender; a thousand have room beside a lane of one.
+    // The first message has no callback to its sender. A thousand more fit in addition to a lane of
+    // one.
     assert_eq!(answers, 1 + 1_001);
-    // The others are heard, and so is it once it takes what it is owed.
+    // Other senders are accepted, and so is this one after it has received its callbacks.
     scheme.send(&transfer.fulfil("COMMITTED"), 200);
     scheme.positions("10", "-10");
     let address = scheme.payer.address();

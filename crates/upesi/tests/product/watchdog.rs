@@ -1,5 +1,5 @@
-//! A stage that is really stopped is named by both health pages, and ends the process where the
-//! operator wants that; one that merely has nothing to do, or waits for a participant, is not.
+//! A stalled stage is named by both health pages, and stops the process if configured. A stage that
+//! is idle, or waits for a participant, is not reported.
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
@@ -19,29 +19,29 @@ use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, Ports};
 
 const GLANCE: Duration = Duration::from_millis(20);
-/// A table of the store that is so long has blocks that a start does not read.
+/// A table of this size in the store has blocks that a start does not read.
 const SEVERAL_BLOCKS: usize = 16 << 10;
 const REPORT: &str = "[health]\nstuck_seconds = 2\n";
 const EXIT: &str = "[health]\nstuck_seconds = 2\nwatchdog = \"exit\"\n";
 
-/// A switch of which `stage` is stopped.
-fn injured(configuration: &str, stage: &'static str) -> Home {
-    Home::configured(configuration).injured(stage)
+/// A switch whose `stage` is stalled.
+fn with_stalled_stage(configuration: &str, stage: &'static str) -> Home {
+    Home::configured(configuration).with_stalled_stage(stage)
 }
 
-/// A scheme of which `stage` is stopped, with a transfer in flight that expires at once.
-fn injured_scheme(configuration: &str, stage: &'static str) -> Scheme {
-    let scheme = Scheme::at(injured(configuration, stage));
+/// A scheme whose `stage` is stalled, with a transfer in flight that expires at once.
+fn stalled_scheme(configuration: &str, stage: &'static str) -> Scheme {
+    let scheme = Scheme::at(with_stalled_stage(configuration, stage));
     scheme.send(&Transfer::of("10").expiring(1_500).prepare(), 202);
     scheme
 }
 
-/// The services that are down, once the page says that something is.
+/// The failed services, once the page reports a failure.
 fn down(read: impl Fn() -> (u16, String)) -> (Vec<String>, Value) {
     down_with(None, read)
 }
 
-/// The same once this one is.
+/// The failed services, once they include this one.
 fn down_with(wanted: Option<&str>, read: impl Fn() -> (u16, String)) -> (Vec<String>, Value) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -75,10 +75,10 @@ fn check(admin: &Admin, greeting: &str, stage: &str, expected: &str) {
     assert!(10 < stuck["detail"].as_str().unwrap().len(), "{page}");
 }
 
-/// A full disk takes no complaint either, where both go to a file there: nothing ends by that.
+/// Standard error is a file on the full disk. The switch continues without its log lines.
 #[test]
 fn switch_with_blocked_standard_error_continues() {
-    let home = injured(REPORT, "sequencer");
+    let home = with_stalled_stage(REPORT, "sequencer");
     let ports = Ports { fspiop: free(), admin: free() };
     let full = || File::options().write(true).open("/dev/full").unwrap();
     let mut command = home.command(ports);
@@ -95,12 +95,12 @@ fn switch_with_blocked_standard_error_continues() {
         assert!(Instant::now() < deadline, "it does not start");
         thread::sleep(GLANCE);
     }
-    // What is stuck is shown once it was said, or could not be.
+    // A stall is shown after it was logged, or could not be.
     down(|| health().expect("it goes on, and answers"));
     assert_eq!(switch.0.try_wait().unwrap(), None, "it goes on");
 }
 
-/// Ends with the test.
+/// Killed at the end of the test.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -121,7 +121,7 @@ fn stalled_sequencer_is_named() {
     let proof = home.offline(&["verify", "--json"]).stdout;
     let last = serde_json::from_slice::<Value>(&proof).unwrap()["records"].as_u64().unwrap();
     assert!(0 < last);
-    let home = home.injured("sequencer");
+    let home = home.with_stalled_stage("sequencer");
     let switch = home.serve();
     check(&Admin::new(&home, &switch), &switch.greeting, "sequencer", "sequencer");
     let (names, _) = down(|| {
@@ -130,20 +130,20 @@ fn stalled_sequencer_is_named() {
         (answer.status, answer.text())
     });
     assert_eq!(names, ["sequencer"]);
-    let said = switch.complaints();
-    assert!(said.contains(&format!("the last record is {last}")), "{said}");
+    let output_text = switch.complaints();
+    assert!(output_text.contains(&format!("the last record is {last}")), "{output_text}");
 }
 
 #[test]
 fn stalled_io_thread_is_named() {
-    let home = injured(REPORT, "io");
+    let home = with_stalled_stage(REPORT, "io");
     let switch = home.serve();
     check(&Admin::new(&home, &switch), &switch.greeting, "io", "io-1");
 }
 
 #[test]
 fn stalled_lane_is_named_and_its_participant_only_to_operators() {
-    let scheme = Scheme::at(injured(REPORT, "lane"));
+    let scheme = Scheme::at(with_stalled_stage(REPORT, "lane"));
     scheme.send(&Transfer::of("10").prepare(), 202);
     check(&scheme.admin, &scheme.switch.greeting, "lane", "lane payeefsp");
     let message = Message::new("GET", "/health", "payerfsp");
@@ -157,9 +157,9 @@ fn stalled_lane_is_named_and_its_participant_only_to_operators() {
 
 #[test]
 fn missed_deadline_is_named() {
-    let scheme = injured_scheme(REPORT, "expiry");
+    let scheme = stalled_scheme(REPORT, "expiry");
     check(&scheme.admin, &scheme.switch.greeting, "expiry", "expiry");
-    // The next batch meets it, and the switch is well again.
+    // The next batch uses it, and the switch is healthy again.
     scheme.admin.set_limit("otherfsp", "900");
     scheme.admin.wait_for("upesi_transfers_expired_total", |expired| expired == 1);
     wait_until_well(&scheme.admin);
@@ -174,11 +174,11 @@ fn wait_until_well(admin: &Admin) {
     }
 }
 
-/// What only explanations are read from is not read at a start. The next one builds it anew.
+/// A start does not read the data of explanations. The next start rebuilds the store.
 #[test]
 fn damaged_store_is_named_when_read() {
     let scheme = Scheme::at(Home::configured(REPORT));
-    // A table is several blocks long, of which the start reads one.
+    // A table has several blocks, of which the start reads one.
     let transfers: Vec<_> = (0..300).map(|_| Transfer::of("1")).collect();
     for transfer in &transfers {
         scheme.send(&transfer.prepare(), 202);
@@ -188,7 +188,7 @@ fn damaged_store_is_named_when_read() {
     scheme.admin.wait_for("upesi_transfers_ended_in_memory", |count| count == 0);
     let Scheme { switch, home, .. } = scheme;
     switch.stop(Signal::TERM);
-    // What is told of decisions.
+    // The keyspace of decision records.
     let tables = home.data().join("store/rows/keyspaces/4/tables");
     let mut damaged = 0;
     for table in fs::read_dir(tables).unwrap().map(|entry| entry.unwrap().path()) {
@@ -221,13 +221,13 @@ fn damaged_store_is_named_when_read() {
     assert_eq!(explained(&Admin::new(&home, &switch), unread), 200);
 }
 
-/// The disk of the store takes nothing and says nothing. Transfers go on meanwhile, and with the
-/// disk the store does.
+/// The disk of the store stalls. Transfers continue meanwhile, and the store continues with the
+/// disk.
 #[test]
 fn stalled_store_is_named() {
     apart("watchdog::stalled_store_is_named", Need::Disk, || {
         let home = Home::configured(REPORT);
-        // A store that is there already is opened where it is.
+        // An existing store is opened.
         home.serve().stop(Signal::TERM);
         let store = home.data().join("store");
         let _mounted = move_to_a_disk_of_its_own(&store, &home);
@@ -256,13 +256,13 @@ fn stalled_store_is_named() {
         scheme.positions("40", "-40");
         assert!(scheme.switch.complaints().ends_with("store makes progress again\n"));
         scheme.switch.signal(Signal::TERM);
-        let (status, said) = scheme.switch.end();
-        assert!(status.success(), "{said}");
+        let (status, output_text) = scheme.switch.end();
+        assert!(status.success(), "{output_text}");
     });
 }
 
-/// Commands come and each is refused: the position of the last record does not move. Another start
-/// would find the disk just as full, so nothing ends, and with room everything goes on.
+/// All commands are refused, so the last log index does not change. A restart would not help, so
+/// the process continues, and recovers with free space.
 #[test]
 fn log_on_a_full_disk_is_named_and_stops_nothing() {
     apart("watchdog::log_on_a_full_disk_is_named_and_stops_nothing", Need::Memory, || {
@@ -274,7 +274,7 @@ fn log_on_a_full_disk_is_named_and_stops_nothing() {
         let prepare = || scheme.ask(&Transfer::of("1").prepare()).status;
         let deadline = Instant::now() + PATIENCE;
         let log = loop {
-            // Where the log has room in its segment yet, this uses it up.
+            // Uses up the free space of the current segment.
             while prepare() == 202 {}
             let (answer, page) = agreeing(&scheme.admin);
             let stuck = page["stuck"].as_array().into_iter().flatten();
@@ -297,8 +297,8 @@ fn log_on_a_full_disk_is_named_and_stops_nothing() {
     });
 }
 
-/// `/health`, which must not contradict `/storage`: what both show is the same, and a log without
-/// room is down.
+/// `/health`, which must not contradict `/storage`: common figures are equal, and a log without
+/// disk space is down.
 fn agreeing(admin: &Admin) -> (String, Value) {
     let read = |path: &str| {
         let text = admin.call("GET", path, "").text();
@@ -318,7 +318,7 @@ fn agreeing(admin: &Admin) -> (String, Value) {
     (text, health)
 }
 
-/// A disk that takes nothing and says nothing holds the thread that waits for it.
+/// A stalled disk blocks the thread that waits for it.
 #[test]
 fn stalled_log_is_named() {
     apart("watchdog::stalled_log_is_named", Need::Disk, || {
@@ -334,7 +334,7 @@ fn stalled_log_is_named() {
             let (fspiop, prepare) = (scheme.switch.fspiop, transfer.prepare().render());
             let send = move || Connection::open(fspiop).unwrap().exchange(&prepare).unwrap();
             let sending = scope.spawn(move || send().status);
-            // The store may be seen first: it is on the same disk.
+            // The store may be reported first, since it is on the same disk.
             down_with(Some("sequencer"), || {
                 let answer = scheme.admin.call("GET", "/health", "");
                 (answer.status, answer.text())
@@ -348,7 +348,7 @@ fn stalled_log_is_named() {
     });
 }
 
-/// The same files, on a file system that nothing else is on.
+/// Moves the files to a separate file system.
 fn move_to_a_disk_of_its_own(directory: &Path, home: &Home) -> Mounted {
     let beside = |name: &str| home.configuration().with_file_name(name);
     let (image, outside) = (beside("image"), beside("outside"));
@@ -360,7 +360,7 @@ fn move_to_a_disk_of_its_own(directory: &Path, home: &Home) -> Mounted {
     Mounted::image(&image, directory)
 }
 
-/// A file system on which every write waits, until this is dropped.
+/// A file system whose writes are blocked until this is dropped.
 struct Frozen<'a>(&'a Path);
 
 impl<'a> Frozen<'a> {
@@ -379,7 +379,7 @@ impl Drop for Frozen<'_> {
 #[test]
 fn watchdog_stops_a_process_with_a_stalled_thread() {
     for (stage, named) in [("sequencer", "sequencer"), ("io", "io-1")] {
-        let home = injured(EXIT, stage);
+        let home = with_stalled_stage(EXIT, stage);
         bites(home.serve().end(), named);
         assert!(home.verify().status.success(), "the log is whole");
     }
@@ -388,48 +388,51 @@ fn watchdog_stops_a_process_with_a_stalled_thread() {
 #[test]
 fn watchdog_stops_a_process_with_unfinished_work() {
     for (stage, named) in [("lane", "lane"), ("expiry", "expiry")] {
-        let Scheme { switch, home, .. } = injured_scheme(EXIT, stage);
+        let Scheme { switch, home, .. } = stalled_scheme(EXIT, stage);
         bites(switch.end(), named);
         assert!(home.verify().status.success(), "the log is whole");
     }
 }
 
-/// Each part has its time, and after that what stands still has two seconds.
+/// Each component has its time limit. After that a stalled one has two more seconds.
 #[test]
 fn stalled_thread_does_not_delay_a_stop() {
     for (stage, named, seconds) in
         [("sequencer", "the sequencer", 17), ("io", "a connection or its thread", 7)]
     {
-        let home = injured(REPORT, stage);
+        let home = with_stalled_stage(REPORT, stage);
         let switch = home.serve();
         switch.signal(Signal::TERM);
-        let (status, said) = switch.end();
-        assert_eq!(status.code(), Some(70), "{said}");
-        assert!(said.contains(&format!("{named} did not stop within {seconds} s")), "{said}");
+        let (status, output_text) = switch.end();
+        assert_eq!(status.code(), Some(70), "{output_text}");
+        assert!(
+            output_text.contains(&format!("{named} did not stop within {seconds} s")),
+            "{output_text}"
+        );
         assert!(home.verify().status.success(), "the log is whole");
     }
 }
 
 #[track_caller]
-fn bites((status, said): (std::process::ExitStatus, String), named: &str) {
-    assert_eq!(status.code(), Some(70), "{said}");
+fn bites((status, output_text): (std::process::ExitStatus, String), named: &str) {
+    assert_eq!(status.code(), Some(70), "{output_text}");
     let why = format!("upesi: watchdog: the process exits because {named}");
-    assert!(said.contains(&why), "{said}");
+    assert!(output_text.contains(&why), "{output_text}");
 }
 
-/// Longer than patience lasts, nobody answers at the payee's address.
+/// Nothing listens at the payee's address for longer than the stall timeout.
 #[test]
 fn dead_participant_does_not_make_the_switch_unhealthy() {
     let scheme = Scheme::configured(EXIT);
-    let nobody = "http://127.0.0.1:9";
+    let closed = "http://127.0.0.1:9";
     for kind in ["TRANSFER_POST", "TRANSFER_ERROR", "TRANSFER_PUT"] {
-        scheme.admin.set_endpoint("payeefsp", kind, nobody);
+        scheme.admin.set_endpoint("payeefsp", kind, closed);
     }
     let started = Instant::now();
     scheme.send(&Transfer::of("10").prepare(), 202);
     let mut attempts = 0;
     while started.elapsed() < std::time::Duration::from_secs(5) {
-        // Pauses between attempts grow, so this looks again and again over all of that time.
+        // Pauses between attempts grow, so the state is checked throughout that time.
         attempts = scheme.admin.wait_for("upesi_attempts_total", |now| attempts < now);
         assert_eq!(scheme.admin.call("GET", "/health", "").status, 200);
     }

@@ -1,15 +1,16 @@
-//! Years of transfers: whatever ended long ago is answered as on the first day, from the store,
-//! without it, and from the archive; and a copy of all of it comes to the same state.
+//! Years of transfers: old transfers are answered as on the first day, from the store, without it,
+//! and from the archive, and a backup of all of them restores the same state.
 //!
 //! # Phases
-//! A directory is filled through the production path below HTTP ([`Years::new`]), killed in the
-//! middle and filled on. Ids are drawn from the log, one of each stretch ([`Sample`]). Every
-//! one is asked for, and its prepare sent again, as it was and changed. What the payer then hears
-//! must be the payee's own fulfilment twice, and once that it was modified; the same bytes after
-//! `kill -9`, without the store, and with nearly all of the log in the archive.
 //!
-//! `UPESI_PROOF_TRANSFERS` and `UPESI_PROOF_IDS` make the proof larger: the nightly run has a
-//! million transfers, ten thousand of them asked for.
+//! A directory is filled through the production path below HTTP ([`Years::new`]), killed in the
+//! middle, and filled to the end. Ids are drawn from the log, one from each interval ([`Sample`]).
+//! Each one is queried, and its prepare is resent, unchanged and changed. The payer must receive
+//! the payee's fulfilment twice, and an error about the change once; the same bytes after `kill
+//! -9`, without the store, and with nearly all of the log in the archive.
+//!
+//! `UPESI_PROOF_TRANSFERS` and `UPESI_PROOF_IDS` make the proof larger. The nightly run has a
+//! million transfers, of which ten thousand are queried.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -28,22 +29,22 @@ use tempfile::TempDir;
 use testkit::http::Connection;
 use testkit::server::{Reply, Server};
 
-use crate::kill::{Dice, ports_to_come_back_to, say, setting};
+use crate::kill::{Rng, ports_to_come_back_to, print_line, setting};
 use crate::support::fsp::{Callback, serve};
 use crate::support::scheme::Admin;
 use crate::support::switch::{
     Home, Ports, Printed, Switch, files, finish_within, laboratory, program_of,
 };
 
-/// What the gate has; [`TRANSFERS`] in segments of 1 MiB are several closed ones.
+/// Default for continuous integration; [`TRANSFERS`] fill several segments of 1 MiB.
 const TRANSFERS: u64 = 2_000;
 const IDS: u64 = 100;
-/// A thousandth of this for each transfer, beside [`LEAST`], is more than any command takes.
+/// Time limit of a command per thousand transfers, in addition to [`LEAST`].
 const PER_THOUSAND: Duration = Duration::from_millis(500);
 const LEAST: Duration = Duration::from_secs(60);
 const FSPS: &str = "4";
 const ASKERS: usize = 4;
-/// So many ids are asked for before everything is heard: the lanes of the FSPs stay short.
+/// Number of ids that are queried before all callbacks are received, which keeps the lanes short.
 const AT_ONCE: usize = 400;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 const GLANCE: Duration = Duration::from_millis(2);
@@ -88,7 +89,7 @@ fn million_old_transfers_are_answered_as_on_the_first_day() {
     switch.stop(Signal::TERM);
 }
 
-/// The restore drill: copied beside a running switch, brought back elsewhere, the same state.
+/// Restore drill: a backup next to a running switch restores the same state elsewhere.
 #[test]
 fn backup_of_a_million_transfers_restores_the_same_state() {
     let years = Years::new();
@@ -105,7 +106,7 @@ fn backup_of_a_million_transfers_restores_the_same_state() {
     let bytes = |path: &Path| files(path).iter().map(|it| it.metadata().unwrap().len()).sum();
     let (there, back): (u64, u64) = (bytes(&years.beside.path().join("copy")), bytes(&data));
     let each = |bytes: u64| bytes / years.transfers;
-    say(&format!(
+    print_line(&format!(
         "years: a copy has {} bytes for each transfer, restored {}",
         each(there),
         each(back)
@@ -119,7 +120,7 @@ fn backup_of_a_million_transfers_restores_the_same_state() {
     switch.stop(Signal::TERM);
 }
 
-/// A directory with many transfers that have ended.
+/// A directory with many final transfers.
 struct Years {
     home: Home,
     beside: TempDir,
@@ -128,7 +129,7 @@ struct Years {
 }
 
 impl Years {
-    /// Fills a directory, and ends the process that does it with SIGKILL about half-way.
+    /// Fills a directory, and kills the process with SIGKILL about half-way.
     fn new() -> Self {
         let transfers = setting("UPESI_PROOF_TRANSFERS").unwrap_or(TRANSFERS);
         let ids = setting("UPESI_PROOF_IDS").unwrap_or(IDS).min(transfers);
@@ -149,7 +150,7 @@ impl Years {
         while child.try_wait().unwrap().is_none() && log_bytes(&data) < half {
             std::thread::sleep(GLANCE);
         }
-        // If it was quicker than that, there is nothing left to kill.
+        // It may already have exited.
         let _killed = child.kill();
         child.wait().unwrap();
         let filled = years.timed("preload", &fill);
@@ -161,7 +162,7 @@ impl Years {
         self.home.data()
     }
 
-    /// An empty place beside the data.
+    /// An empty blob store next to the data.
     fn place(&self, name: &str) -> String {
         let path = self.beside.path().join(name);
         fs::create_dir(&path).unwrap();
@@ -171,11 +172,11 @@ impl Years {
     fn serve(&self, ports: Ports, how: &str) -> Switch {
         let started = Instant::now();
         let switch = self.home.serve_on(ports);
-        say(&format!("years: {how}: ready after {:.2} s", started.elapsed().as_secs_f64()));
+        print_line(&format!("years: {how}: ready after {:.2} s", started.elapsed().as_secs_f64()));
         switch
     }
 
-    /// Runs a command that prints JSON, and says how long it took.
+    /// Runs a command that prints JSON, and prints its duration.
     fn timed(&self, command: &str, arguments: &[&str]) -> Value {
         let started = Instant::now();
         let within = LEAST + PER_THOUSAND * u32::try_from(self.transfers / 1_000).unwrap();
@@ -186,19 +187,19 @@ impl Years {
         assert!(output.status.success(), "{command} {arguments:?}: {errors}");
         let took = started.elapsed().as_secs_f64();
         let rate = self.transfers as f64 / took;
-        say(&format!("years: {command}: {took:.2} s, {rate:.0} transfers a second"));
+        print_line(&format!("years: {command}: {took:.2} s, {rate:.0} transfers a second"));
         let printed = output.out();
         serde_json::from_str(&printed[printed.find('{').unwrap()..]).unwrap()
     }
 
-    /// Moves all closed segments to another place.
+    /// Moves all closed segments to another blob store.
     fn archive(&self) -> String {
         let (place, before) = (self.place("archive"), log_bytes(&self.data()));
         let moved = self.timed("archive", &["--data", text(&self.data()), "--to", &place]);
         assert!(1 < moved["segments"].as_array().unwrap().len(), "{moved}");
         let (packed, plain) = (&moved["packed_bytes"], &moved["plain_bytes"]);
         let each = |bytes: &Value| bytes.as_u64().unwrap() / self.transfers;
-        say(&format!(
+        print_line(&format!(
             "years: log {} bytes for each transfer; archived {} of {}",
             before / self.transfers,
             each(packed),
@@ -207,11 +208,17 @@ impl Years {
         place
     }
 
-    /// Asks for each id and sends it again, equal and changed; gives what was heard of each.
-    fn ask(&self, switch: &Switch, payers: &Payers, sample: &Sample, how: &str) -> Heard {
-        // Each time on a connection of its own: in between it may be closed as an idle one.
+    /// Queries each id and resends it, unchanged and changed. Returns the received callbacks.
+    fn ask(
+        &self,
+        switch: &Switch,
+        payers: &Payers,
+        sample: &Sample,
+        how: &str,
+    ) -> ReceivedMessages {
+        // A new connection each time, since an idle one may be closed meanwhile.
         let admin = || Admin::new(&self.home, switch);
-        self.cool(&admin());
+        self.wait_for_eviction(&admin());
         let started = Instant::now();
         let found = admin().metric("upesi_store_reads_found_total");
         for part in sample.0.chunks(AT_ONCE) {
@@ -228,13 +235,13 @@ impl Years {
         let read = admin().metric("upesi_store_reads_found_total") - found;
         assert!(sample.0.len() as u64 <= read, "the answers came from the store: {read} reads");
         let rate = 3.0 * sample.0.len() as f64 / started.elapsed().as_secs_f64();
-        say(&format!("years: {how}: {} ids, {rate:.0} questions a second", sample.0.len()));
+        print_line(&format!("years: {how}: {} ids, {rate:.0} questions a second", sample.0.len()));
         payers.wait_for(3 * sample.0.len());
         payers.take()
     }
 
-    /// Waits until nothing that has ended is in memory. It leaves though nobody brings work.
-    fn cool(&self, admin: &Admin) {
+    /// Waits until no final transfer is in memory. Eviction needs no further traffic.
+    fn wait_for_eviction(&self, admin: &Admin) {
         let within = LEAST + PER_THOUSAND * u32::try_from(self.transfers / 1_000).unwrap();
         let deadline = Instant::now() + within;
         while admin.metric("upesi_transfers_ended_in_memory") > 0 {
@@ -243,7 +250,7 @@ impl Years {
         }
     }
 
-    /// What the archived log says of a few of them.
+    /// Explains a few of them from the archived log.
     fn explain(&self, sample: &Sample) {
         let asked = sample.0.len().div_ceil(3);
         for old in sample.0.iter().step_by(asked) {
@@ -253,12 +260,12 @@ impl Years {
     }
 }
 
-/// By path, the bodies that were heard, in order of their text.
-type Heard = HashMap<String, Vec<String>>;
+/// Received bodies by path, in order of their text.
+type ReceivedMessages = HashMap<String, Vec<String>>;
 
-/// Fails with the first thing that was heard otherwise than before.
+/// Fails with the first difference from the earlier callbacks.
 #[track_caller]
-fn assert_same(now: &Heard, before: &Heard, why: &str) {
+fn assert_same(now: &ReceivedMessages, before: &ReceivedMessages, why: &str) {
     let paths: BTreeSet<_> = now.keys().chain(before.keys()).collect();
     let mut other = paths.into_iter().filter(|path| now.get(*path) != before.get(*path));
     let first = other.next().map(|path| (path, now.get(path), before.get(path)));
@@ -268,14 +275,15 @@ fn assert_same(now: &Heard, before: &Heard, why: &str) {
 /// All payers, listening at one address.
 struct Payers {
     server: Server,
-    heard: Arc<Mutex<Heard>>,
+    received: Arc<Mutex<ReceivedMessages>>,
 }
 
 impl Payers {
-    /// What a filler that was killed had reserved expires sooner or later; it is not recorded.
+    /// Transfers that were reserved when the process was killed expire at some time. Their
+    /// callbacks are not recorded.
     fn start(sample: &Sample) -> Self {
-        let heard = Arc::new(Mutex::new(Heard::new()));
-        let recording = Arc::clone(&heard);
+        let received = Arc::new(Mutex::new(ReceivedMessages::new()));
+        let recording = Arc::clone(&received);
         let ours: HashSet<_> = sample.0.iter().map(Old::error_path).collect();
         let server = serve(move |callback: &Callback| {
             let Callback { method, path, .. } = callback;
@@ -286,10 +294,10 @@ impl Payers {
             }
             Reply::Accept
         });
-        Self { server, heard }
+        Self { server, received }
     }
 
-    /// Has the hub call them here, and forgets what a filler that was killed left to be said.
+    /// Registers the address at the hub, and discards callbacks of the killed process.
     fn listen(&self, home: &Home, switch: &Switch, sample: &Sample) {
         let admin = Admin::new(home, switch);
         let base = format!("http://{}", self.server.address());
@@ -308,47 +316,48 @@ impl Payers {
         self.take();
     }
 
-    /// Waits until so much was heard, or for a while: answers to questions are not owed.
+    /// Waits until this number of bodies was received, with a timeout, since responses to queries
+    /// are not owed.
     fn wait_for(&self, bodies: usize) {
         let deadline = Instant::now() + LEAST / 4;
-        let heard = || self.heard.lock().unwrap().values().map(Vec::len).sum::<usize>();
-        while heard() < bodies && Instant::now() < deadline {
+        let received = || self.received.lock().unwrap().values().map(Vec::len).sum::<usize>();
+        while received() < bodies && Instant::now() < deadline {
             std::thread::sleep(BETWEEN_LOOKS);
         }
     }
 
-    /// What was heard since the last time.
-    fn take(&self) -> Heard {
-        let mut heard = std::mem::take(&mut *self.heard.lock().unwrap());
-        heard.values_mut().for_each(|bodies| bodies.sort());
-        heard
+    /// Takes the callbacks received since the last call.
+    fn take(&self) -> ReceivedMessages {
+        let mut received = std::mem::take(&mut *self.received.lock().unwrap());
+        received.values_mut().for_each(|bodies| bodies.sort());
+        received
     }
 }
 
 /// Transfers drawn from the log.
 struct Sample(Vec<Old>);
 
-/// A transfer that ended long ago, and what was said in it.
+/// An old transfer and its messages.
 struct Old {
     id: String,
     prepare: Said,
     fulfil: Said,
 }
 
-/// A message as the log has it.
+/// A message as stored in the log.
 #[derive(Clone, Default)]
 struct Said {
     source: String,
-    /// Header lines, each with its end.
+    /// Header lines with their line ends.
     lines: String,
     body: String,
 }
 
 impl Sample {
-    /// One of every so many that have a fulfilment, at random.
+    /// Draws transfers with a fulfilment at random, one from each interval.
     fn draw(data: &Path, transfers: u64, ids: u64) -> Self {
-        let (stride, mut dice) = (transfers / ids, Dice(transfers));
-        let (mut seen, mut due) = (0, dice.below(stride));
+        let (stride, mut rng) = (transfers / ids, Rng(transfers));
+        let (mut seen, mut due) = (0, rng.below(stride));
         let mut drawn: HashMap<TransferId, (Said, Option<Said>)> = HashMap::new();
         let disk = RealDisk::open_to_read(data).unwrap();
         let walked = journal::walk(&disk, &mut |placed| {
@@ -362,7 +371,7 @@ impl Sample {
                         }
                         seen += 1;
                         if seen.is_multiple_of(stride) {
-                            due = seen + dice.below(stride);
+                            due = seen + rng.below(stride);
                         }
                     }
                     ledger::Command::Fulfil(fulfil) => {
@@ -385,39 +394,39 @@ impl Sample {
             Some(Old { id: id.to_string(), prepare, fulfil: fulfil? })
         };
         let mut all: Vec<_> = drawn.into_iter().filter_map(old).collect();
-        // What was reserved when the filler was killed has not ended.
+        // Transfers that were reserved when the process was killed are not final.
         assert!(ids * 9 / 10 <= all.len() as u64, "{} of {ids}", all.len());
         all.truncate(ids as usize);
         Self(all)
     }
 
-    /// Each payer heard the payee's own fulfilment, twice the same, and once that the hub was sent
-    /// something else under a known id; and nobody heard anything else.
-    fn check(&self, heard: &Heard) {
+    /// Each payer received the payee's own fulfilment twice with the same bytes, and once the error
+    /// about the changed message under a known id. There are no other callbacks.
+    fn check(&self, received: &ReceivedMessages) {
         for old in &self.0 {
             let path = format!("PUT /transfers/{}", old.id);
             let payer = &old.prepare.source;
-            let told = &heard[&format!("{path} to {payer}")];
-            let [first, second] = &told[..] else { panic!("{path}: {told:?}") };
+            let bodies = &received[&format!("{path} to {payer}")];
+            let [first, second] = &bodies[..] else { panic!("{path}: {bodies:?}") };
             assert_eq!(first, second, "{path}: asked and sent again");
-            let (told, said): (Value, Value) = (json(first), json(&old.fulfil.body));
-            assert_eq!(told["transferState"], "COMMITTED", "{path}");
-            assert_eq!(told["fulfilment"], said["fulfilment"], "{path}");
-            let modified = &heard[&format!("{path}/error to {payer}")];
+            let (notice, fulfil): (Value, Value) = (json(first), json(&old.fulfil.body));
+            assert_eq!(notice["transferState"], "COMMITTED", "{path}");
+            assert_eq!(notice["fulfilment"], fulfil["fulfilment"], "{path}");
+            let modified = &received[&format!("{path}/error to {payer}")];
             let [modified] = &modified[..] else { panic!("{path}: {modified:?}") };
             assert_eq!(json(modified)["errorInformation"]["errorCode"], "3106", "{path}");
         }
-        assert_eq!(heard.len(), 2 * self.0.len(), "nobody heard of anything else");
+        assert_eq!(received.len(), 2 * self.0.len(), "no other callbacks");
     }
 }
 
 impl Old {
-    /// Where its end is told if it was not committed.
+    /// Path of the error if the transfer was not committed.
     fn error_path(&self) -> String {
         format!("/transfers/{}/error", self.id)
     }
 
-    /// The three questions, each accepted without a word.
+    /// The three requests, each accepted with an empty body.
     fn ask(&self, connection: &mut Connection) {
         let Self { id, prepare, .. } = self;
         let get = format!(
@@ -441,17 +450,17 @@ impl Said {
     fn of(record: &Record<'_>) -> Self {
         let Payload::Stored(stored) = record.payload else { panic!("it has a message") };
         let payload = fspiop::stored_message::decode(&Bytes::copy_from_slice(stored)).unwrap();
-        let mut said = Self { body: utf8(&payload.body), ..Self::default() };
+        let mut output_text = Self { body: utf8(&payload.body), ..Self::default() };
         for (name, value) in &payload.headers {
             let value = utf8(value.as_bytes());
             match name.as_str() {
                 "content-length" | "host" => continue,
-                "fspiop-source" => said.source.clone_from(&value),
+                "fspiop-source" => output_text.source.clone_from(&value),
                 _ => {}
             }
-            said.lines += &format!("{name}: {value}\r\n");
+            output_text.lines += &format!("{name}: {value}\r\n");
         }
-        said
+        output_text
     }
 
     fn post(&self, body: &str) -> String {
@@ -478,7 +487,7 @@ fn state(admin: &Admin) -> Value {
     json(&admin.get("/state"))
 }
 
-/// Bytes of the plain segments; 0 while there is no directory.
+/// Bytes of the uncompressed segments; 0 while the directory does not exist.
 fn log_bytes(data: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(data) else { return 0 };
     let segments = entries

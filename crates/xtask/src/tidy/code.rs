@@ -1,4 +1,4 @@
-//! Code that no Rust file of ours may contain.
+//! Code that is forbidden in every Rust file of the repository.
 
 use super::Finding;
 use super::tree::{SourceFile, Tree};

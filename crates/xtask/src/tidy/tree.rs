@@ -1,4 +1,4 @@
-//! The text files of the repository, as the checks see them.
+//! The text files of the repository, as input of the checks.
 
 use std::fs;
 use std::path::Path;

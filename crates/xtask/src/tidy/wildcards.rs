@@ -2,7 +2,7 @@
 //! compile error wherever it is matched.
 //!
 //! A match counts when one of its patterns names a variant by the enum, and its last arm is `_ =>`
-//! or `_ if`. Patterns of variants that are imported by name are not seen.
+//! or `_ if`. Variants that are imported by name are not detected.
 
 use super::Finding;
 use super::tree::{Tree, line_of};

@@ -1,4 +1,4 @@
-//! Words that plain English does not need, and names that say too little: a ratchet.
+//! A ratchet for words that plain English avoids, and for names that are too vague.
 //!
 //! `crates/xtask/words.toml` lists how often each word occurs in each area. The sum over all areas
 //! may only fall. `cargo xtask tidy --lower` writes lower counts down, and `cargo xtask tidy

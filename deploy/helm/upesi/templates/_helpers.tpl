@@ -27,7 +27,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- fail "several nodes need one admin token: create a Secret (kubectl create secret generic upesi-admin --from-file=admin-token=FILE) and set admin.tokenSecret.name" -}}
 {{- end -}}
 {{- if lt (int .Values.end.graceSeconds) (add (int .Values.end.pauseSeconds) 20 | int) -}}
-{{- fail "end.graceSeconds must be at least end.pauseSeconds plus 20: an orderly stop takes some seconds" -}}
+{{- fail "end.graceSeconds must be at least end.pauseSeconds plus 20: an orderly stop takes a few seconds" -}}
 {{- end -}}
 {{- end -}}
 

@@ -33,7 +33,7 @@ pub(super) struct TrimArguments {
     /// Topic of the log: kafka://HOST:PORT,HOST:PORT/TOPIC, as for `serve`.
     #[arg(long, value_name = "URL")]
     log: String,
-    /// Place of the backup, as for `backup --to`.
+    /// The backup: a destination of `backup --to`.
     #[arg(long, value_name = "URL|DIR")]
     copy: String,
     /// Number of backed-up records to keep in the topic.

@@ -1,8 +1,8 @@
-//! Tests that need a file system or a network of their own: the test runs itself again in
-//! namespaces that end with it, so nothing of the machine is changed.
+//! Tests that need a separate file system or network. The test runs itself again in new namespaces,
+//! which end with it, so that the machine is not changed.
 //!
-//! Where the kernel lets nobody make them, the test is skipped: it prints why, and how many were. A
-//! tool that is missing is no such case.
+//! If the kernel does not allow namespaces, the test is skipped: it prints the reason and the
+//! number of skipped tests. A missing tool is an error.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,28 +14,28 @@ use testkit::http::PATIENCE;
 
 use super::switch::finish_within;
 
-/// Where tools of administrators are, which not everybody's path has.
+/// Directories of administration tools, which not every PATH contains.
 const MORE_PATH: &str = ":/usr/sbin:/sbin";
-/// What a shell answers when there is no such program.
+/// Exit code of a shell if the program does not exist.
 const NO_PROGRAM: i32 = 127;
 
-/// Says to the test that it is inside already.
+/// Set in the environment of the inner run.
 const INSIDE: &str = "UPESI_TEST_APART";
 
 static SKIPPED: AtomicUsize = AtomicUsize::new(0);
 
-/// What a test needs of the kernel.
+/// The kernel features that a test needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// A mount namespace, and a small file system in memory.
+    /// A mount namespace, and a small in-memory file system.
     Memory,
-    /// A mount namespace, and a file system of a disk, which only the real root may mount.
+    /// A mount namespace, and a file system in an image, which only the real root may mount.
     Disk,
     /// A network namespace, with links out of it.
     Network,
-    /// A network and a mount namespace, with a root directory of its own.
+    /// A network and a mount namespace, with a separate root directory.
     Container,
-    /// A namespace of processes, in which it is the first.
+    /// A process namespace in which the test is the first process.
     Processes,
 }
 
@@ -48,7 +48,7 @@ impl Need {
         }
     }
 
-    /// Tries what will be needed, in namespaces that end at once.
+    /// Checks that the needed namespaces can be created.
     fn probe(self) -> &'static str {
         match self {
             Self::Memory => "mount -t tmpfs none /tmp",
@@ -67,12 +67,12 @@ impl Need {
     }
 }
 
-/// Runs `body` in namespaces of its own. `test` is the test that calls, by its whole name.
+/// Runs `body` in new namespaces. `test` is the full name of the calling test.
 pub(crate) fn apart(test: &str, need: Need, body: fn()) {
     apart_within(test, (need, PATIENCE), body);
 }
 
-/// The same for one that may take longer.
+/// Runs `body` in new namespaces, with a time limit.
 pub(crate) fn apart_within(test: &str, (need, within): (Need, Duration), body: fn()) {
     if std::env::var_os(INSIDE).is_some() {
         return body();
@@ -98,10 +98,10 @@ pub(crate) fn apart_within(test: &str, (need, within): (Need, Duration), body: f
         again.arg(std::env::current_exe().unwrap()).args([test, "--exact", "--nocapture"]);
         again.env(INSIDE, "1");
         let output = finish_within(again, within);
-        let said = String::from_utf8_lossy(&output.stdout);
+        let output_text = String::from_utf8_lossy(&output.stdout);
         let complained = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}{complained}");
-        assert!(said.contains("1 passed"), "{test} is not its name: {said}");
+        assert!(output.status.success(), "{output_text}{complained}");
+        assert!(output_text.contains("1 passed"), "{test} is not its name: {output_text}");
         return;
     }
     let skipped = 1 + SKIPPED.fetch_add(1, Ordering::SeqCst);
@@ -109,27 +109,27 @@ pub(crate) fn apart_within(test: &str, (need, within): (Need, Duration), body: f
     writeln!(std::io::stderr(), "{text}").expect("standard error is open");
 }
 
-/// A file system that is mounted until this is dropped.
+/// A mounted file system. It is unmounted when this is dropped.
 pub(crate) struct Mounted {
     at: PathBuf,
 }
 
 impl Mounted {
-    /// A file system in memory, of so many MiB.
+    /// An in-memory file system with this number of MiB.
     pub(crate) fn memory(at: &Path, mebibytes: u32) -> Self {
         std::fs::create_dir_all(at).unwrap();
         run("mount", &["-t", "tmpfs", "-o", &format!("size={mebibytes}m"), "none", text(at)]);
         Self { at: at.to_owned() }
     }
 
-    /// The file system of an image, which turns read-only at its first error.
+    /// The file system of an image, which becomes read-only at its first error.
     pub(crate) fn image(image: &Path, at: &Path) -> Self {
         std::fs::create_dir_all(at).unwrap();
         run("mount", &["-o", "loop,errors=remount-ro", text(image), text(at)]);
         Self { at: at.to_owned() }
     }
 
-    /// Does what an error of the disk does: nothing can be written any more.
+    /// Makes the file system read-only, as an error of the disk does.
     pub(crate) fn abort(&self) {
         run("mount", &["-o", "remount,abort", text(&self.at)]);
     }
@@ -137,12 +137,12 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // A test that failed may still hold it; the namespace ends with the test.
+        // After a failed test it may still be in use; the namespace ends with the test.
         let _unmounted = Command::new("umount").args(["--lazy", text(&self.at)]).output();
     }
 }
 
-/// Makes an empty file system in a file of so many MiB.
+/// Creates an empty file system in a file of this number of MiB.
 pub(crate) fn make_image(image: &Path, mebibytes: u32) {
     run("truncate", &["-s", &format!("{mebibytes}M"), text(image)]);
     run("mkfs.ext4", &["-q", "-F", text(image)]);

@@ -1,6 +1,5 @@
-//! Programs whose clock stands elsewhere: a library that is loaded before all others adds to the
-//! time of day. Only what asks for the time of day sees it; what measures passing time does not,
-//! and who waits until a time of day waits as long as before.
+//! Programs with a shifted clock: a preloaded library adds an offset to the time of day. Only calls
+//! for the time of day are affected. Monotonic clocks and timers are not.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -11,19 +10,19 @@ use tempfile::TempDir;
 
 use super::apart::run;
 
-/// Names the file that says by how many seconds the clock is ahead.
+/// Names the file that contains the offset of the clock, in seconds.
 const FILE: &str = "UPESI_TEST_CLOCK";
 const LIBRARY: &str = "LD_PRELOAD";
 
 const SOURCE: &str = include_str!("clock.c");
 
-/// Clocks that are set by name.
+/// Clocks with names, whose offsets can be set.
 pub(crate) struct Clocks {
     directory: TempDir,
 }
 
 impl Clocks {
-    /// Builds the library. The compiler is the one that Rust links with.
+    /// Builds the library with the compiler that Rust links with.
     pub(crate) fn new() -> Self {
         let directory = TempDir::new().unwrap();
         let clocks = Self { directory };
@@ -34,19 +33,19 @@ impl Clocks {
         clocks
     }
 
-    /// Sets a clock so many seconds ahead, or back, while programs run by it.
+    /// Sets the offset of a clock in seconds while programs use it.
     pub(crate) fn set(&self, name: &str, seconds: i64) {
         let mut file = OpenOptions::new();
         let file = file.create(true).truncate(false).write(true).open(self.path(name)).unwrap();
         file.write_all_at(&seconds.to_ne_bytes(), 0).unwrap();
     }
 
-    /// Has a program run by a clock that was set.
+    /// Makes a program use a clock.
     pub(crate) fn lead(&self, name: &str, command: &mut Command) {
         command.envs(self.variables(name));
     }
 
-    /// The same for a program that somebody else starts.
+    /// The environment variables for a program that is started elsewhere.
     pub(crate) fn variables(&self, name: &str) -> [(&'static str, String); 2] {
         [(LIBRARY, self.library()), (FILE, self.path(name).display().to_string())]
     }

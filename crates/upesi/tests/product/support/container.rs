@@ -1,7 +1,7 @@
-//! A process as a container runs it: its own network, a root directory that is read-only and holds
-//! the program and libraries alone, mounts where they are asked for, a user that may do nothing.
+//! A process as in a container: a separate network, a read-only root directory with only the
+//! program and libraries, the requested mounts, and an unprivileged user.
 //!
-//! To be used within namespaces of the test's own ([`super::apart`]).
+//! Must be used inside the namespaces of the test ([`super::apart`]).
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -13,31 +13,31 @@ use tempfile::TempDir;
 use super::apart::run;
 use super::switch::{PROGRAM, finish};
 
-/// The user and the group of the image.
+/// User and group id of the image.
 const NOBODY: u32 = 65_532;
-/// Where the program is in the image.
+/// Path of the program in the image.
 const INSIDE: &str = "/usr/local/bin/upesi";
-/// What a program that was linked dynamically needs of the machine.
+/// Directories that a dynamically linked program needs.
 const LIBRARIES: [&str; 3] = ["/lib", "/lib64", "/usr/lib"];
 
 pub(crate) struct Container {
     directory: TempDir,
-    /// Whether there are users beside root: not in every namespace.
+    /// Whether users other than root exist, which is not the case in every namespace.
     has_users: bool,
 }
 
-/// Something that is mounted.
+/// A mount of the container.
 pub(crate) enum Mount<'a> {
-    /// A directory that can be written to, and stays.
+    /// A writable, persistent directory.
     Data,
-    /// A directory with one file, as a ConfigMap makes it.
+    /// A directory with one file, as of a ConfigMap.
     Text { name: &'a str, text: &'a str },
-    /// The same as a Secret makes it: of root, for the pod's group to read.
+    /// A directory with one file, as of a Secret: owned by root, readable by the pod's group.
     Secret { name: &'a str, text: &'a str },
 }
 
 impl Container {
-    /// With these things mounted, each at its path.
+    /// A container with these mounts, each at its path.
     pub(crate) fn new(mounts: &[(&str, Mount<'_>)]) -> Self {
         run("ip", &["link", "set", "lo", "up"]);
         let users = fs::read_to_string("/proc/self/uid_map").unwrap();
@@ -45,7 +45,7 @@ impl Container {
         let container = Self { directory: tempfile::tempdir().unwrap(), has_users };
         let root = container.root();
         fs::create_dir(&root).unwrap();
-        // Who is not root must be able to pass through it.
+        // Other users must be able to traverse it.
         fs::set_permissions(container.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         run("mount", &["-t", "tmpfs", "-o", "mode=755", "none", text(&root)]);
         for library in LIBRARIES.iter().filter(|library| Path::new(library).exists()) {
@@ -65,7 +65,7 @@ impl Container {
         self.directory.path().join("root")
     }
 
-    /// A path of the container as the machine sees it.
+    /// Path of a container file on the machine.
     pub(crate) fn inside(&self, path: &str) -> PathBuf {
         self.root().join(path.trim_start_matches('/'))
     }
@@ -93,7 +93,7 @@ impl Container {
                 own(&from, 0, 0o755);
             }
             Mount::Secret { name, text } => {
-                // Links, as kubelet makes them.
+                // Symbolic links, as created by kubelet.
                 fs::create_dir(from.join("..1")).unwrap();
                 fs::write(from.join("..1").join(name), text).unwrap();
                 own(&from.join("..1").join(name), 0, 0o440);
@@ -110,7 +110,7 @@ impl Container {
         }
     }
 
-    /// The program with these arguments, and nothing of the environment.
+    /// The program with these arguments and an empty environment.
     pub(crate) fn command(&self, arguments: &[String]) -> Command {
         let mut command = Command::new("chroot");
         if self.has_users {
@@ -122,7 +122,7 @@ impl Container {
         command
     }
 
-    /// Makes sure that everything in a directory was made by the image's user.
+    /// Asserts that all files in a directory belong to the image's user.
     #[track_caller]
     pub(crate) fn belongs_to_nobody(&self, path: &str) {
         let files = super::switch::files(&self.inside(path));
@@ -133,7 +133,7 @@ impl Container {
         }
     }
 
-    /// Runs the program to its end.
+    /// Runs the program until it exits.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         let arguments: Vec<_> = arguments.iter().map(|&argument| argument.to_owned()).collect();
         finish(self.command(&arguments))
@@ -142,7 +142,8 @@ impl Container {
 
 impl Drop for Container {
     fn drop(&mut self) {
-        // The namespace ends with the test; but the directory can only go once nothing is there.
+        // The namespace ends with the test, but the directory can be removed only when nothing is
+        // mounted.
         let root = self.root();
         let _unmounted =
             Command::new("umount").args(["--recursive", "--lazy", text(&root)]).output();

@@ -1,4 +1,4 @@
-//! A participant that only listens: it records what it is sent and answers as it is told.
+//! A participant that listens: it records received callbacks and answers as configured.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use testkit::http::PATIENCE;
 pub(crate) use testkit::http::Request as Callback;
 use testkit::server::{Inbox, Reply, Server};
 
-/// The trace that a message belongs to.
+/// The trace of a message.
 pub(crate) fn trace(callback: &Callback) -> String {
     callback.header("traceparent").split('-').nth(1).unwrap_or_default().to_owned()
 }
 
-/// `PUT /path from SOURCE: what it says`.
+/// `PUT /path from SOURCE: gist`.
 pub(crate) fn line(callback: &Callback) -> String {
     let Callback { method, path, .. } = callback;
     format!("{method} {path} from {}: {}", callback.header("fspiop-source"), gist(callback))
 }
 
-/// The gist of the body: an error, a transfer's state, or the text as it is.
+/// The gist of the body: an error, a transfer's state, or the whole text.
 fn gist(callback: &Callback) -> String {
     let Ok(body) = serde_json::from_slice::<Value>(&callback.body) else { return callback.text() };
     let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
@@ -42,10 +42,10 @@ pub(crate) fn serve(handler: impl Fn(&Callback) -> Reply + Send + Sync + 'static
     Server::start(std::net::Ipv4Addr::LOCALHOST, handler).unwrap()
 }
 
-/// How a recording participant answers each request.
+/// The response of a recording participant to each request.
 pub(crate) type Replying = fn(&Callback) -> Reply;
 
-/// A participant that records everything.
+/// A participant that records all callbacks.
 pub(crate) struct Fsp {
     pub(crate) name: String,
     server: Server,
@@ -76,46 +76,46 @@ impl Fsp {
         self.server.address()
     }
 
-    /// Answers in this way from now on.
+    /// Sets the response to subsequent requests.
     pub(crate) fn answer(&self, reply: Replying) {
         self.inbox.lock().reply = Some(reply);
     }
 
-    /// Waits for a callback to this path by this method, and leaves it in the record.
+    /// Waits for a callback with this method and path. It remains in the record.
     pub(crate) fn wait(&self, method: &str, path: &str) -> Callback {
         let wanted = |callback: &&Callback| callback.method == method && callback.path == path;
         let found =
             self.inbox.wait(PATIENCE, |records| records.callbacks.iter().find(wanted).cloned());
         found.unwrap_or_else(|| {
-            let heard: Vec<_> = self.heard().iter().map(line).collect();
-            panic!("{} waits for {method} {path} and heard {heard:#?}", self.name)
+            let received: Vec<_> = self.received().iter().map(line).collect();
+            panic!("{} waits for {method} {path} and received {received:#?}", self.name)
         })
     }
 
-    /// Everything that came and was not taken.
-    pub(crate) fn heard(&self) -> Vec<Callback> {
+    /// The received callbacks that were not taken.
+    pub(crate) fn received(&self) -> Vec<Callback> {
         self.inbox.lock().callbacks.clone()
     }
 
-    /// Waits for a number of callbacks and takes all that came, in the order of their coming.
+    /// Waits for a number of callbacks and takes all, in the order of receipt.
     pub(crate) fn take(&self, count: usize) -> Vec<Callback> {
         let callbacks = self.take_unchecked(count);
         callbacks.iter().for_each(|callback| self.check(callback));
         callbacks
     }
 
-    /// The same, whatever they are: a hub that signs has one header more.
+    /// Waits and takes, without the header checks, since a hub that signs adds a header.
     pub(crate) fn take_unchecked(&self, count: usize) -> Vec<Callback> {
         let taken = self.inbox.wait(PATIENCE, |Records { callbacks, .. }| {
             (count <= callbacks.len()).then(|| std::mem::take(callbacks))
         });
         taken.unwrap_or_else(|| {
-            let heard: Vec<_> = self.heard().iter().map(line).collect();
-            panic!("{} heard only {heard:#?}", self.name)
+            let received: Vec<_> = self.received().iter().map(line).collect();
+            panic!("{} received only {received:#?}", self.name)
         })
     }
 
-    /// What every callback of the hub must be (hub-semantics 1.2), whatever it is about.
+    /// Requirements for every callback of the hub (hub-semantics 1.2).
     fn check(&self, callback: &Callback) {
         let Callback { method, path, headers, body } = callback;
         let context = format!("{method} {path}: {headers:#?} {}", callback.text());

@@ -1,16 +1,16 @@
-//! Just enough HTTP/1.1 to write any request, well formed or not, and to read what comes back.
-//! It shares nothing with the product but the specification.
+//! A minimal HTTP/1.1 client that can write any request, well-formed or not, and read the response.
+//! It is independent of the product's code.
 
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Longest wait for a byte. A test that needs it has failed.
+/// Longest wait for a byte, after which a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const HEADERS_MAX: usize = 64;
 
-/// Header names in lower case, and values as they came.
+/// Header names in lower case, and values as received.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Headers(pub(crate) Vec<(String, Vec<u8>)>);
 
@@ -27,7 +27,7 @@ impl Headers {
         self.0.iter().any(|(key, _)| key == name)
     }
 
-    /// Gives a header another value, where it is.
+    /// Replaces the value of a header, if present.
     pub(crate) fn set(&mut self, name: &str, value: &str) {
         let found = self.0.iter_mut().filter(|(key, _)| key == name);
         found.for_each(|(_, old)| *old = value.as_bytes().to_vec());
@@ -43,10 +43,10 @@ impl fmt::Debug for Headers {
     }
 }
 
-/// A request or an answer: its first line without the version, its headers, its body.
+/// A request or a response: its first line without the version, its headers, its body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// `POST /path` of a request, the status of an answer.
+    /// `POST /path` of a request, the status of a response.
     pub(crate) start: String,
     pub(crate) headers: Headers,
     pub(crate) body: Vec<u8>,
@@ -61,7 +61,7 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Changes the body of a message that starts so.
+    /// Replaces text in the body of a message that starts with `start`.
     pub(crate) fn replace_in(&mut self, start: &str, part: &str, other: &str) {
         if self.start.starts_with(start) {
             self.body = self.text().replace(part, other).into_bytes();
@@ -75,7 +75,7 @@ pub(crate) enum Kind {
     Answer,
 }
 
-/// A connection on which messages are read one after the other.
+/// A connection from which messages are read in order.
 pub(crate) struct Connection {
     pub(crate) stream: TcpStream,
     unread: Vec<u8>,
@@ -98,7 +98,7 @@ impl Connection {
         self.stream.write_all(bytes)
     }
 
-    /// The next message; `None` when the peer closed between two.
+    /// The next message; `None` if the peer closed between messages.
     pub(crate) fn read(&mut self, kind: Kind) -> io::Result<Option<Answer>> {
         let mut chunk = [0; 16 << 10];
         loop {
@@ -110,14 +110,14 @@ impl Connection {
                 Ok(0) if self.unread.is_empty() => return Ok(None),
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(length) => self.unread.extend_from_slice(&chunk[..length]),
-                // Whoever runs the tests stopped them for a while.
+                // The test process may have been suspended.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Writes a request and reads its answer.
+    /// Writes a request and reads its response.
     pub(crate) fn exchange(&mut self, request: &[u8]) -> io::Result<Answer> {
         self.write(request)?;
         self.read_answer()?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())

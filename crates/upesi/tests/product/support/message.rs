@@ -1,4 +1,4 @@
-//! Messages as participants write them.
+//! Messages as sent by participants.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,26 +11,26 @@ use ledger::FspName;
 use super::fsp::Callback;
 use crate::signatures::pem;
 
-/// A fulfilment and the condition it meets; any number of transfers may use them.
+/// A fulfilment and its condition; any number of transfers may use them.
 pub(crate) const FULFILMENT: &str = "dGhlIHNlY3JldCBvZiBldmVyeSB0ZXN0LCAzMiBieS4";
 pub(crate) const CONDITION: &str = "BeZFGxq2RPkY0IpxxIBaJSnr7jhPs8hPedGCgk16Uzc";
 const DATE: &str = "Tue, 15 Nov 1994 08:12:31 GMT";
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// A UUID that no other test of this process has.
+/// A UUID that is unique in this process.
 pub(crate) fn uuid() -> String {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     format!("b51ec534-ee48-4575-b6a9-{number:012x}")
 }
 
-/// The time `ahead_ms` from now as bodies say it.
+/// The time `ahead_ms` from now, in the format of bodies.
 pub(crate) fn date_time(ahead_ms: i64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
     format!("{:.3}", jiff::Timestamp::from_millisecond(now + ahead_ms).unwrap())
 }
 
-/// A request to the hub. Without further words its headers are those of a careful participant.
+/// A request to the hub, by default with valid and complete headers.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     method: String,
@@ -75,7 +75,7 @@ impl Message {
         self.without(name).also(name, value)
     }
 
-    /// Adds a header, even a second time.
+    /// Adds a header, possibly a second time.
     pub(crate) fn also(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
@@ -90,7 +90,7 @@ impl Message {
         &self.body
     }
 
-    /// The whole request on the wire.
+    /// The whole request as bytes.
     pub(crate) fn render(&self) -> Vec<u8> {
         let mut head = format!("{} {} HTTP/1.1\r\nhost: hub\r\n", self.method, self.path);
         for (name, value) in &self.headers {
@@ -101,7 +101,7 @@ impl Message {
     }
 }
 
-/// The message signed with a key made for tests.
+/// Signs the message with a test key.
 pub(crate) fn sign_with(message: Message, key: &str) -> Message {
     let (method, path) = (message.method.clone(), message.path.clone());
     let message = message.with("fspiop-uri", &path).with("fspiop-http-method", &method);
@@ -111,7 +111,7 @@ pub(crate) fn sign_with(message: Message, key: &str) -> Message {
     message.with("fspiop-signature", value.to_str().unwrap())
 }
 
-/// Asserts that what came from the hub is signed with a key made for tests.
+/// Asserts that a callback of the hub is signed with a test key.
 pub(crate) fn verifies(callback: &Callback, key: &str) {
     let key = VerificationKey::from_pem(pem(key, "public").as_bytes()).unwrap();
     let ring = KeyRing::new([(FspName::new("Hub").unwrap(), key)]).unwrap();
@@ -130,7 +130,7 @@ fn header_map<'a>(headers: impl Iterator<Item = (&'a str, &'a str)>) -> HeaderMa
     map
 }
 
-/// A transfer of a test, and the messages about it.
+/// A transfer of a test, and its messages.
 #[derive(Clone, Debug)]
 pub(crate) struct Transfer {
     pub(crate) id: String,
@@ -141,7 +141,7 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
-    /// From `payerfsp` to `payeefsp`, with time enough.
+    /// A transfer from `payerfsp` to `payeefsp`, with a late expiration.
     pub(crate) fn of(amount: &str) -> Self {
         Self {
             id: uuid(),
@@ -160,8 +160,7 @@ impl Transfer {
         format!("/transfers/{}", self.id)
     }
 
-    /// `POST /transfers`, spaced and ordered as no serialiser would, with letters beyond ASCII
-    /// and a member that the hub does not know.
+    /// `POST /transfers` with unusual spacing and order, non-ASCII letters and an unknown member.
     pub(crate) fn prepare(&self) -> Message {
         let Self { id, payer, payee, amount, expiration } = self;
         let body = format!(

@@ -1,5 +1,5 @@
-//! What the tests of the product share: the switch as a process, participants that record what
-//! they hear, and messages on real sockets.
+//! Shared tools of the product tests: the switch as a process, recording participants, and messages
+//! on real sockets.
 
 pub(crate) mod apart;
 #[cfg(feature = "real-brokers")]

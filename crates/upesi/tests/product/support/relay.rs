@@ -1,10 +1,10 @@
-//! A relay between a hub and the participants that it calls: it loses callbacks and says that all
-//! is well, as a broken network element would.
+//! A relay between a hub and its participants, which loses callbacks and answers success, like a
+//! faulty network element.
 //!
-//! Before a hub it changes what participants send.
+//! In front of a hub, it changes requests of participants.
 //!
-//! It stands before the admin API, where it puts itself into the endpoints that are registered,
-//! and before the participants: `http://host:PORT/path` becomes `http://relay/PORT/path`.
+//! In front of the admin API, it replaces registered endpoints by its own address. In front of the
+//! participants, `http://host:PORT/path` becomes `http://relay/PORT/path`.
 
 use std::cell::RefCell;
 use std::io;
@@ -17,17 +17,17 @@ use testkit::server::{Reply, Server};
 
 use super::fsp::serve;
 
-/// One listener; it stops when this is dropped.
+/// One listener. It stops when this is dropped.
 pub(crate) struct Relay {
     server: Server,
     lost: Arc<AtomicU64>,
 }
 
-/// Where a request is forwarded to; `None`: it is lost.
+/// The destination of a request; `None` if it is lost.
 type Forward = Option<(SocketAddr, Request)>;
 
 impl Relay {
-    /// Before the admin API: endpoints that are registered lead through `callbacks`.
+    /// In front of the admin API: registered endpoints are routed through `callbacks`.
     pub(crate) fn of_admin(admin: SocketAddr, callbacks: SocketAddr) -> Self {
         let through = format!("http://{callbacks}/");
         Self::start(move |mut request| {
@@ -38,7 +38,7 @@ impl Relay {
         })
     }
 
-    /// Before a hub: changes requests on their way to it.
+    /// In front of a hub: changes requests on their way to it.
     pub(crate) fn of_hub(hub: SocketAddr, change: fn(&mut Request)) -> Self {
         Self::start(move |mut request| {
             change(&mut request);
@@ -46,7 +46,8 @@ impl Relay {
         })
     }
 
-    /// Before the participants: loses one callback about transfers in `one_in`, none when it is 0.
+    /// In front of the participants: loses one callback about transfers in `one_in`, none if it is
+    /// 0.
     pub(crate) fn of_callbacks(one_in: u64) -> Self {
         let seen = AtomicU64::new(0);
         Self::start(move |request| {
@@ -58,7 +59,7 @@ impl Relay {
         })
     }
 
-    /// Before the participants: changes what they are sent.
+    /// In front of the participants: changes callbacks.
     pub(crate) fn of_changed_callbacks(change: fn(&mut Request)) -> Self {
         Self::start(move |request| {
             let (address, mut request) = direct(request);
@@ -71,7 +72,7 @@ impl Relay {
         self.server.address()
     }
 
-    /// Requests that were answered and went no further.
+    /// Requests that were answered but not forwarded.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -92,14 +93,14 @@ impl Relay {
     }
 }
 
-/// Changes the body of a request with this method and such a path.
+/// Replaces text in the body of a request with this method and path.
 pub(crate) fn replace_in(request: &mut Request, start: &str, part: &str, other: &str) {
     if format!("{} {}", request.method, request.path).starts_with(start) {
         request.body = request.text().replace(part, other).into_bytes();
     }
 }
 
-/// Whom a callback is for, and the callback without that.
+/// The destination of a callback, and the callback without it.
 fn direct(mut request: Request) -> (SocketAddr, Request) {
     let (port, rest) = request.path[1..].split_once('/').expect("the port comes first");
     let address = SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap()));

@@ -1,4 +1,4 @@
-//! A running switch with three participants that have money, and what tests do with them.
+//! A running switch with three funded participants, and helper functions.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -15,19 +15,19 @@ use super::fsp::{Callback, Fsp, line};
 use super::message::{Message, Transfer, uuid};
 use super::switch::{Home, Switch, set_aside_in};
 
-/// Cover of each participant; its cap is the half.
+/// Liquidity cover of each participant. The net debit cap is half of it.
 pub(crate) const FUNDS: &str = "2000";
 const CAP: &str = "1000";
-/// Between two looks at a figure that will change.
+/// Polling interval of a figure that is expected to change.
 const GLANCE: Duration = Duration::from_millis(5);
 
-/// A client of the admin API that holds its token.
+/// A client of the admin API with its token.
 pub(crate) struct Admin {
     token: String,
     client: RefCell<Client>,
 }
 
-/// An account as the admin API shows it, its value as it is written.
+/// An account in the admin API, with its value as written.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Account {
@@ -46,7 +46,7 @@ impl Admin {
         self.try_call(method, path, body).unwrap()
     }
 
-    /// The same, of a switch that may have ended.
+    /// Sends a request to a switch that may have ended.
     pub(crate) fn try_call(&self, method: &str, path: &str, body: &str) -> io::Result<Response> {
         let headers = [
             ("host", "localhost"),
@@ -81,9 +81,9 @@ impl Admin {
         self.json(&format!("/transfers/{transfer}/explanation"))
     }
 
-    /// The value of a metric, as of everything that was answered before.
+    /// The value of a metric, including all requests answered before.
     pub(crate) fn metric(&self, name: &str) -> u64 {
-        // A question to the state goes through the sequencer; figures are published before it.
+        // A query of the state passes the sequencer, which publishes its figures first.
         self.get("/participants/limits");
         let text = self.get("/metrics");
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -115,7 +115,7 @@ impl Admin {
         account.value.get().to_owned()
     }
 
-    /// Everything that a refused request must leave as it is.
+    /// The state that a refused request must not change.
     pub(crate) fn state(&self) -> String {
         let names = ["payerfsp", "payeefsp", "otherfsp", "Hub"];
         let accounts = names.map(|name| self.get(&format!("/participants/{name}/accounts")));
@@ -135,7 +135,7 @@ impl Admin {
         self.must("POST", &format!("/participants/{name}/endpoints"), &body, 201);
     }
 
-    /// The hub's own accounts, which come before any participant.
+    /// Creates the hub's own accounts, which must precede any participant.
     pub(crate) fn prepare_hub(&self) {
         for kind in ["HUB_RECONCILIATION", "HUB_MULTILATERAL_SETTLEMENT"] {
             let body = format!("{{\"currency\":\"USD\",\"type\":\"{kind}\"}}");
@@ -194,13 +194,12 @@ impl Scheme {
         Self { home, switch, admin, payer, payee, other }
     }
 
-    /// A switch that was killed behind the prepare of a transfer, which is in quarantine since, as
-    /// one that no switch would have decided: its directory, the payee, who is silent, and the
-    /// record.
+    /// A switch that was killed after the prepare of a transfer, which was then quarantined.
+    /// Returns its directory, the payee, which is silent, and the record.
     pub(crate) fn with_prepare_in_quarantine(transfer: &Transfer) -> (Home, Fsp, u64) {
         let scheme = Self::start();
         scheme.wait_until_delivered();
-        // Nothing is decided behind it.
+        // No later record is decided.
         scheme.payee.answer(|_| Reply::Silence);
         scheme.send(&transfer.prepare(), 202);
         scheme.switch.kill();
@@ -210,12 +209,12 @@ impl Scheme {
         (home, payee, log_index)
     }
 
-    /// Sends a message on a connection of its own.
+    /// Sends a message on a new connection.
     pub(crate) fn ask(&self, message: &Message) -> Response {
         Connection::open(self.switch.fspiop).unwrap().exchange(&message.render()).unwrap()
     }
 
-    /// Sends a message that must be accepted with this status, without a word.
+    /// Sends a message that must be accepted with this status and an empty body.
     pub(crate) fn send(&self, message: &Message, status: u16) {
         let answer = self.ask(message);
         assert_eq!(answer.status, status, "{message:?}: {}", answer.text());
@@ -230,15 +229,15 @@ impl Scheme {
         transfer
     }
 
-    /// Waits until nothing is owed to anybody.
+    /// Waits until no notice is owed.
     pub(crate) fn wait_until_delivered(&self) {
         self.admin.wait_for("upesi_notices_owed", |owed| owed == 0);
     }
 
-    /// Once nothing is owed, exactly these lines have been heard by the three, each in any order;
-    /// `{}` stands for the transfer's path.
+    /// Asserts that exactly these callbacks have been received by the three participants once no
+    /// notice is owed, each in any order; `{}` is replaced by the transfer's path.
     #[track_caller]
-    pub(crate) fn heard(&self, transfer: &Transfer, expected: [&[&str]; 3]) -> Vec<Callback> {
+    pub(crate) fn received(&self, transfer: &Transfer, expected: [&[&str]; 3]) -> Vec<Callback> {
         self.wait_until_delivered();
         let path = transfer.path();
         let mut all = Vec::new();
@@ -255,7 +254,7 @@ impl Scheme {
         all
     }
 
-    /// The positions of payer and payee as they are written.
+    /// Asserts the positions of payer and payee.
     #[track_caller]
     pub(crate) fn positions(&self, payer: &str, payee: &str) {
         let found = [self.admin.position("payerfsp"), self.admin.position("payeefsp")];
@@ -263,11 +262,15 @@ impl Scheme {
         assert_eq!(self.admin.position("otherfsp"), "0");
     }
 
-    /// Stops the switch, and has its log proved.
+    /// Stops the switch, and verifies its log.
     pub(crate) fn end(self) {
         self.switch.stop(Signal::TERM);
         let output = self.home.verify();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{said} {}", String::from_utf8_lossy(&output.stderr));
+        let output_text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success(),
+            "{output_text} {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The real binary as a child process, in a directory of its own.
+//! The real binary as a child process, with a separate directory.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -17,22 +17,22 @@ use tempfile::TempDir;
 use testkit::http::PATIENCE;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_upesi");
-/// The laboratory, which is built next to the switch.
+/// The measurement program, which is built next to the switch.
 const LABORATORY: &str = "upesi-bench";
-/// Two threads, so that a message comes in on one and goes out on another. Nothing that ended
-/// stays in memory, so that resends and late answers meet the cold store.
+/// Two threads, so that a message is received by one and sent by the other. Final transfers are
+/// evicted immediately, so that resends and late responses use the cold store.
 const CONFIGURATION: &str = "[store]\nkeep_ended_seconds = 0\n[fspiop]\nthreads = 2\n";
-/// Between two looks at a process that ends without telling.
+/// Polling interval of a process that is expected to exit.
 const GLANCE: Duration = Duration::from_millis(5);
 
-/// The laboratory's program.
+/// A command of the measurement program.
 pub(crate) fn laboratory() -> Command {
     let program = Path::new(PROGRAM).with_file_name(LABORATORY);
     assert!(program.exists(), "missing: build it with `cargo build --package {LABORATORY}`");
     Command::new(program)
 }
 
-/// The program that has a command.
+/// The program that provides a command.
 pub(crate) fn program_of(command: &str) -> Command {
     match command {
         "preload" => laboratory(),
@@ -40,25 +40,25 @@ pub(crate) fn program_of(command: &str) -> Command {
     }
 }
 
-/// A directory with a log, and a configuration beside it.
+/// A data directory, with a configuration file next to it.
 pub(crate) struct Home {
     directory: TempDir,
-    /// More arguments of `serve`.
+    /// Additional arguments of `serve`.
     more: Vec<String>,
 }
 
-/// A running switch; it is killed when this is dropped.
+/// A running switch. It is killed when this is dropped.
 pub(crate) struct Switch {
     child: Child,
     stdout: BufReader<ChildStdout>,
-    said: PathBuf,
+    stderr_file: PathBuf,
     pub(crate) fspiop: SocketAddr,
     pub(crate) admin: SocketAddr,
-    /// What it printed before it was ready.
+    /// Its output before it was ready.
     pub(crate) greeting: String,
 }
 
-/// Where a switch listens.
+/// Addresses of a switch.
 #[derive(Clone, Copy)]
 pub(crate) struct Ports {
     pub(crate) fspiop: SocketAddr,
@@ -77,27 +77,27 @@ impl Home {
         Self::configured("")
     }
 
-    /// With more of a configuration file than the tests' own.
+    /// With additional text in the configuration file.
     pub(crate) fn configured(more: &str) -> Self {
         Self::with(&format!("{CONFIGURATION}{more}"))
     }
 
-    /// With this configuration file and nothing of the tests' own.
+    /// With this configuration file, without the tests' defaults.
     pub(crate) fn with(configuration: &str) -> Self {
         let home = Self { directory: tempfile::tempdir().unwrap(), more: Vec::new() };
         fs::write(home.configuration(), configuration).unwrap();
         home
     }
 
-    /// With more arguments of `serve`.
-    pub(crate) fn told(mut self, arguments: &[&str]) -> Self {
+    /// With additional arguments of `serve`.
+    pub(crate) fn with_arguments(mut self, arguments: &[&str]) -> Self {
         self.more.extend(arguments.iter().map(|&argument| argument.to_owned()));
         self
     }
 
-    /// A switch of which a part will be stuck.
-    pub(crate) fn injured(self, stage: &'static str) -> Self {
-        self.told(&["--inject-stuck", stage])
+    /// With a stage that will be stalled.
+    pub(crate) fn with_stalled_stage(self, stage: &'static str) -> Self {
+        self.with_arguments(&["--inject-stuck", stage])
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -117,7 +117,7 @@ impl Home {
         self.serve_on(Ports::free())
     }
 
-    /// Starts the switch and waits until it says that it is ready.
+    /// Starts the switch and waits until it reports that it is ready.
     pub(crate) fn serve_on(&self, ports: Ports) -> Switch {
         self.started(self.command(ports))
     }
@@ -131,16 +131,19 @@ impl Home {
     }
 
     fn spawned(&self, mut command: Command) -> Switch {
-        let said = self.directory.path().join("stderr");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&said).unwrap());
+        let stderr_file = self.directory.path().join("stderr");
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&stderr_file).unwrap());
         let mut child = command.spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
         let Ports { fspiop, admin } = Ports::free();
-        Switch { child, stdout, said, fspiop, admin, greeting: String::new() }
+        Switch { child, stdout, stderr_file, fspiop, admin, greeting: String::new() }
     }
 
-    /// Starts a switch that ends in the change of the disk that comes after so many: running, or
-    /// how it ended before it was ready.
+    /// Starts a switch that exits at the given number of disk operations. Returns the running
+    /// switch, or its exit status if it ended before it was ready.
     pub(crate) fn serve_until(&self, ports: Ports, operations: u64) -> Result<Switch, ExitStatus> {
         let mut command = self.command(ports);
         command.arg("--inject-exit-after-disk-operations").arg(operations.to_string());
@@ -151,7 +154,7 @@ impl Home {
         }
     }
 
-    /// Starts a switch that may refuse to start, and then says why.
+    /// Starts a switch that may refuse to start. Returns the reason.
     pub(crate) fn serve_or_not(&self) -> Result<Switch, String> {
         let mut switch = self.spawned(self.command(Ports::free()));
         match switch.is_ready() {
@@ -160,7 +163,7 @@ impl Home {
         }
     }
 
-    /// Starts a switch that must not start.
+    /// Starts a switch that must refuse to start.
     pub(crate) fn serve_in_vain(&self, ports: Ports) -> Output {
         finish(self.command(ports))
     }
@@ -192,7 +195,7 @@ impl Switch {
         Ports { fspiop: self.fspiop, admin: self.admin }
     }
 
-    /// Waits until it is ready; false when it ended before.
+    /// Waits until it is ready; false if it exited before.
     fn is_ready(&mut self) -> bool {
         loop {
             let mut line = String::new();
@@ -207,13 +210,13 @@ impl Switch {
         }
     }
 
-    /// Where it answers health probes, as it printed before it was ready.
+    /// The address of its health probes, as printed at the start.
     pub(crate) fn probes(&self) -> SocketAddr {
         let line = |line: &str| line.strip_prefix("upesi: health probes on http://")?.parse().ok();
         self.greeting.lines().find_map(line).expect("it has a listener for probes")
     }
 
-    /// The next line that it prints.
+    /// The next line of its output.
     pub(crate) fn next_line(&mut self) -> String {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
@@ -225,28 +228,28 @@ impl Switch {
         kill_process(id.expect("it has an id"), signal).unwrap();
     }
 
-    /// Kills it as a power cut would, and waits until it is gone.
+    /// Kills it with SIGKILL, and waits for its end.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         assert_eq!(self.complaints(), "", "nobody complained before the end");
     }
 
-    /// Asks it to stop in order; it complained of requests without a valid token and nothing else.
+    /// Stops it. It must have reported only requests without a valid token.
     pub(crate) fn stop_after_refused_tokens(self, signal: Signal) {
         self.signal(signal);
-        let (status, said) = self.end();
-        assert!(status.success(), "{status}: {said}");
+        let (status, output_text) = self.end();
+        assert!(status.success(), "{status}: {output_text}");
         let refused = |line: &str| line.contains("requests without a valid token, the last from");
-        assert!(!said.is_empty() && said.lines().all(refused), "{said}");
+        assert!(!output_text.is_empty() && output_text.lines().all(refused), "{output_text}");
     }
 
-    /// Asks it to stop; it must do so in order and without a complaint.
+    /// Stops it. It must exit cleanly and without complaints.
     pub(crate) fn stop(self, signal: Signal) {
         self.signal(signal);
-        let (status, said) = self.end();
-        assert!(status.success(), "{status}: {said}");
-        assert_eq!(said, "", "an orderly end is a silent one");
+        let (status, output_text) = self.end();
+        assert!(status.success(), "{status}: {output_text}");
+        assert_eq!(output_text, "", "an orderly end is a silent one");
     }
 
     #[cfg(feature = "real-brokers")]
@@ -254,7 +257,7 @@ impl Switch {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Waits for its end. Answers with what it wrote to standard error.
+    /// Waits for its end. Returns its standard error.
     pub(crate) fn end(mut self) -> (ExitStatus, String) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -269,24 +272,23 @@ impl Switch {
     }
 
     pub(crate) fn complaints(&self) -> String {
-        fs::read_to_string(&self.said).unwrap()
+        fs::read_to_string(&self.stderr_file).unwrap()
     }
 }
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited already.
         let _killed = self.child.kill();
         let _ended = self.child.wait();
         if std::thread::panicking() {
-            let said = fs::read_to_string(&self.said).unwrap_or_default();
-            eprintln!("the switch said: {said}");
+            let output_text = fs::read_to_string(&self.stderr_file).unwrap_or_default();
+            eprintln!("standard error of the switch: {output_text}");
         }
     }
 }
 
-/// Has a switch pass over the prepare of a transfer, which the log of `other` holds; answers with
-/// the record.
+/// Quarantines the prepare of a transfer, which is in the log of `other`. Returns the record.
 pub(crate) fn set_aside_in(home: &Home, other: &Home, transfer: &str) -> u64 {
     let mut found = None;
     let disk = RealDisk::open(&other.data()).unwrap();
@@ -310,7 +312,7 @@ pub(crate) fn set_aside_in(home: &Home, other: &Home, transfer: &str) -> u64 {
     log_index
 }
 
-/// Every file of a directory and of those in it.
+/// All files of a directory and its subdirectories.
 pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -323,14 +325,14 @@ pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// How a command ended, and what it printed.
+/// Exit status and output of a command.
 pub(crate) trait Printed: Sized {
     fn out(&self) -> String;
     fn err(&self) -> String;
     fn json(&self) -> Value;
-    /// It succeeded.
+    /// Asserts success.
     fn succeeds(self) -> Self;
-    /// It failed; answers with what it wrote to standard error.
+    /// Asserts failure. Returns the standard error.
     fn fails(self) -> String;
 }
 
@@ -362,16 +364,16 @@ impl Printed for Output {
     }
 }
 
-/// Runs a command that ends by itself.
+/// Runs a command that exits by itself.
 pub(crate) fn finish(command: Command) -> Output {
     finish_within(command, PATIENCE)
 }
 
-/// The same for one that may take longer. What it prints fits a pipe.
+/// Runs a command with a time limit. Its output fits a pipe.
 pub(crate) fn finish_within(mut command: Command, within: Duration) -> Output {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // Read meanwhile: a pipe that is full would hold the command.
+    // Read concurrently, since a full pipe would block the command.
     let (out, err) = (drain(child.stdout.take()), drain(child.stderr.take()));
     let deadline = Instant::now() + within;
     let ended = |child: &mut Child| child.try_wait().unwrap();
@@ -387,13 +389,13 @@ pub(crate) fn finish_within(mut command: Command, within: Duration) -> Output {
     };
     let [stdout, stderr] = [out, err].map(|reading| reading.join().unwrap());
     let Some(status) = status else {
-        let said = String::from_utf8_lossy(&stderr);
-        panic!("{command:?} does not end; it printed {} bytes and {said}", stdout.len());
+        let output_text = String::from_utf8_lossy(&stderr);
+        panic!("{command:?} does not end; it printed {} bytes and {output_text}", stdout.len());
     };
     Output { status, stdout, stderr }
 }
 
-/// Everything that comes out of a pipe.
+/// The remaining output of a pipe.
 fn drain(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! Test tables as texts.
+//! Tests as tables in text files: an input and its expected verdict in each line.
 
 use expect_test::ExpectFile;
 

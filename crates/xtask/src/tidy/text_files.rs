@@ -1,4 +1,4 @@
-//! Text: links that resolve, no tabs, nothing left for later.
+//! Text files: links resolve, and there are no tabs and no unfinished work markers.
 
 use super::Finding;
 use super::tree::{SourceFile, Tree};

@@ -10,9 +10,9 @@ use node::stall::{GAP_MAX, IdleTimer, Stall};
 use crate::directory::Directory;
 use crate::outbox::Outbox;
 use crate::pool::SWEEP;
-use crate::stalled::StallWatch;
+use crate::stalled_lanes::StallWatch;
 use crate::thread::Thread;
-use crate::traffic::ThreadStatus;
+use crate::thread_status::ThreadStatus;
 
 /// Sweeps between two checks.
 const SWEEPS: u32 = 2;

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use crate::breaker::{Breakers, OpenBreaker};
 use crate::counters::{Counter, Counters, Totals};
 use crate::delivery_status::{DeliveryQueries, DeliveryQuery, DeliveryStatus};
-use crate::stalled::StalledLanes;
+use crate::stalled_lanes::StalledLanes;
 
 /// State that a thread publishes in addition to its counters.
 #[derive(Debug, Default)]

@@ -1,5 +1,5 @@
-//! The API documents: written anew from the code, compared with the published ones, and played
-//! against a running switch.
+//! The OpenAPI documents: regenerates them from the code, compares them with the published ones,
+//! and plays them against a running switch.
 //!
 //! The last two need Python and npm. Packages from PyPI and npm go into `<target>/documents`, once,
 //! with versions pinned next to the scripts in `crates/xtask/documents`.

@@ -1,10 +1,10 @@
-//! A store on disk: seven keyspaces of one fjall database.
+//! The cold store on disk: seven keyspaces of one fjall database.
 //!
-//! `transfers` holds The rows by id, `parties` The directory, `settlements` windows and
-//! settlements, `about` The identity and The log and The mark; The others hold what is decisions ([`crate::decisions`]). One portion is one atomic batch over
-//! all and them. Absent is synced here: The database
-//! hands its journal to The operating system with each batch, so that The end and The process loses
-//! nothing and a loss and power The newest batches. Who wrote to it leaves no journal behind
+//! `transfers` holds the rows by id, `parties` the directory, `settlements` windows and settlements,
+//! and `about` the log identity and the mark. The others hold decisions ([`crate::decisions`]). One
+//! write batch is one atomic batch over all keyspaces. Writes are not synced: the database passes
+//! its journal to the operating system with each batch. A process crash loses nothing, a power
+//! failure the newest batches. A store that was written to is closed with empty journals
 //! ([`crate::shutdown`]).
 //!
 //! The directory holds the database and, after damage was found, a marker file. The next start then
@@ -45,14 +45,14 @@ const DATABASE: &str = "rows";
 /// Marker file in the store's directory: the database was found damaged.
 const DAMAGED: &str = "damaged";
 
-/// Version of the format: of the keyspaces, their keys, and what `about` holds.
+/// Version of the format: the keyspaces, their keys and the content of `about`.
 const FORMAT: u8 = 4;
-/// The same without `settlements`: of logs that have none, so that it is added when a store of
-/// this form is opened.
+/// The format without `settlements`. Its logs have no settlements, so that an empty keyspace is
+/// added when such a store is opened.
 const FORMAT_WITHOUT_SETTLEMENTS: u8 = 3;
 const FORMATS: [u8; 2] = [FORMAT_WITHOUT_SETTLEMENTS, FORMAT];
-/// Bytes of a write buffer for transfers, and for each of the others. Up to four more of each wait
-/// to be flushed; beyond them the writer waits.
+/// Bytes of a write buffer for transfers, and for each other keyspace. Up to four more of each wait
+/// to be flushed. The writer waits when there are more.
 const TRANSFERS_BUFFER: u64 = 8 << 20;
 const OTHER_BUFFER: u64 = 4 << 20;
 /// Maximum bytes of a write buffer while the library is too busy to rotate it.
@@ -72,7 +72,7 @@ const SETTLEMENTS: &str = "settlements";
 const IDENTITY_KEY: &str = "identity";
 const MARK_KEY: &str = "mark";
 
-/// StoreOptions of a store on disk.
+/// Options of a store on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreOptions {
     /// Bytes of the cache for blocks, indexes and filters.
@@ -393,10 +393,10 @@ impl Opened {
                 return Err("it belongs to another log".into());
             }
             Some((format, _)) => return Err(format!("it has format {format}, not {FORMAT}")),
-            None => return Err("it does not say to which log it belongs".into()),
+            None => return Err("it has no log identity".into()),
         };
         let mark = match store.about.get(MARK_KEY).map_err(broken_by)? {
-            Some(stored) => read_mark(&stored).ok_or("its mark is not what was written")?,
+            Some(stored) => read_mark(&stored).ok_or("its mark is malformed")?,
             None => StoreMark::default(),
         };
         store.check_names((format, identity), broken_by)?;
@@ -704,7 +704,7 @@ fn read_mark(stored: &[u8]) -> Option<StoreMark> {
     Some(StoreMark { log_index, chain: Digest(chain.try_into().ok()?) })
 }
 
-/// StoreOptions for a new keyspace. An existing one keeps its own.
+/// Options for a new keyspace. An existing one keeps its own.
 pub(crate) fn buffering(bytes: u64) -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default().max_memtable_size(bytes)
 }

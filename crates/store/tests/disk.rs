@@ -150,7 +150,8 @@ fn a_store_that_does_not_open_is_emptied() {
     check_harm(harm, IDENTITY, "cannot be opened");
 }
 
-/// The directory of a keyspace. From 1: transfers, parties, about, decisions, deliveries, traces.
+/// The directory of a keyspace. From 1: transfers, parties, about, decisions, deliveries, traces,
+/// settlements.
 fn keyspace(path: &Path, number: usize) -> PathBuf {
     path.join("rows/keyspaces").join(number.to_string())
 }
@@ -159,7 +160,7 @@ fn keyspace(path: &Path, number: usize) -> PathBuf {
 #[test]
 fn a_store_that_lost_a_keyspace_is_emptied() {
     let word = |number| if number == 3 { "no log identity" } else { "lost" };
-    for number in 1..=6 {
+    for number in 1..=7 {
         let current =
             |path: &Path| fs::remove_file(keyspace(path, number).join("current")).expect("removed");
         check_harm(current, IDENTITY, word(number));
@@ -170,7 +171,7 @@ fn a_store_that_lost_a_keyspace_is_emptied() {
 
 #[test]
 fn a_store_with_a_keyspace_in_the_place_of_another_is_emptied() {
-    for (from, to) in [(2, 1), (1, 2), (4, 5), (6, 1), (1, 6), (1, 3)] {
+    for (from, to) in [(2, 1), (1, 2), (4, 5), (6, 1), (1, 6), (7, 1), (1, 3)] {
         let word = if to == 3 { "no log identity" } else { "is another one" };
         let doubled = |path: &Path| {
             fs::remove_dir_all(keyspace(path, to)).expect("it is removed");

@@ -11,7 +11,7 @@ use http::header::{CONTENT_TYPE, HOST};
 use http::{Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use ledger::{
-    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, Command, Decided, NoticeId,
+    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, ChangeReply, Command, NoticeId,
     Outcome, PartyBinding, Stamp, TransferId,
 };
 use operations::{
@@ -139,7 +139,7 @@ impl Kernel {
         self.0.lock().expect("the lock is free")
     }
 
-    fn record(&self, command: &Command) -> Decided {
+    fn record(&self, command: &Command) -> ChangeReply {
         let mut fields = Vec::new();
         write_fields(command, &mut fields);
         let again = read_fields(command.number(), FIELDS_VERSION, &fields);
@@ -149,7 +149,7 @@ impl Kernel {
 }
 
 impl AdminBackend for Kernel {
-    fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Decided, Unavailable>> {
+    fn administer(&self, change: Administer) -> BoxFuture<'_, Result<ChangeReply, Unavailable>> {
         Box::pin(async move { Ok(self.record(&Command::Administer(Box::new(change)))) })
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use ledger::{Batch, Command, Decided, Effects, FspName, Genesis, LogIndex, Stamp, State};
+use ledger::{Batch, ChangeReply, Command, Effects, FspName, Genesis, LogIndex, Stamp, State};
 use model::Model;
 
 /// Moment of the first record; each further one is a millisecond later.
@@ -29,7 +29,7 @@ pub(crate) struct ModelledKernel {
 
 impl ModelledKernel {
     /// Decides one command as a batch of its own.
-    pub(crate) fn decide(&mut self, command: &Command) -> Decided {
+    pub(crate) fn decide(&mut self, command: &Command) -> ChangeReply {
         let first = self.state.log_index().0 + 1;
         let effects = self.apply(command, Stamp::from_millis(BEGINNING_MS + first));
         effects.decided(LogIndex(first), effects.outcomes[0])

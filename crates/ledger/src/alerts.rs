@@ -3,7 +3,7 @@
 //!
 //! An alert is owed until a record finishes it, like a notice. It is sent outside the protocol, as
 //! a webhook or an e-mail. The alarm of a participant and currency is raised once: it is cleared
-//! when the position is [`CLEARED_PERCENT`] of the threshold or less, and can be raised again then.
+//! when the position is 95 % of the threshold or less, and can be raised again then.
 //!
 //! Bounds: at most [`ALERTS_MAX`] alerts; the oldest one is dropped and counted.
 
@@ -12,14 +12,9 @@ use alloc::collections::{BTreeMap, VecDeque};
 use crate::field::{VarInt, numbered, stored};
 use crate::ids::{AlertId, LogIndex, ParticipantIndex, Stamp};
 use crate::money::{Amount, Currency};
-use crate::registry::NetDebitCap;
 
 /// Maximum number of alerts that are owed.
 pub const ALERTS_MAX: usize = 10_000;
-/// The share of the threshold, in percent, at which a raised alarm is cleared.
-const CLEARED_PERCENT: i128 = 95;
-/// Ten-thousandths of a percent in the whole.
-const WHOLE: i128 = 100 * 10_000;
 
 numbered! {
     /// The kind of an alert.
@@ -128,46 +123,5 @@ impl Alerts {
 
     pub(crate) fn finish(&mut self, ids: &[AlertId]) {
         self.owed.retain(|alert| !ids.contains(&alert.id));
-    }
-}
-
-impl NetDebitCap {
-    /// The position at which the alarm is raised: the alarm percentage of the cap.
-    #[must_use]
-    pub fn threshold(&self) -> Amount {
-        let product = self.value.units().checked_mul(self.alarm_percentage.units());
-        Amount::from_units(product.map_or(i128::MAX, |product| product / WHOLE))
-    }
-
-    /// Whether this position raises the alarm, or keeps one that is raised.
-    pub(crate) fn alarms_at(&self, position: Amount, is_raised: bool) -> bool {
-        let threshold = self.threshold().units();
-        let bound = match is_raised {
-            true => threshold / 100 * CLEARED_PERCENT,
-            false => threshold,
-        };
-        0 < position.units() && bound <= position.units()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn alarm_is_raised_at_the_threshold_and_cleared_below_it() {
-        let amount = |units: i128| Amount::from_units(units * 10_000);
-        let cap = NetDebitCap { value: amount(1_000), alarm_percentage: amount(80) };
-        assert_eq!(cap.threshold(), amount(800));
-        let at = |position, is_raised| cap.alarms_at(amount(position), is_raised);
-        assert_eq!([799, 800, 801].map(|position| at(position, false)), [false, true, true]);
-        assert_eq!([759, 760, 801].map(|position| at(position, true)), [false, true, true]);
-        let none = NetDebitCap { value: Amount::ZERO, ..cap };
-        assert_eq!(
-            [0, 1].map(|units| none.alarms_at(Amount::from_units(units), false)),
-            [false, true]
-        );
-        let endless = NetDebitCap { alarm_percentage: Amount::from_units(i128::MAX / 2), ..cap };
-        assert!(!endless.alarms_at(amount(1_000_000), false));
     }
 }

@@ -106,7 +106,8 @@ macro_rules! changes {
                 $number:literal $change:ident {
                     $( $(#[$doc:meta])* $field:ident: $type:ty $(as $form:ty)?, )*
                 } touches [$($part:ident),* $(,)?] => [$($outcome:ident),* $(,)?]
-                    $(posts $posts:literal)? $(about $about_what:literal)?,
+                    $(posts $posts:literal)? $(about $about_what:literal)?
+                    $(windows $windows:literal)?,
             )*
         }
     ) => {
@@ -147,6 +148,16 @@ macro_rules! changes {
                 }
             }
 
+            /// The change as one of settlement windows; `None` for other changes.
+            #[must_use]
+            pub const fn about_windows(&self) -> Option<WindowChange<'_>> {
+                match self {
+                    $( Self::$change(_change) => {
+                        changes!(@subset WindowChange $change _change $($windows)?)
+                    } )*
+                }
+            }
+
             /// The change as one about a transfer or a movement of funds; `None` for other changes.
             #[must_use]
             pub const fn about_transfer(&self) -> Option<TransferChange<'_>> {
@@ -178,6 +189,13 @@ macro_rules! changes {
         #[derive(Clone, Copy, Debug)]
         pub enum TransferChange<'a> {
             $( $( #[doc = $about_what] $change(&'a $change), )? )*
+        }
+
+        /// The changes that open and close windows, or take them into a settlement. The auditor of
+        /// `verify` follows each of them.
+        #[derive(Clone, Copy, Debug)]
+        pub enum WindowChange<'a> {
+            $( $( #[doc = $windows] $change(&'a $change), )? )*
         }
 
         $( const _: () = {
@@ -342,7 +360,8 @@ changes! {
         2 Activate {
             /// Version of the rules.
             rules_version: u32,
-        } touches [Rules, Windows] => [RulesVersionRefused, Accepted],
+        } touches [Rules, Windows] => [RulesVersionRefused, Accepted]
+            windows "Opens the first window, under rules with settlement.",
         /// `POST /participants/Hub/accounts`.
         3 CreateHubAccount {
             /// Currency of the account.
@@ -518,7 +537,8 @@ changes! {
             window: WindowId,
             /// The reason.
             reason: String as Text<LONG>,
-        } touches [Windows] => [WindowNotFound, WindowNotOpen, WindowEmpty, RegistryFull, Accepted],
+        } touches [Windows] => [WindowNotFound, WindowNotOpen, WindowEmpty, RegistryFull, Accepted]
+            windows "Closes a window and opens the next one.",
         /// `POST /settlements`: nets the contents of windows that a model serves.
         51 CreateSettlement {
             /// Name of the model.
@@ -530,7 +550,8 @@ changes! {
         } touches [Windows, Settlements] => [
             SettlementModelNotFound, SettlementModelGross, WindowsInapplicable, RegistryFull,
             Accepted,
-        ],
+        ]
+            windows "Takes contents of closed windows.",
         /// `PUT /settlements/{id}` and its longer paths: moves accounts to their next state. An
         /// account that cannot move does not refuse the others.
         52 AdvanceSettlement {

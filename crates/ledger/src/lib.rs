@@ -46,6 +46,7 @@ mod registry;
 mod reserved;
 mod rules;
 mod settlement;
+mod settlement_restore;
 pub mod snapshot;
 mod state;
 mod state_hash;
@@ -87,6 +88,8 @@ pub use settlement::{
     SettlementAccount, SettlementBook, SettlementNumbers, SettlementState, SettlementWithAccounts,
     WINDOWS_MAX, Window, WindowContent, WindowState, WindowWithSums,
 };
-pub use state::{ApplyStep, Batch, ChangeResult, Counters, Decided, Effects, State, StepResult};
+pub use state::{
+    ApplyStep, Batch, ChangeReply, ChangeResult, Counters, Effects, State, StepResult,
+};
 pub use state_hash::{STATE_HASH_VERSION, StateHashes};
 pub use transfers::{FinalTransfer, RecordedResponse, ResponseKind, TransferState};

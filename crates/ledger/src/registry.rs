@@ -24,6 +24,10 @@ pub const ORACLES_MAX: usize = 1_000;
 /// Maximum number of account types added to the kernel's own.
 pub const LEDGER_ACCOUNT_TYPES_MAX: usize = 64;
 
+/// The share of the threshold, in percent, at which a raised alarm is cleared.
+const CLEARED_PERCENT: i128 = 95;
+/// Ten-thousandths of a percent in the whole.
+const WHOLE: i128 = 100 * 10_000;
 /// Maximum number of public keys per participant: old and new ones during a rotation.
 pub const KEYS_MAX: usize = 4;
 
@@ -48,6 +52,25 @@ stored! {
         pub value: Amount,
         /// Share at which the operator is warned, in percent.
         pub alarm_percentage: Amount,
+    }
+}
+
+impl NetDebitCap {
+    /// The position at which the alarm is raised: the alarm percentage of the cap.
+    #[must_use]
+    pub fn threshold(&self) -> Amount {
+        let product = self.value.units().checked_mul(self.alarm_percentage.units());
+        Amount::from_units(product.map_or(i128::MAX, |product| product / WHOLE))
+    }
+
+    /// Whether this position raises the alarm, or keeps one that is raised.
+    pub(crate) fn alarms_at(&self, position: Amount, is_raised: bool) -> bool {
+        let threshold = self.threshold().units();
+        let bound = match is_raised {
+            true => threshold / 100 * CLEARED_PERCENT,
+            false => threshold,
+        };
+        0 < position.units() && bound <= position.units()
     }
 }
 
@@ -337,5 +360,27 @@ fn default_model() -> SettlementModel {
         ledger_account: AccountKind::Position,
         settlement_account: AccountKind::Settlement,
         active: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alarm_is_raised_at_the_threshold_and_cleared_below_it() {
+        let amount = |units: i128| Amount::from_units(units * 10_000);
+        let cap = NetDebitCap { value: amount(1_000), alarm_percentage: amount(80) };
+        assert_eq!(cap.threshold(), amount(800));
+        let at = |position, is_raised| cap.alarms_at(amount(position), is_raised);
+        assert_eq!([799, 800, 801].map(|position| at(position, false)), [false, true, true]);
+        assert_eq!([759, 760, 801].map(|position| at(position, true)), [false, true, true]);
+        let none = NetDebitCap { value: Amount::ZERO, ..cap };
+        assert_eq!(
+            [0, 1].map(|units| none.alarms_at(Amount::from_units(units), false)),
+            [false, true]
+        );
+        let endless = NetDebitCap { alarm_percentage: Amount::from_units(i128::MAX / 2), ..cap };
+        assert!(!endless.alarms_at(amount(1_000_000), false));
     }
 }

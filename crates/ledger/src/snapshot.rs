@@ -39,6 +39,7 @@ use crate::settlement::{
     AccountSums, PairSums, SETTLEMENTS_MAX, Settlement, SettlementAccount, SettlementNumbers,
     WINDOWS_MAX, Window,
 };
+use crate::settlement_restore::{MISSING_ACCOUNT, SettlementRows, TOO_LARGE};
 use crate::state::{Counters, NODES_MAX, State};
 use crate::table::tables;
 use crate::transfers::{TransferLocation, Transfers};
@@ -332,7 +333,7 @@ pub struct StateBuilder {
     last_prepare: LogIndex,
     outbox: Outbox,
     last_notice: NoticeId,
-    settlement: settlement::SettlementRows,
+    settlement: SettlementRows,
     alerts: Alerts,
 }
 
@@ -344,9 +345,7 @@ const NUMBERS_END: u64 = 1 << 63;
 /// Bound of numbers of 32 bits: epochs of nodes and numbers of oracles.
 const SMALL_END: u32 = 1 << 31;
 
-const MISSING_ACCOUNT: InvalidState = InvalidState("a row refers to a missing account");
 const MISSING_PARTICIPANT: InvalidState = InvalidState("a row refers to a missing participant");
-const TOO_LARGE: InvalidState = InvalidState("a sum exceeds the range of the ledger");
 
 impl StateBuilder {
     /// Starts with the header.
@@ -381,7 +380,7 @@ impl StateBuilder {
             last_prepare: LogIndex(0),
             outbox,
             last_notice: NoticeId(0),
-            settlement: settlement::SettlementRows::default(),
+            settlement: SettlementRows::default(),
         })
     }
 

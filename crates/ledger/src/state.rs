@@ -73,14 +73,14 @@ pub enum ChangeResult {
 
 /// The decision on one command, for its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decided {
+pub struct ChangeReply {
     /// The outcome.
     pub outcome: Outcome,
     /// The result of a change that has more than an outcome.
     pub result: Option<ChangeResult>,
 }
 
-impl From<Outcome> for Decided {
+impl From<Outcome> for ChangeReply {
     fn from(outcome: Outcome) -> Self {
         Self { outcome, result: None }
     }
@@ -108,9 +108,9 @@ pub enum StepResult {
 impl Effects {
     /// The decision on the command of a record, for its caller.
     #[must_use]
-    pub fn decided(&self, record: LogIndex, outcome: Outcome) -> Decided {
+    pub fn decided(&self, record: LogIndex, outcome: Outcome) -> ChangeReply {
         let result = self.results.iter().find(|(index, _)| *index == record);
-        Decided { outcome, result: result.map(|(_, result)| result.clone()) }
+        ChangeReply { outcome, result: result.map(|(_, result)| result.clone()) }
     }
 
     /// Empties all buffers.

@@ -1,9 +1,9 @@
 //! The hash of the logical state, version 3: equal on two replicas if and only if they agree about
 //! everything, whichever rows each has in memory.
 //!
-//! Under rules without settlement the hash is that of version 2, which has no part of settlement and
-//! alerts.
-//! Nodes of both versions of the program compare their states until the newer rules are activated.
+//! Under rules without settlement the hash is that of version 2, which has no part of settlement
+//! and alerts. Nodes of both versions of the program compare their states until the newer rules are
+//! activated.
 //!
 //! The stored form of each part is hashed ([`crate::field`]), so a renamed field changes no hash.
 //! Tables with a logical order are hashed row by row. For the others, the digests of the rows are

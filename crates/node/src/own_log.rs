@@ -168,7 +168,7 @@ impl<L: Log, C: Clock, M> LogKind<C, M> for OwnLog<L, M> {
             Ok(committed) => {
                 observe(sequencer, &committed, batch);
                 node.release(&committed, taken_ns, now);
-                Ok(Turn::Decided)
+                Ok(Turn::ChangeReply)
             }
             Err(CommitError::Full) => {
                 *no_tick_before = node.clock.now().monotonic_us + FULL_PAUSE.as_micros() as u64;

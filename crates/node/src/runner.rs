@@ -47,7 +47,7 @@ pub struct Runner<K, C, M> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// A batch was decided.
-    Decided,
+    ChangeReply,
     /// A batch was refused because the disk is full.
     Full,
     /// No batch was committed by this turn itself.
@@ -224,7 +224,7 @@ where
         let handle = self.handle();
         let run = move || {
             let _closing = Closing(Arc::clone(&self.shared));
-            let continues = |turn| matches!(turn, Ok(Turn::Decided | Turn::Full | Turn::Idle));
+            let continues = |turn| matches!(turn, Ok(Turn::ChangeReply | Turn::Full | Turn::Idle));
             while continues(self.turn(self.patience(), &mut |_, _, _| {})) {}
         };
         let thread = std::thread::Builder::new().name("sequencer".into()).spawn(run)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ledger::{Command, Decided};
+use ledger::{ChangeReply, Command};
 use sequencer::Durability;
 
 /// A command submitted to the sequencer. `M` is the edge's form of the message. It is returned with
@@ -29,7 +29,7 @@ pub fn unattended<M>(command: Command) -> Submission<M> {
 }
 
 /// A call with the decision, from the sequencer's thread; it must not block.
-pub type Callback = Box<dyn FnOnce(Result<Decided, SubmissionRefused>) + Send>;
+pub type Callback = Box<dyn FnOnce(Result<ChangeReply, SubmissionRefused>) + Send>;
 
 /// The recipient of a command's outcome.
 pub enum ReplyTo {

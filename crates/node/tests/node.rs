@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use journal::{FileLog, LogOptions, MemoryDisk};
 use ledger::{
-    AccountKind, Administer, Change, ChangeParties, ChangeResult, CloseWindow, Command,
-    CreateHubAccount, CreateParticipant, CreateSettlement, Currency, Decided, FspName, Genesis,
+    AccountKind, Administer, Change, ChangeParties, ChangeReply, ChangeResult, CloseWindow,
+    Command, CreateHubAccount, CreateParticipant, CreateSettlement, Currency, FspName, Genesis,
     Outcome, PartyBinding, PartyChangeForm, WindowId,
 };
 use node::latency_trace::{LatencyTrace, TracedLog};
@@ -91,7 +91,7 @@ fn administer(handle: &Handle<()>, change: Change) -> Result<Outcome, Submission
 }
 
 /// The decision on a change, with its result.
-fn decide(handle: &Handle<()>, change: Change) -> Result<Decided, SubmissionRefused> {
+fn decide(handle: &Handle<()>, change: Change) -> Result<ChangeReply, SubmissionRefused> {
     let (answer, answered) = mpsc::sync_channel(1);
     let call = Box::new(move |result| answer.send(result).expect("the asker waits"));
     let command = Administer { actor: "test".into(), reason: String::new(), change };

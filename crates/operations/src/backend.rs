@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use ledger::{
-    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, Decided, NoticeId, Outcome,
+    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, ChangeReply, NoticeId, Outcome,
     PartyBinding, State, TransferId,
 };
 
@@ -26,7 +26,7 @@ pub type StateQuery = Box<dyn FnOnce(&State) + Send>;
 pub trait AdminBackend: Send + Sync + 'static {
     /// Records a change and returns the kernel's decision once it is durable and applied. After an
     /// error it is unknown whether the change was made; the same change may be requested again.
-    fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Decided, Unavailable>>;
+    fn administer(&self, change: Administer) -> BoxFuture<'_, Result<ChangeReply, Unavailable>>;
 
     /// Records the FSPs that serve parties, with the author and the reason. Returns the kernel's
     /// decision once it is durable, applied and visible to look-ups.
@@ -133,7 +133,7 @@ pub enum Unavailable {
     #[error("the requested record cannot be read from disk; see the server log")]
     Unreadable,
     /// The cold store does not have the newest rows yet.
-    #[error("the cold store is behind the log; retry after 1 s")]
+    #[error("the cold store has not stored the newest records yet; retry after 1 s")]
     StoreBehind,
     /// The requested record cannot be read from the log.
     #[error("the requested record cannot be read from the log; see GET /storage")]

@@ -1,6 +1,6 @@
 //! Funds in and out: `POST /participants/{name}/accounts/{id}` and
-//! `PUT /participants/{name}/accounts/{id}/transfers/{transferId}` (hub-semantics 4.4). Corrections:
-//! `POST /participants/{name}/accounts/{id}/adjustments`.
+//! `PUT /participants/{name}/accounts/{id}/transfers/{transferId}` (hub-semantics 4.4).
+//! Corrections: `POST /participants/{name}/accounts/{id}/adjustments`.
 //!
 //! 202 means recorded and applied; the account's balance is final then. An identical request,
 //! apart from white space, moves no funds and gets 202 again.

@@ -83,7 +83,7 @@ async fn archived_settlement(
     settlements_in(rows).next().ok_or_else(unreadable)
 }
 
-/// What a list shows of the cold store.
+/// The rows of the cold store that a list shows.
 pub(crate) struct ArchiveQuery {
     pub(crate) kind: ArchiveKind,
     /// The newest number.

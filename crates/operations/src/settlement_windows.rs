@@ -73,7 +73,7 @@ body! {
     }
 }
 
-/// What a list shows.
+/// The selection of a list.
 #[derive(Clone, Copy)]
 struct Wanted {
     state: Option<Option<WindowState>>,

@@ -69,10 +69,10 @@ routes! {
     "/v2/settlements" {
         read GET listSettlements = list, "List settlements" {
             text: "\
-                Requires at least one parameter. Of settlements that became final long ago, at most the \
-                newest 1,000 before `toDateTime` are listed. A list without settlements is answered 400 with \
-                3100 and a text that ends with `not found`. `participantId`, `accountId` and \
-                `currency` select settlements with such an account.",
+                Requires at least one parameter. Of settlements that became final long ago, at \
+                most the newest 1,000 before `toDateTime` are listed. A list without settlements \
+                is answered 400 with 3100 and a text that ends with `not found`. \
+                `participantId`, `accountId` and `currency` select settlements with such an account.",
             query: [
                 SETTLEMENT_STATE, FROM, TO, ONLY_CURRENCY, WINDOW_ID, WINDOW_FROM, WINDOW_TO,
                 PARTICIPANT_ID, ACCOUNT_ID
@@ -211,7 +211,7 @@ body! {
     }
 }
 
-/// What a list shows.
+/// The selection of a list.
 #[derive(Clone, Copy)]
 struct Wanted {
     state: Option<SettlementState>,

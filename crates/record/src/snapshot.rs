@@ -35,8 +35,8 @@
 //! | 18, 19 | alerts owed, raised alarms |
 //! | 255 | end: BLAKE3 of all bytes before this block |
 //!
-//! Version 1 has no kinds 13 to 19, and its header ends before the last two fields, `settlement` and
-//! `alerts`, which then have their defaults. All blocks of a snapshot have the same version.
+//! Version 1 has no kinds 13 to 19, and its header ends before the last two fields, `settlement`
+//! and `alerts`, which then have their defaults. All blocks of a snapshot have the same version.
 //!
 //! The checksums identify the damaged block. The digest at the end proves that all blocks are
 //! present and unchanged. The final transfers are those in memory, not all there ever were.

@@ -146,7 +146,7 @@ impl SimHub {
             }
         });
         let took = match turn {
-            Ok(Turn::Decided) => {
+            Ok(Turn::ChangeReply) => {
                 let ends = env.parameters.commit_us;
                 env.random.between(ends) + env.commit_delay()
             }

@@ -1,8 +1,8 @@
 //! The cold store on disk: seven keyspaces of one fjall database.
 //!
-//! `transfers` holds the rows by id, `parties` the directory, `settlements` windows and settlements,
-//! and `about` the log identity and the mark. The others hold decisions ([`crate::decisions`]). One
-//! write batch is one atomic batch over all keyspaces. Writes are not synced: the database passes
+//! `transfers` holds the rows by id, `parties` the directory, `settlements` windows and
+//! settlements, and `about` the log identity and the mark. The others hold decisions
+//! ([`crate::decisions`]). One write batch is one atomic batch over all keyspaces. Writes are not synced: the database passes
 //! its journal to the operating system with each batch. A process crash loses nothing, a power
 //! failure the newest batches. A store that was written to is closed with empty journals
 //! ([`crate::shutdown`]).

@@ -49,7 +49,7 @@ impl Default for IoThreadOptions {
             gateways: Arc::default(),
             forwards_max: 8_192,
             expiration_max: None,
-            transfer_mode: TransferMode::Decided,
+            transfer_mode: TransferMode::ChangeReply,
             signatures: Signatures::default(),
             patience: Duration::from_secs(10),
             injected_stall: None,

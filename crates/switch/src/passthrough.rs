@@ -22,7 +22,7 @@ use crate::message::ForwardedMessage;
 pub enum TransferMode {
     /// By the node: recorded, then decided.
     #[default]
-    Decided,
+    ChangeReply,
     /// Forwarded without a decision; for benchmarks only.
     Passthrough,
 }

@@ -208,7 +208,7 @@ impl ScenarioRunner {
         self.silent = false;
     }
 
-    /// Commits a transfer, closes its window and settles it, so many times, without a transcript.
+    /// Commits a transfer, closes its window and settles it, again and again, without a transcript.
     fn settle_rounds(&mut self, rounds: u32) {
         self.silent = true;
         for round in 0..rounds {

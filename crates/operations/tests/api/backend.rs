@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ledger::{
-    Administer, ArchiveKind, ArchivedSettlement, Batch, ChangeParties, Command, Decided, Effects,
-    FspName, Genesis, LogIndex, NoticeId, Outcome, PartyBinding, Stamp, State, TransferId,
+    Administer, ArchiveKind, ArchivedSettlement, Batch, ChangeParties, ChangeReply, Command,
+    Effects, FspName, Genesis, LogIndex, NoticeId, Outcome, PartyBinding, Stamp, State, TransferId,
 };
 use operations::{
     ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, Cluster, DiskStatus, Health, OpenBreakers,
@@ -32,7 +32,7 @@ pub(crate) struct BackendState {
     pub(crate) recorded: Vec<Administer>,
     pub(crate) parties: Vec<(ChangeParties, ChangeAuthor)>,
     pub(crate) bodies: Vec<(TransferId, Bytes)>,
-    /// What has left the state.
+    /// Windows and settlements that left the state.
     pub(crate) archived: Vec<ArchivedSettlement>,
     pub(crate) unavailable: Option<Unavailable>,
     pub(crate) storage: DiskStatus,
@@ -89,7 +89,7 @@ impl TestBackend {
         self.decide(command).outcome
     }
 
-    fn decide(&self, command: &Command) -> Decided {
+    fn decide(&self, command: &Command) -> ChangeReply {
         let inner = &mut *self.inner();
         let state = &mut inner.state;
         let first = LogIndex(state.log_index().0 + 1);
@@ -108,7 +108,7 @@ impl TestBackend {
 }
 
 impl AdminBackend for TestBackend {
-    fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Decided, Unavailable>> {
+    fn administer(&self, change: Administer) -> BoxFuture<'_, Result<ChangeReply, Unavailable>> {
         Box::pin(async move {
             if let Some(why) = self.inner().unavailable {
                 return Err(why);

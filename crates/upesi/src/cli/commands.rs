@@ -246,7 +246,7 @@ impl Command {
             }
             Self::Demo(options) => demo(&options),
             Self::Man(arguments) => write_man_pages(&arguments, command_line()),
-            Self::Serve(arguments) => serve::serve(&arguments, TransferMode::Decided),
+            Self::Serve(arguments) => serve::serve(&arguments, TransferMode::ChangeReply),
             Self::NullSwitch(arguments) => serve::serve(&arguments, TransferMode::Passthrough),
             Self::Openapi(arguments) => {
                 print!("{}", document(arguments.api));

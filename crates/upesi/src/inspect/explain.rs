@@ -283,8 +283,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// messages.
 pub(crate) const IO_ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Waits until the store has everything durable up to a record, for [`STORE_WAIT_MAX`] at most. Returns
-/// the record up to which the store is complete, and whether it has everything.
+/// Waits until the store has everything durable up to a record, for [`STORE_WAIT_MAX`] at most.
+/// Returns the record up to which the store is complete, and whether it has everything.
 pub(crate) fn wait_for_store(
     store: &dyn ColdStore,
     reader: &dyn RecordReader,
@@ -302,7 +302,7 @@ pub(crate) fn wait_for_store(
     }
 }
 
-/// What a running switch can tell of a transfer.
+/// A request to explain a transfer, to a running switch.
 pub(crate) struct ExplainRequest {
     pub(crate) id: TransferId,
     pub(crate) store: Arc<dyn ColdStore>,

@@ -659,6 +659,22 @@ fn print(proof: &Proof, json: bool) -> Result<(), CliError> {
         Count(figures.notices_dead),
         Count(figures.notices_pending)
     );
+    print_settlement(figures);
+    for record in &proof.quarantined {
+        println!("  quarantine       {record}");
+    }
+    match proof.durable_mark {
+        Some(record) => println!("  end              reaches record {record} of {MARK}"),
+        None => println!("  end              not checked: {MARK} is missing"),
+    }
+    if 0 < proof.snapshots {
+        println!("  snapshots        {} equal the replayed states", proof.snapshots);
+    }
+    println!("  state hash       {}", proof.state_hash);
+    Ok(())
+}
+
+fn print_settlement(figures: &Figures) {
     println!(
         "  windows          {} closed with nets of zero, {} settled; {} transfers in windows, {} \
          settled at once",
@@ -673,18 +689,6 @@ fn print(proof: &Proof, json: bool) -> Result<(), CliError> {
         Count(figures.settlements_settled),
         Count(figures.settlements_aborted)
     );
-    for record in &proof.quarantined {
-        println!("  quarantine       {record}");
-    }
-    match proof.durable_mark {
-        Some(record) => println!("  end              reaches record {record} of {MARK}"),
-        None => println!("  end              not checked: {MARK} is missing"),
-    }
-    if 0 < proof.snapshots {
-        println!("  snapshots        {} equal the replayed states", proof.snapshots);
-    }
-    println!("  state hash       {}", proof.state_hash);
-    Ok(())
 }
 
 #[cfg(test)]

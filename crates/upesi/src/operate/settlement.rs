@@ -1,15 +1,16 @@
 //! `upesi settlement`: windows and settlements of a running switch, through its admin API.
 
+mod action;
 mod api;
 mod print;
 mod steps;
 
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
+use action::Action;
+use api::{SettlementApi, State};
 
 use crate::CliError;
-use api::{SettlementApi, State};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -178,24 +179,6 @@ pub(crate) fn settlement(arguments: &SettlementArguments) -> Result<(), CliError
     };
     print::actions(&answer, *json);
     Ok(())
-}
-
-/// One action of a command: a sentence for people, and the answer of the switch.
-pub(super) struct Action {
-    text: String,
-    answer: Value,
-}
-
-impl Action {
-    fn new(text: impl Into<String>, answer: Value) -> Self {
-        Self { text: text.into(), answer }
-    }
-
-    /// An action that a dry run leaves out.
-    fn planned(text: impl Into<String>) -> Self {
-        let text = format!("would {}", text.into());
-        Self { answer: json!({ "planned": text }), text }
-    }
 }
 
 fn close(api: &mut SettlementApi, arguments: &CloseArguments) -> Result<Vec<Action>, CliError> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ledger::{
-    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, Command, Decided, NoticeId,
+    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, ChangeReply, Command, NoticeId,
     Outcome, PartyBinding, Stamp, State, TransferId,
 };
 use node::stall::Stall;
@@ -48,7 +48,7 @@ const BREAKERS_SHOWN_MAX: usize = 100;
 pub(crate) const EXPLAINED_MAX: usize = 2;
 
 impl AdminBackend for NodeBackend {
-    fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Decided, Unavailable>> {
+    fn administer(&self, change: Administer) -> BoxFuture<'_, Result<ChangeReply, Unavailable>> {
         Box::pin(async move { self.record(Command::Administer(Box::new(change)), None).await })
     }
 
@@ -343,7 +343,7 @@ impl NodeBackend {
         &self,
         command: Command,
         payload: Option<&[u8]>,
-    ) -> Result<Decided, Unavailable> {
+    ) -> Result<ChangeReply, Unavailable> {
         let (answer, answered) = oneshot::channel();
         let call = Box::new(move |result| {
             // The requester may be gone; the change is recorded anyway.

@@ -213,8 +213,8 @@ fn archived_log_is_verified_explained_replayed_and_served() {
     assert!(all() == plain, "it was put back");
 }
 
-/// With a snapshot a start needs no old segment. What needs one is refused and output_text, until it can
-/// be read.
+/// With a snapshot a start needs no old segment. A request that needs one is refused and reported
+/// until the segment can be read.
 #[test]
 fn missing_segment_is_reported_once_when_needed() {
     let (home, transfer) = stopped_scheme();

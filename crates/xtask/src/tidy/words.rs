@@ -53,7 +53,7 @@ const NAMES: [&str; 58] = [
     "Chosen",
     "Comparing",
     "Course",
-    "Decided",
+    "ChangeReply",
     "Driven",
     "Due",
     "Edge",

@@ -24,7 +24,7 @@ use ledger::{
     DeliveryResult, Effects, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment,
     FundsDirection, LogIndex, MoveFunds, Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex,
     PostingChange, Prepare, ResponseEnd, SetInitialPositionAndLimits, State, TransferId,
-    TransferMessage,
+    TransferMessage, WindowChange,
 };
 use record::command::read_fields;
 use record::frame::{Payload, Record, Records};
@@ -450,14 +450,16 @@ impl Audit {
 
     /// A change that opens or closes windows, or takes them into a settlement.
     fn follow_windows(&mut self, change: &Change, state: &State) {
-        let checked = match change {
-            Change::Activate(change) => {
+        let checked = match change.about_windows() {
+            Some(WindowChange::Activate(change)) => {
                 self.windows.begin(change.rules_version);
                 Ok(())
             }
-            Change::CloseWindow(change) => self.windows.close((change.window, self.at), state),
-            Change::CreateSettlement(change) => self.windows.create(change, state),
-            _ => Ok(()),
+            Some(WindowChange::CloseWindow(change)) => {
+                self.windows.close((change.window, self.at), state)
+            }
+            Some(WindowChange::CreateSettlement(change)) => self.windows.create(change, state),
+            None => Ok(()),
         };
         self.note(checked);
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Action;
+use super::action::Action;
 use super::api::AccountOwners;
 use crate::CliError;
 use crate::cli::table::{Align, Table};

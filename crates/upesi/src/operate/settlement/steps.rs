@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Action;
+use super::action::Action;
 use super::api::{SettlementApi, State};
 use crate::CliError;
 

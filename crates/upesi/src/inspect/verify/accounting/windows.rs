@@ -13,7 +13,7 @@ use ledger::{
 /// The first rules with settlement.
 const SETTLEMENT_RULES: u32 = 2;
 
-/// What the account has found out about settlement.
+/// Counts of windows and settlements.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WindowCounts {
     /// Commits that were added to a window.

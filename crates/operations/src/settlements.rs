@@ -71,8 +71,9 @@ routes! {
             text: "\
                 Requires at least one parameter. Of settlements that became final long ago, at \
                 most the newest 1,000 before `toDateTime` are listed. A list without settlements \
-                is answered 400 with 3100 and a text that ends with `not found`. \
-                `participantId`, `accountId` and `currency` select settlements with such an account.",
+                is answered 400 with 3100 and a text that ends with `not found`. The parameters \
+                `participantId`, `accountId` and `currency` select settlements with such an \
+                account.",
             query: [
                 SETTLEMENT_STATE, FROM, TO, ONLY_CURRENCY, WINDOW_ID, WINDOW_FROM, WINDOW_TO,
                 PARTICIPANT_ID, ACCOUNT_ID

@@ -53,7 +53,7 @@ const NAMES: [&str; 58] = [
     "Chosen",
     "Comparing",
     "Course",
-    "ChangeReply",
+    "Decided",
     "Driven",
     "Due",
     "Edge",

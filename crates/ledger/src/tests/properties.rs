@@ -32,11 +32,13 @@ proptest! {
     fn batching_does_not_change_decisions(steps in history()) {
         let (mut together, mut apart) = (TestKernel::new(), TestKernel::new());
         for step in &steps {
-            let effects = play(&mut together, step);
+            together.wait(step.wait_ms);
             apart.wait(step.wait_ms);
+            let actions = step.actions.iter();
+            let commands: Vec<_> = actions.map(|action| together.command(action)).collect();
+            let effects = together.apply(&commands);
             let (mut outcomes, mut notices) = (Vec::new(), Vec::new());
-            for action in &step.actions {
-                let command = apart.command(action);
+            for command in commands {
                 let one = apart.apply(&[command]);
                 outcomes.extend(one.outcomes);
                 notices.extend(one.notices);

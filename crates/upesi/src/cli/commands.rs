@@ -16,7 +16,7 @@ use crate::inspect::{explain, replay, verify, what_if};
 use crate::operate::{cluster, health, parties, quarantine, settlement};
 use crate::{config, serve};
 
-/// Instant-payments switch for FSPIOP: look-ups, quotes, transfers, positions and limits.
+/// Instant-payments switch for FSPIOP: look-ups, quotes, transfers, settlement.
 #[derive(Parser)]
 #[command(name = "upesi", version = harness::VERSION, about, after_help = EXAMPLES)]
 #[command(arg_required_else_help = true)]

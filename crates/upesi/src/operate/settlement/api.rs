@@ -120,7 +120,7 @@ impl SettlementApi {
         let models = self.call("GET", "/settlementModels", None)?;
         let models = models.as_array().cloned().unwrap_or_default();
         let is_net =
-            |model: &&Value| model["isActive"] == 1 && model["settlementGranularity"] == "NET";
+            |model: &&Value| model["isActive"] == true && model["settlementGranularity"] == "NET";
         let names = models.iter().filter(is_net).filter_map(|model| model["name"].as_str());
         Ok(names.map(str::to_owned).collect())
     }

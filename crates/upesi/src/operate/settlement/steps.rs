@@ -125,6 +125,10 @@ fn settle(
     for state in ["CLOSED", "ABORTED", "PENDING_SETTLEMENT"] {
         windows.extend(api.windows(Some(state))?);
     }
+    if dry_run {
+        // A run would have closed it before.
+        windows.extend(api.windows(Some("OPEN"))?);
+    }
     let mut ids: Vec<u32> = windows
         .iter()
         .filter_map(|window| window["settlementWindowId"].as_u64())
@@ -134,7 +138,7 @@ fn settle(
     let mut actions = Vec::new();
     for id in ids {
         if dry_run {
-            let text = format!("settle what model {model} serves in window {id}");
+            let text = format!("settle window {id} with model {model}, if it serves the window");
             actions.push(Action::planned(text));
             continue;
         }

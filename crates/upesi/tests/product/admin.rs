@@ -178,6 +178,10 @@ fn with_id(document: &Value, id: &str) -> Vec<(generate::ExampleMessage, bool)> 
 fn assert_no_fault(answer: &Response, request: &str, refused: bool) {
     let (status, text) = (answer.status, answer.text());
     let request: String = request.chars().take(200).collect();
+    // A missing window is a 500 of the reference, with this text.
+    if status == 500 && text.contains("2001") && text.contains("No record for settlementWindowId") {
+        return;
+    }
     assert!(status < 500, "{request}: {status} {text}");
     assert!(!refused || 400 <= status, "{request}: {status} {text}");
     let is_error = text.starts_with("{\"errorInformation\":{\"errorCode\":\"3");

@@ -2,7 +2,7 @@
 //!
 //! # Phases
 //! - [`store_frozen`] stores a state that the sequencer's thread has frozen between two batches
-//!   ([`ledger::State::freeze`]). The snapshot thread ([`start_snapshotter`]) requests that from
+//!   ([`ledger::State::snapshot`]). The snapshot thread ([`start_snapshotter`]) requests that from
 //!   time to time.
 //! - [`take_offline`] is for a closed log: it continues from the newest valid snapshot, or from
 //!   nothing, replays the log to its end and stores the state.

@@ -3,7 +3,7 @@
 //! - [`http`]: HTTP/1.1 requests, responses and connections.
 //! - [`server`]: a server in the role of a participant, and an inbox of its requests.
 //! - [`s3`]: a real S3 server, and a connection to it that can be cut.
-//! - [`help`]: rules for the help texts of command lines.
+//! - [`cli_help`]: rules for the help texts of command lines.
 //!
 //! No crate that ships depends on this one: `cargo xtask tidy` checks it.
 //!

@@ -94,6 +94,8 @@ pub struct ChangeDeclaration {
     pub touches: &'static [StatePart],
     /// Its outcomes: when several apply, the first one listed is the outcome.
     pub outcomes: &'static [AdminOutcome],
+    /// The first version of the rules that knows it. A program with older rules cannot read it.
+    pub rules: u32,
 }
 
 /// Declares the changes, see the module documentation.
@@ -107,7 +109,7 @@ macro_rules! changes {
                     $( $(#[$doc:meta])* $field:ident: $type:ty $(as $form:ty)?, )*
                 } touches [$($part:ident),* $(,)?] => [$($outcome:ident),* $(,)?]
                     $(posts $posts:literal)? $(about $about_what:literal)?
-                    $(windows $windows:literal)?,
+                    $(windows $windows:literal)? $(since $rules:literal)?,
             )*
         }
     ) => {
@@ -176,6 +178,7 @@ macro_rules! changes {
                 number: $number,
                 touches: &[$(StatePart::$part),*],
                 outcomes: &[$(AdminOutcome::$outcome),*],
+                rules: changes!(@since $($rules)?),
             };
         } )*
 
@@ -235,6 +238,8 @@ macro_rules! changes {
     (@subset $subset:ident $change:ident $value:ident $named:literal) => {
         Some($subset::$change($value))
     };
+    (@since) => { 1 };
+    (@since $rules:literal) => { $rules };
     (@is) => { false };
     (@is $named:literal) => { true };
 }
@@ -538,7 +543,8 @@ changes! {
             /// The reason.
             reason: String as Text<LONG>,
         } touches [Windows] => [WindowNotFound, WindowNotOpen, WindowEmpty, RegistryFull, Accepted]
-            windows "Closes a window and opens the next one.",
+            windows "Closes a window and opens the next one."
+            since 2,
         /// `POST /settlements`: nets the contents of windows that a model serves.
         51 CreateSettlement {
             /// Name of the model.
@@ -551,7 +557,8 @@ changes! {
             SettlementModelNotFound, SettlementModelGross, WindowsInapplicable, RegistryFull,
             Accepted,
         ]
-            windows "Takes contents of closed windows.",
+            windows "Takes contents of closed windows."
+            since 2,
         /// `PUT /settlements/{id}` and its longer paths: moves accounts to their next state. An
         /// account that cannot move does not refuse the others.
         52 AdvanceSettlement {
@@ -562,7 +569,8 @@ changes! {
         } touches [Windows, Settlements, Balances, Limits, Alerts] => [
             SettlementNotFound, SettlementArchived, Accepted,
         ]
-            posts "Positions of net recipients, then of net senders, back towards zero.",
+            posts "Positions of net recipients, then of net senders, back towards zero."
+            since 2,
         /// `PUT /settlements/{id}` with ABORTED.
         53 AbortSettlement {
             /// The settlement.
@@ -573,7 +581,8 @@ changes! {
             SettlementNotFound, SettlementArchived, SettlementCommitted,
             SettlementAccountCommitted, Accepted,
         ]
-            posts "Positions of net recipients as they were before.",
+            posts "Positions of net recipients as they were before."
+            since 2,
         /// Raises or clears the liquidity alarm of a participant.
         54 CheckLiquidity {
             /// The participant.
@@ -582,12 +591,14 @@ changes! {
             currency: Currency,
         } touches [Alerts] => [
             ParticipantNotFound, AccountNotFound, LimitsMissing, LiquidityUnchanged, Accepted,
-        ],
+        ]
+            since 2,
         /// Ends alerts that were sent, or that have no receiver.
         55 FinishAlerts {
             /// The alerts.
             alerts: Vec<AlertId> as List<ALERTS_MAX>,
-        } touches [Alerts] => [Accepted],
+        } touches [Alerts] => [Accepted]
+            since 2,
         /// `POST /participants/{name}/accounts/{id}/adjustments`: corrects a balance.
         56 AdjustBalance {
             /// The transfer that records the adjustment.
@@ -607,7 +618,8 @@ changes! {
             FundsRepeated, FundsModified, HubAccountsMissing, Accepted,
         ]
             posts "The amount, between the account and the hub's reconciliation account."
-            about "The adjustment.",
+            about "The adjustment."
+            since 2,
     }
 }
 

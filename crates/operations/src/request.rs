@@ -62,6 +62,7 @@ impl AdminRequest<'_> {
         let (actor, change) = (self.identity.actor.clone(), change.into());
         let is_declared = self.route.is_for(change.declaration());
         assert!(is_declared, "a handler records the change that its route declares");
+        self.must_be_in_force(change.declaration().rules).await?;
         let decided = self
             .backend
             .administer(Administer { actor, reason, change })
@@ -69,6 +70,21 @@ impl AdminRequest<'_> {
             .map_err(outcome_errors::from_unavailable)?;
         let outcome = outcome_errors::outcome_of_change(decided.outcome)?;
         Ok((outcome, decided.result))
+    }
+
+    /// Refuses a change that the rules in force do not know: nodes of an older version, which may
+    /// still run, could not read its record.
+    async fn must_be_in_force(&self, needed: u32) -> Result<(), Refusal> {
+        if needed == 1 {
+            return Ok(());
+        }
+        match self.query_state(State::rules_version).await? {
+            rules if rules < needed => Err(Refusal::new(
+                ErrorCode::VALIDATION,
+                &format!("needs rules version {needed}, but {rules} is in force; see PUT /rules"),
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Queries the state; see [`AdminBackend::query_state`].

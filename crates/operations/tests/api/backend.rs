@@ -66,9 +66,21 @@ impl TestBackend {
             cluster: Cluster::default(),
         });
         let kernel = Self(inner, QueryGate::default());
-        let hub = FspName::new("Hub").expect("a name");
-        kernel.apply(&Command::Genesis(Genesis { seed: [7; 16], hub }));
+        kernel.begin();
         kernel
+    }
+
+    fn begin(&self) {
+        let hub = FspName::new("Hub").expect("a name");
+        self.apply(&Command::Genesis(Genesis { seed: [7; 16], hub }));
+    }
+
+    /// Begins a new log, under a version of the rules.
+    pub(crate) fn begin_under(&self, rules_version: u32) {
+        let mut state = State::new();
+        state.begin_under(rules_version);
+        self.inner().state = state;
+        self.begin();
     }
 
     pub(crate) fn inner(&self) -> MutexGuard<'_, BackendState> {

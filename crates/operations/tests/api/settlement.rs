@@ -1,6 +1,6 @@
 //! The settlement API: windows and settlements, with every refusal (hub-semantics 5).
 
-use expect_test::expect_file;
+use expect_test::{expect, expect_file};
 use ledger::{
     Amount, Command, Currency, Digest, FspName, Fulfil, FulfilState, Fulfilment, Outcome, Prepare,
     TransferId,
@@ -51,6 +51,19 @@ fn transfer(server: &TestServer, number: u8, (payer, payee): (&str, &str), amoun
     };
     let outcome = server.backend.apply(&Command::Fulfil(Box::new(fulfil)));
     assert_eq!(outcome, Outcome::Committed);
+}
+
+/// Nodes of an older version, which may still run, could not read the record.
+#[tokio::test]
+async fn older_rules_refuse_settlement_before_it_is_recorded() {
+    let server = TestServer::start().await;
+    server.backend.begin_under(1);
+    let (close, body) = ("POST /v2/settlementWindows/1", r#"{"state":"CLOSED","reason":"r"}"#);
+    server.check(close, body, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - needs rules version 2, but 1 is in force; see PUT /rules"}}"#]]).await;
+    assert_eq!(server.backend.inner().state.log_index().0, 1);
+    server.check_status("PUT /rules", r#"{"rulesVersion":2}"#, 200).await;
+    server.check(close, body, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - Window 1 is empty"}}"#]]).await;
+    server.stop().await;
 }
 
 #[tokio::test]

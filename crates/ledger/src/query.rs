@@ -6,7 +6,7 @@ use crate::ids::{FspName, LogIndex, NoticeId, ParticipantIndex, Stamp, TransferI
 use crate::money::{Amount, Currency};
 use crate::notice::{DeadLetter, Notice, NoticeKind};
 use crate::outcome::Outcome;
-use crate::planted::{Bug, is_planted};
+use crate::planted_bugs::{Bug, is_planted};
 use crate::state::State;
 use crate::transfers::{FinalTransfer, Outflow, ReservedTransfer, TransferLocation, TransferState};
 

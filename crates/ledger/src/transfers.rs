@@ -22,9 +22,9 @@ use crate::evicted::EvictedRows;
 use crate::field::{VarInt, numbered, stored};
 use crate::hashing::KeyedHashing;
 use crate::ids::{AccountId, Digest, LogIndex, NoticeId, ParticipantIndex, Stamp, TransferId};
+use crate::in_flight::ReservedTransfers;
 use crate::money::{Amount, Currency};
 use crate::outcome::Outcome;
-use crate::reserved::ReservedTransfers;
 
 /// A transfer's state as FSPIOP names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

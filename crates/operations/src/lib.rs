@@ -20,6 +20,7 @@ mod auth;
 mod backend;
 mod body;
 mod body_reader;
+mod client_socket;
 mod cluster;
 mod connections;
 mod dead_letters;
@@ -58,7 +59,6 @@ mod storage;
 mod token;
 mod transactions;
 mod waterfall;
-mod wire;
 
 pub use backend::{
     ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, PARKED_MAX, StateQuery, Unavailable,

@@ -26,6 +26,7 @@ use tokio::time::timeout;
 
 use crate::auth::{self, PeerAddresses};
 use crate::backend::{AdminBackend, ChangeAuthor};
+use crate::client_socket::Wire;
 use crate::connections::{ConnectionPermit, Connections};
 use crate::failed_tokens::FailedTokens;
 use crate::metrics::AdminCounters;
@@ -34,7 +35,6 @@ use crate::probes;
 use crate::request::AdminRequest;
 use crate::response::{AdminResponse, HandlerResult};
 use crate::route::{MatchedResource, Resource};
-use crate::wire::Wire;
 
 /// Maximum number of headers of a request.
 const HEADERS_MAX: usize = 100;

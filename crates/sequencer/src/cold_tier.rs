@@ -20,7 +20,7 @@
 
 use std::time::Duration;
 
-use ledger::planted::{Bug, is_planted};
+use ledger::planted_bugs::{Bug, is_planted};
 use ledger::{
     ApplyStep, ArchivedSettlement, ChangeParties, Command, DecisionRecorder, Effects, Eviction,
     FinalTransfer, LogIndex, Outcome, PartyChangeForm, Stamp, State, StatePart, TransferId, Window,

@@ -34,7 +34,7 @@ mod stamp;
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 
-use ledger::planted::{Bug, is_planted};
+use ledger::planted_bugs::{Bug, is_planted};
 use ledger::{Command, Effects, LogIndex, Outcome, Stamp, State, TransferId};
 use ports::{ClockReading, Log, LogError, StoreError, StoreMark};
 use record::frame::{

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use ledger::planted::{ALL, Bug, plant};
+use ledger::planted_bugs::{ALL, Bug, plant};
 use simulation::{Report, RunOptions, run, shrink};
 
 /// Within this time of one core every bug must be caught.

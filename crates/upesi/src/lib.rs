@@ -18,6 +18,6 @@ pub use crate::cli::stdout::{end_with_reader, exit_code};
 pub use crate::serve::bare_node::{BareNode, RunningBareNode};
 
 const _: () = assert!(
-    !ledger::planted::ENABLED,
+    !ledger::planted_bugs::ENABLED,
     "the feature planted-bugs of the ledger is for the simulator alone"
 );

@@ -7,7 +7,7 @@ use crate::context::{Context, NoticeContext};
 use crate::ids::TransferId;
 use crate::notice::NoticeKind;
 use crate::outcome::Outcome;
-use crate::planted::{Bug, is_planted};
+use crate::planted_bugs::{Bug, is_planted};
 
 /// The next transfer that is due, in order of deadline, then of prepare.
 pub(crate) fn next_due(context: &Context<'_>) -> Option<TransferId> {

@@ -9,7 +9,7 @@ use crate::ids::{AccountId, FspName, NoticeId, ParticipantIndex};
 use crate::money::{Amount, PRECISION_MAX};
 use crate::notice::NoticeKind;
 use crate::outcome::PrepareOutcome;
-use crate::planted::{Bug, is_planted};
+use crate::planted_bugs::{Bug, is_planted};
 use crate::registry::{CurrencyAccounts, Participant};
 use crate::state::State;
 use crate::transfers::{FinalTransfer, ReservedTransfer, TransferLocation, TransferState};

@@ -7,7 +7,7 @@ use crate::context::{Context, NoticeContext};
 use crate::ids::{Digest, FspName, ParticipantIndex, TransferId};
 use crate::notice::NoticeKind;
 use crate::outcome::{Outcome, ResponseEnd, ResponseOutcome};
-use crate::planted::{Bug, is_planted};
+use crate::planted_bugs::{Bug, is_planted};
 use crate::state::State;
 use crate::transfers::{
     FinalTransfer, RecordedResponse, ReservedTransfer, ResponseKind, TransferLocation,

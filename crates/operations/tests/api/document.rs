@@ -97,7 +97,7 @@ async fn documents_and_page_are_served() {
     server.stop().await;
 }
 
-/// What the examples leave to the state: numbers of accounts, keys, and an outflow that can end.
+/// Parts of the examples that depend on the state: numbers of accounts, keys, and an outflow that can end.
 async fn fitted(server: &TestServer, id: &str, mut message: ExampleMessage) -> ExampleMessage {
     let kind = match id {
         "moveFunds" | "endFundsOut" | "adjustBalance" => "SETTLEMENT",

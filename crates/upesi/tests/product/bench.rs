@@ -13,7 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::faults::fill_up;
-use crate::support::apart::{Mounted, Need, apart, run};
+use crate::support::namespaces::{Mounted, Need, apart, run};
 use crate::support::relay::{Relay, replace_in};
 use crate::support::switch::{Home, PROGRAM, Printed, finish, laboratory};
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use testkit::http::Connection;
 
-use crate::support::apart::{Need, apart, run};
 use crate::support::container::{Container, Mount};
+use crate::support::namespaces::{Need, apart, run};
 use crate::support::switch::{Home, Printed};
 
 const TOKEN: &str = "a-token-that-an-operator-has-made";

@@ -18,9 +18,9 @@ use testkit::server::{Reply, Server};
 
 use crate::cold::replace;
 use crate::disk_operations::{Record, check, onboard, send_all};
-use crate::support::apart::{Mounted, Need, apart, make_image, run};
 use crate::support::fsp::{Callback, serve};
 use crate::support::message::{Message, Transfer};
+use crate::support::namespaces::{Mounted, Need, apart, make_image, run};
 use crate::support::scheme::Admin;
 use crate::support::switch::{Home, Ports, Printed, Switch};
 

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::kafka::{
     BACK_WITHIN, Node, cluster_of, home, owner, play, prove, start_brokers, wait_until,
 };
-use crate::support::apart::{Mounted, Need, apart_within};
+use crate::support::namespaces::{Mounted, Need, apart_within};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, Ports, Printed, files, set_aside_in};
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::apart::{Need, apart_within, run};
+use crate::support::namespaces::{Need, apart_within, run};
 use crate::support::switch::{Printed, finish_within, laboratory};
 
 const FAULTS: [&str; 4] = ["node", "broker", "pause", "cut"];

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::kafka::{play, prove};
-use crate::support::apart::run;
+use crate::support::namespaces::run;
 use crate::support::scheme::Scheme;
 use crate::support::switch::{Home, Ports, Printed};
 

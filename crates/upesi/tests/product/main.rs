@@ -26,18 +26,19 @@ mod kafka_demo;
 #[cfg(feature = "real-brokers")]
 mod kafka_faults;
 #[cfg(feature = "real-brokers")]
-mod kafka_leaving;
-#[cfg(feature = "real-brokers")]
 mod kafka_matrix;
 #[cfg(feature = "real-brokers")]
 mod kafka_moving;
 #[cfg(all(feature = "real-brokers", feature = "kafka-tls"))]
 mod kafka_security;
 #[cfg(feature = "real-brokers")]
+mod kafka_shutdown;
+#[cfg(feature = "real-brokers")]
 mod kafka_trim;
 #[cfg(feature = "real-brokers")]
 mod kafka_upgrade;
 mod kill;
+mod long_history;
 mod lookup_and_quotes;
 #[cfg(feature = "real-object-stores")]
 mod object_stores;
@@ -50,4 +51,3 @@ mod snapshots;
 mod support;
 mod transfers;
 mod watchdog;
-mod years;

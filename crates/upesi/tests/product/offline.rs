@@ -21,8 +21,8 @@ use testkit::http::{Connection, PATIENCE};
 use testkit::server::Reply;
 
 use crate::cold::replace;
-use crate::support::apart::{Mounted, Need, apart};
 use crate::support::message::{Transfer, uuid};
+use crate::support::namespaces::{Mounted, Need, apart};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, Printed, files};
 

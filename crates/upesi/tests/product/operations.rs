@@ -15,9 +15,9 @@ use serde_json::Value;
 use testkit::http::PATIENCE;
 use testkit::server::Reply;
 
-use crate::support::apart::{Need, apart, run};
 use crate::support::fsp::Callback;
 use crate::support::message::Transfer;
+use crate::support::namespaces::{Need, apart, run};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, Printed, finish};
 

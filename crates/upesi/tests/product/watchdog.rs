@@ -13,8 +13,8 @@ use serde_json::Value;
 use testkit::http::{Connection, PATIENCE};
 
 use crate::faults::fill_up;
-use crate::support::apart::{Mounted, Need, apart, make_image, run};
 use crate::support::message::{Message, Transfer};
+use crate::support::namespaces::{Mounted, Need, apart, make_image, run};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, Ports};
 

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::apart::run;
+use super::namespaces::run;
 
 /// Names the file that contains the offset of the clock, in seconds.
 const FILE: &str = "UPESI_TEST_CLOCK";

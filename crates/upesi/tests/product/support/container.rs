@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use super::apart::run;
+use super::namespaces::run;
 use super::switch::{PROGRAM, finish};
 
 /// User and group id of the image.

@@ -1,12 +1,12 @@
 //! Shared tools of the product tests: the switch as a process, recording participants, and messages
 //! on real sockets.
 
-pub(crate) mod apart;
 #[cfg(feature = "real-brokers")]
 pub(crate) mod clock;
 pub(crate) mod container;
 pub(crate) mod fsp;
 pub(crate) mod message;
+pub(crate) mod namespaces;
 pub(crate) mod relay;
 pub(crate) mod scheme;
 pub(crate) mod switch;

@@ -357,16 +357,25 @@ fn an_emptied_journal_loses_only_the_newest_rows() {
     assert_eq!(store.read(&sample_id(7_000), LogIndex(30)), Ok(None));
 }
 
+/// Copies a directory of an open database, again if its background work deletes a file meanwhile.
 fn copy_all(from: &Path, to: &Path) {
-    fs::create_dir(to).expect("there is nothing yet");
-    for entry in fs::read_dir(from).expect("it is there") {
-        let entry = entry.expect("it is listed");
+    while let Err(error) = try_copy(from, to) {
+        assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+        fs::remove_dir_all(to).expect("it was begun");
+    }
+}
+
+fn try_copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
         let to = to.join(entry.file_name());
-        match entry.file_type().expect("it has a type").is_dir() {
-            true => copy_all(&entry.path(), &to),
-            false => drop(fs::copy(entry.path(), to).expect("it is copied")),
+        match entry.file_type()?.is_dir() {
+            true => try_copy(&entry.path(), &to)?,
+            false => drop(fs::copy(entry.path(), to)?),
         }
     }
+    Ok(())
 }
 
 #[test]

@@ -191,11 +191,11 @@ fn a_topic_that_is_gone(copy: &Home, cluster: &Cluster) {
     for _ in 0..2 {
         let output_text = node_in_vain(copy, &log, "a");
         assert!(
-            output_text.contains("topic gone does not exist or holds no log, and "),
+            output_text.contains("topic gone does not exist or holds no log, but "),
             "{output_text}"
         );
         assert!(
-            output_text.contains("Nothing was made. If the topic is gone, stop all nodes"),
+            output_text.contains("Nothing was created. If the topic is lost, stop all nodes"),
             "{output_text}"
         );
     }

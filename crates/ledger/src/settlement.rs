@@ -80,56 +80,60 @@ numbered! {
     }
 }
 
+/// Declares the name of each state in the settlement API.
+macro_rules! api_names {
+    ($state:ident { $($value:ident => $name:literal,)* }) => {
+        impl $state {
+            /// The name in the settlement API.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $( Self::$value => $name, )*
+                }
+            }
+
+            /// Reads the name in the settlement API.
+            #[must_use]
+            pub fn parse(name: &str) -> Option<Self> {
+                match name {
+                    $( $name => Some(Self::$value), )*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+api_names! {
+    WindowState {
+        Open => "OPEN",
+        Closed => "CLOSED",
+        PendingSettlement => "PENDING_SETTLEMENT",
+        Settled => "SETTLED",
+        Aborted => "ABORTED",
+    }
+}
+
 impl WindowState {
-    const NAMES: [(Self, &'static str); 5] = [
-        (Self::Open, "OPEN"),
-        (Self::Closed, "CLOSED"),
-        (Self::PendingSettlement, "PENDING_SETTLEMENT"),
-        (Self::Settled, "SETTLED"),
-        (Self::Aborted, "ABORTED"),
-    ];
-
-    /// The name in the settlement API.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        name_in(&Self::NAMES, self)
-    }
-
-    /// Reads the name in the settlement API.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        parse_in(&Self::NAMES, name)
-    }
-
     /// Whether a new settlement can take a content in this state.
     const fn is_unsettled(self) -> bool {
         matches!(self, Self::Closed | Self::Aborted)
     }
 }
 
+api_names! {
+    SettlementState {
+        PendingSettlement => "PENDING_SETTLEMENT",
+        PsTransfersRecorded => "PS_TRANSFERS_RECORDED",
+        PsTransfersReserved => "PS_TRANSFERS_RESERVED",
+        PsTransfersCommitted => "PS_TRANSFERS_COMMITTED",
+        Settling => "SETTLING",
+        Settled => "SETTLED",
+        Aborted => "ABORTED",
+    }
+}
+
 impl SettlementState {
-    const NAMES: [(Self, &'static str); 7] = [
-        (Self::PendingSettlement, "PENDING_SETTLEMENT"),
-        (Self::PsTransfersRecorded, "PS_TRANSFERS_RECORDED"),
-        (Self::PsTransfersReserved, "PS_TRANSFERS_RESERVED"),
-        (Self::PsTransfersCommitted, "PS_TRANSFERS_COMMITTED"),
-        (Self::Settling, "SETTLING"),
-        (Self::Settled, "SETTLED"),
-        (Self::Aborted, "ABORTED"),
-    ];
-
-    /// The name in the settlement API.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        name_in(&Self::NAMES, self)
-    }
-
-    /// Reads the name in the settlement API.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        parse_in(&Self::NAMES, name)
-    }
-
     /// The state to which the accounts of a settlement in this state may move.
     #[must_use]
     pub const fn next(self) -> Option<Self> {
@@ -147,15 +151,6 @@ impl SettlementState {
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Settled | Self::Aborted)
     }
-}
-
-fn name_in<T: PartialEq>(names: &[(T, &'static str)], value: T) -> &'static str {
-    let found = names.iter().find(|(known, _)| *known == value);
-    found.expect("the table names every state").1
-}
-
-fn parse_in<T: Copy>(names: &[(T, &'static str)], name: &str) -> Option<T> {
-    names.iter().find(|(_, text)| *text == name).map(|(value, _)| *value)
 }
 
 stored! {

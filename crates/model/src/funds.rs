@@ -87,19 +87,8 @@ impl Model {
                 MovementStatus::Reserved
             }
         };
-        let MoveFunds { currency, hash, .. } = *funds;
-        let (created_by, changed) = (self.log_index, self.stamp);
-        let movement = FundsMovement {
-            account,
-            amount,
-            currency,
-            hash,
-            created_by,
-            changed,
-            status,
-            end: None,
-        };
-        self.movements.insert(funds.id, movement);
+        let MoveFunds { id, currency, hash, .. } = *funds;
+        self.add_movement((id, hash), account, (amount, currency), status);
         if status == MovementStatus::Insufficient {
             Outcome::FundsInsufficient
         } else {
@@ -134,6 +123,20 @@ impl Model {
         self.scheme.add(to, -amount);
         self.returned_outflows += u64::from(!end.commit);
         Outcome::Accepted
+    }
+
+    /// Adds a movement that the current record creates.
+    fn add_movement(
+        &mut self,
+        (id, hash): (TransferId, Digest),
+        account: usize,
+        (amount, currency): (Money, Currency),
+        status: MovementStatus,
+    ) {
+        let (created_by, changed, end) = (self.log_index, self.stamp, None);
+        let movement =
+            FundsMovement { account, amount, currency, hash, created_by, changed, status, end };
+        self.movements.insert(id, movement);
     }
 
     /// The outcome of a movement with a known id.
@@ -194,20 +197,8 @@ impl Predict for AdjustBalance {
         let amount = self.amount.units();
         model.scheme.add(account, amount);
         model.scheme.add(reconciliation, -amount);
-        let AdjustBalance { currency, hash, .. } = *self;
-        let (created_by, changed) = (model.log_index, model.stamp);
-        let status = MovementStatus::Done;
-        let movement = FundsMovement {
-            account,
-            amount,
-            currency,
-            hash,
-            created_by,
-            changed,
-            status,
-            end: None,
-        };
-        model.movements.insert(self.id, movement);
+        let AdjustBalance { id, currency, hash, .. } = *self;
+        model.add_movement((id, hash), account, (amount, currency), MovementStatus::Done);
         Outcome::Accepted
     }
 }

@@ -323,7 +323,7 @@ mod tests {
             index.add(&disk, entry(20)).expect_err("its sync fails");
             let disk = disk.kill();
             disk.put(&segment::name_of(LogIndex(20)), b"still here");
-            let mut index = ArchiveIndex::load(&disk).expect("sound by what is seen");
+            let mut index = ArchiveIndex::load(&disk).expect("the index is readable");
             index.add(&disk, entry(next)).expect("adds");
             index.add(&disk, entry(40)).expect("adds");
             let found = ArchiveIndex::load(&disk.crash()).expect("it is a list").entries;

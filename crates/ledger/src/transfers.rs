@@ -270,7 +270,7 @@ impl Transfers {
         assert_eq!(
             self.find(&row.id),
             TransferLocation::Absent,
-            "only what is not hot is brought back"
+            "a row that is restored is not in memory"
         );
         self.evicted.remove(&row);
         self.insert_final(row);

@@ -32,7 +32,7 @@ pub(super) struct ReferenceData {
 }
 
 impl ReferenceData {
-    /// The registry holds what was accepted, and nothing else.
+    /// The registry holds exactly the accepted entries.
     pub(super) fn compare(&self, state: &State) {
         let registry = state.registry();
         let actual = registry.oracles().iter().map(|(id, oracle)| (&id.0, oracle));

@@ -29,7 +29,7 @@ use record::decision::DecisionWriter;
 /// 6. **An absent id costs no disk access**, as far as the cache for filters reaches.
 /// 7. **Windows and settlements** are kept by number, as of their last change of state; never used
 ///    to decide. Those that have left memory are final.
-/// 8. **No guesses.** Data that cannot be read, or is not what was written, is an error. After
+/// 8. **No guesses.** Data that is unreadable, or differs from the written data, is an error. After
 ///    [`StoreError::Damaged`] the store is empty when it is reopened.
 pub trait ColdStore: Debug + Send + Sync {
     /// The record up to which the store is complete.

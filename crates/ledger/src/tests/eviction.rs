@@ -115,7 +115,7 @@ impl KernelWithStore {
 }
 
 #[test]
-#[should_panic = "only what is not hot is brought back"]
+#[should_panic = "a row that is restored is not in memory"]
 fn restoring_a_hot_row_panics() {
     let mut kernel = TestKernel::new();
     let action = super::history::Action::FundsIn { id: 1, party: 0, units: 1 };

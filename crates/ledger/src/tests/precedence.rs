@@ -29,7 +29,7 @@ use PrepareField::*;
 
 /// In the order of the checks.
 const VIOLATIONS: [Violation; 17] = [
-    violation(Outcome::SenderNotFound, "", &[(Source, "nobody")]),
+    violation(Outcome::SenderNotFound, "", &[(Source, "ghost")]),
     violation(Outcome::PrepareModified, "prepare t1 dfsp3 dfsp2 0 body=other", &[]),
     violation(Outcome::PrepareSourceNotPayer, "", &[(Source, "dfsp3")]),
     violation(Outcome::PrepareAmountPrecision, "", &[(Amount, "100000000000000.0001")]),
@@ -158,13 +158,13 @@ const STAIRS: &[(ChangeDeclaration, &str, &[&str])] = &[
     (
         SetParticipantActive::DECLARATION,
         "",
-        &["participant-active nobody on", "participant-active dfsp1 on"],
+        &["participant-active ghost on", "participant-active dfsp1 on"],
     ),
     (
         SetAccountActive::DECLARATION,
         "",
         &[
-            "account-active nobody dfsp2/SETTLEMENT.USD on",
+            "account-active ghost dfsp2/SETTLEMENT.USD on",
             "account-active dfsp1 dfsp2/SETTLEMENT.USD on",
             "account-active dfsp1 SETTLEMENT.USD on",
             "account-active dfsp1 POSITION.USD on",
@@ -173,34 +173,29 @@ const STAIRS: &[(ChangeDeclaration, &str, &[&str])] = &[
     (
         SetInitialPositionAndLimits::DECLARATION,
         "participant new USD",
-        &[
-            "initial nobody EUR 1",
-            "initial dfsp1 EUR 1",
-            "initial dfsp1 USD 1",
-            "initial new USD 1",
-        ],
+        &["initial ghost EUR 1", "initial dfsp1 EUR 1", "initial dfsp1 USD 1", "initial new USD 1"],
     ),
     (
         SetLimit::DECLARATION,
         "participant new USD",
-        &["limit nobody EUR 1", "limit new EUR 1", "limit new USD 1", "limit dfsp1 USD 1"],
+        &["limit ghost EUR 1", "limit new EUR 1", "limit new USD 1", "limit dfsp1 USD 1"],
     ),
-    (SetEndpoint::DECLARATION, "", &["endpoint nobody T http://a", "endpoint dfsp1 T http://a"]),
+    (SetEndpoint::DECLARATION, "", &["endpoint ghost T http://a", "endpoint dfsp1 T http://a"]),
     (
         AddKey::DECLARATION,
         "key dfsp1 a\nkey dfsp1 b\nkey dfsp1 c\nkey dfsp1 d",
-        &["key nobody e", "key dfsp1 e", "key dfsp2 e"],
+        &["key ghost e", "key dfsp1 e", "key dfsp2 e"],
     ),
     (
         RemoveKey::DECLARATION,
         "key dfsp1 a",
-        &["key-removed nobody b", "key-removed dfsp1 b", "key-removed dfsp1 a"],
+        &["key-removed ghost b", "key-removed dfsp1 b", "key-removed dfsp1 a"],
     ),
     (
         MoveFunds::DECLARATION,
         "participant new USD",
         &[
-            "funds-out f1 nobody dfsp2/POSITION.USD 5000 EUR",
+            "funds-out f1 ghost dfsp2/POSITION.USD 5000 EUR",
             "participant-active new off\nfunds-out f1 new dfsp2/POSITION.USD 5000 EUR",
             "funds-out f1 new dfsp2/POSITION.USD 5000 EUR",
             "funds-out f1 new POSITION.USD 5000 EUR",
@@ -216,7 +211,7 @@ const STAIRS: &[(ChangeDeclaration, &str, &[&str])] = &[
         EndFundsOut::DECLARATION,
         "participant new USD\nfunds-out f9 dfsp1 SETTLEMENT.USD 5 USD",
         &[
-            "funds-commit f8 nobody dfsp2/POSITION.USD",
+            "funds-commit f8 ghost dfsp2/POSITION.USD",
             "participant-active new off\nfunds-commit f8 new dfsp2/POSITION.USD",
             "funds-commit f8 new dfsp2/POSITION.USD",
             "funds-commit f8 new POSITION.USD",
@@ -279,7 +274,7 @@ const STAIRS: &[(ChangeDeclaration, &str, &[&str])] = &[
         CheckLiquidity::DECLARATION,
         "participant new USD",
         &[
-            "check nobody EUR",
+            "check ghost EUR",
             "check new EUR",
             "check new USD",
             "check dfsp1 USD",
@@ -291,7 +286,7 @@ const STAIRS: &[(ChangeDeclaration, &str, &[&str])] = &[
         AdjustBalance::DECLARATION,
         "prepare t1 dfsp1 dfsp2 10\nadjust a1 dfsp1 POSITION.USD 5 USD",
         &[
-            "adjust a1 nobody dfsp2/INTERCHANGE_FEE.USD 7 EUR",
+            "adjust a1 ghost dfsp2/INTERCHANGE_FEE.USD 7 EUR",
             "adjust a1 dfsp1 dfsp2/POSITION.USD 7 EUR",
             "adjust a1 Hub HUB_RECONCILIATION.USD 7 EUR",
             "adjust a1 dfsp1 POSITION.USD 5 EUR",

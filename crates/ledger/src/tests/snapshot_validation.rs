@@ -439,7 +439,7 @@ fn room_for_nodes_ends_at_the_bound() {
     for (count, has_room) in [(0, true), (NODES_MAX - 1, true), (NODES_MAX, false)] {
         let mut tables = CorruptibleTables::of(&state_with_rows_in_each_table());
         tables.head.nodes = nodes(count as u32);
-        let state = tables.build().expect("so many nodes may have written");
+        let state = tables.build().expect("the number of nodes is within its bound");
         assert_eq!(state.has_room_for_a_node(), has_room, "{count}");
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct SweepReport {
     pub valid: bool,
     /// Runs that are void or missing, with the reason.
     pub invalid_because: Vec<String>,
-    /// Sources of the published figures, and what they omit; may be empty.
+    /// Sources of the published figures, and their omissions; may be empty.
     pub published: Vec<Source>,
     /// Figures over all runs, by name; the name ends in the unit.
     pub facts: BTreeMap<&'static str, f64>,

@@ -346,7 +346,7 @@ impl StagingDirectory {
         let source = OfflineLog::open(from)?;
         let replayed = prove(&source, self.unfinished(), arguments.state_hash.as_deref());
         if replayed.is_err() {
-            // It has only the store. The next attempt removes what is left.
+            // It has only the store. The next attempt removes the remaining files.
             let _removed = self.begin_anew();
         }
         let replayed = replayed?;

@@ -310,7 +310,7 @@ fn callback_waits_for_an_unavailable_archive() {
     admin.wait_for("upesi_attempts_total", |tries| 3 <= tries);
     assert_eq!(admin.get("/deadletters"), "[]");
     assert_eq!([payer.take(0).len(), payee.take(0).len()], [0, 0]);
-    assert_eq!(explained().status, 503, "the life of a transfer stands in the archive too");
+    assert_eq!(explained().status, 503, "the history of a transfer needs the archive too");
 
     fs::remove_dir(&kept).unwrap();
     fs::rename(&away, &kept).unwrap();

@@ -265,7 +265,7 @@ impl Audit {
         Ok(())
     }
 
-    /// Keeps what is wrong with a window or settlement.
+    /// Records a fault of a window or settlement.
     fn note<T>(&mut self, checked: Result<T, String>) -> Option<T> {
         checked.map_err(|what| self.find(None, what)).ok()
     }

@@ -200,7 +200,9 @@ impl AdminBackend for Kernel {
         Box::pin(async move { Vec::new() })
     }
 
-    fn metrics(&self, _: &mut String) {}
+    fn metrics(&self) -> Vec<metrics::Family> {
+        Vec::new()
+    }
 
     fn is_tracing(&self) -> bool {
         false

@@ -8,6 +8,7 @@ use ledger::{
     Administer, ArchiveKind, ArchivedSettlement, ChangeParties, ChangeReply, NoticeId, Outcome,
     PartyBinding, State, TransferId,
 };
+use metrics::Family;
 
 use crate::reports::{Cluster, DiskStatus, Health, Snapshots, TransferTrace};
 
@@ -74,8 +75,8 @@ pub trait AdminBackend: Send + Sync + 'static {
     /// most [`PARKED_MAX`].
     fn parked_notices(&self) -> BoxFuture<'_, Vec<NoticeId>>;
 
-    /// Writes the metrics of the node ([`crate::metrics!`]). Does not block.
-    fn metrics(&self, text: &mut String);
+    /// The metrics of the node. Does not block.
+    fn metrics(&self) -> Vec<Family>;
 
     /// The health of the hub's parts. Does not block.
     fn health(&self) -> Health;

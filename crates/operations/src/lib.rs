@@ -60,11 +60,9 @@ mod token;
 mod transactions;
 mod waterfall;
 
+pub use self::metrics::families;
 pub use backend::{
     ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, PARKED_MAX, StateQuery, Unavailable,
-};
-pub use metrics::{
-    Metric, MetricFamily, MetricKind, MetricValue, SampleWriter, families, write_metrics,
 };
 pub use options::{AdminKeys, AdminOptions, Auth, Limits};
 pub use reports::{

@@ -1,18 +1,14 @@
-//! `GET /metrics` (hub-semantics 8.3): tables of metrics, and the text that Prometheus reads.
+//! `GET /metrics` (hub-semantics 8.3), in the format that the client prefers ([`Exposition`]).
 //!
-//! A metric is declared once, as a row of a [`metrics!`](crate::metrics!) table: its kind, its
-//! name, its help, and the expression that reads its value. The exposition text and the manual page
-//! are generated from the rows. [`TABLE`] has the metrics of this crate; those of the node come
-//! from [`AdminBackend::metrics`](crate::AdminBackend::metrics).
-//!
-//! Each value writes its own samples ([`MetricValue`]). A value without a sample leaves its
-//! metric out. A value with labels, or a histogram, writes several samples in the same way.
+//! [`TABLE`] has the metrics of this crate; those of the node come from
+//! [`AdminBackend::metrics`](crate::AdminBackend::metrics). The manual page is generated from the
+//! rows.
 
-use std::fmt::{self, Display, Write};
 use std::fs;
 use std::time::Duration;
 
-use ledger::Stamp;
+use http::header::ACCEPT;
+use metrics::{Exposition, Metric, MetricFamily, metrics};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::reports::{DiskStatus, Health, Snapshots};
@@ -24,7 +20,10 @@ use crate::schema::{self, unnamed_response};
 routes! {
     "/metrics" {
         read GET metrics = show, "Show metrics" {
-            responses: [200: MetricsText = "Counters and gauges in the Prometheus text format."],
+            text: "\
+                `Accept` selects the Prometheus text format, OpenMetrics with exemplars, or \
+                protobuf with native histograms.",
+            responses: [200: MetricsText = "Metrics in the Prometheus text format, or another."],
         }
     }
 }
@@ -32,150 +31,6 @@ routes! {
 unnamed_response! {
     /// The Prometheus text format.
     struct MetricsText = "text/plain", schema::any_text()
-}
-
-/// Type of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MetricKind {
-    /// Only increases.
-    Counter,
-    /// Current value.
-    Gauge,
-}
-
-impl Display for MetricKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-        })
-    }
-}
-
-/// The description of a metric.
-#[derive(Clone, Copy, Debug)]
-pub struct MetricFamily {
-    /// Its type.
-    pub kind: MetricKind,
-    /// Its name.
-    pub name: &'static str,
-    /// Its meaning, in one sentence.
-    pub help: &'static str,
-}
-
-impl MetricFamily {
-    /// The unit that its name ends in, before `_total`; a count has none.
-    #[must_use]
-    pub fn unit(&self) -> &'static str {
-        let words = || self.name.split('_');
-        let units = ["bytes", "seconds", "milliseconds", "hours"];
-        units.into_iter().find(|unit| words().any(|word| word == *unit)).unwrap_or_default()
-    }
-}
-
-/// A row of a table: a metric, and the function that reads its value from `N`.
-pub struct Metric<N> {
-    /// The metric.
-    pub family: MetricFamily,
-    /// Writes its samples.
-    pub sample: fn(&N, &mut SampleWriter<'_>),
-}
-
-/// Makes a table of metrics. The name before `:` is bound to the source of the values.
-///
-/// ```
-/// struct Now {
-///     requests: u64,
-/// }
-/// static TABLE: &[operations::Metric<Now>] = operations::metrics! { now: Now;
-///     Counter "requests_total" "Requests." now.requests;
-/// };
-/// let mut text = String::new();
-/// operations::write_metrics(TABLE, &Now { requests: 3 }, &mut text);
-/// let expected = "# HELP requests_total Requests.\n# TYPE requests_total counter\n";
-/// assert_eq!(text, format!("{expected}requests_total 3\n"));
-/// ```
-#[macro_export]
-macro_rules! metrics {
-    ($now:ident: $source:ty; $($kind:ident $name:literal $help:literal $value:expr;)*) => {
-        &[$($crate::Metric {
-            family: $crate::MetricFamily {
-                kind: $crate::MetricKind::$kind,
-                name: $name,
-                help: $help,
-            },
-            sample: |$now: &$source, samples| $crate::MetricValue::write(&$value, samples),
-        }),*]
-    };
-}
-
-/// Writes the samples of a table.
-pub fn write_metrics<N>(table: &[Metric<N>], now: &N, text: &mut String) {
-    for Metric { family, sample } in table {
-        sample(now, &mut SampleWriter { family, text, has_begun: false });
-    }
-}
-
-/// Writes the samples of one metric.
-pub struct SampleWriter<'a> {
-    family: &'a MetricFamily,
-    text: &'a mut String,
-    has_begun: bool,
-}
-
-impl SampleWriter<'_> {
-    /// Writes a sample; before the first one, the metric's help and type.
-    pub fn add(&mut self, value: impl Display) {
-        let MetricFamily { kind, name, help } = self.family;
-        let written = match self.has_begun {
-            true => Ok(()),
-            false => writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}"),
-        };
-        self.has_begun = true;
-        written
-            .and_then(|()| writeln!(self.text, "{name} {value}"))
-            .expect("writing to memory cannot fail");
-    }
-}
-
-/// A value of a metric.
-pub trait MetricValue {
-    /// Writes its samples.
-    fn write(&self, samples: &mut SampleWriter<'_>);
-}
-
-impl MetricValue for u64 {
-    fn write(&self, samples: &mut SampleWriter<'_>) {
-        samples.add(self);
-    }
-}
-
-/// 0 or 1.
-impl MetricValue for bool {
-    fn write(&self, samples: &mut SampleWriter<'_>) {
-        samples.add(u8::from(*self));
-    }
-}
-
-/// Seconds.
-impl MetricValue for Duration {
-    fn write(&self, samples: &mut SampleWriter<'_>) {
-        samples.add(format_args!("{}.{:09}", self.as_secs(), self.subsec_nanos()));
-    }
-}
-
-/// Seconds since 1970.
-impl MetricValue for Stamp {
-    fn write(&self, samples: &mut SampleWriter<'_>) {
-        samples.add(format_args!("{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000));
-    }
-}
-
-/// `None` has no sample.
-impl<T: MetricValue> MetricValue for Option<T> {
-    fn write(&self, samples: &mut SampleWriter<'_>) {
-        self.iter().for_each(|value| value.write(samples));
-    }
 }
 
 /// Counters of the admin API's own connections and tokens, since the start.
@@ -234,7 +89,7 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
     Gauge "upesi_parts_down" "Unhealthy parts, as listed by /health."
         now.health.parts_down();
     Gauge "process_start_time_seconds" "When the process started, in seconds since 1970."
-        now.health.started;
+        Duration::from_micros(now.health.started.0);
     Counter "process_cpu_seconds_total" "Processor time used, in seconds."
         now.processor_time;
     Gauge "process_resident_memory_bytes" "Resident memory, in bytes."
@@ -249,8 +104,7 @@ pub fn families() -> impl Iterator<Item = MetricFamily> {
 /// All metrics: those of the node first.
 async fn show(request: &AdminRequest<'_>) -> HandlerResult {
     let backend = request.backend;
-    let mut text = String::with_capacity(8_192);
-    backend.metrics(&mut text);
+    let mut families = backend.metrics();
     let now = MetricSources {
         snapshots: backend.snapshots(),
         admin: request.counters,
@@ -259,8 +113,10 @@ async fn show(request: &AdminRequest<'_>) -> HandlerResult {
         processor_time: processor_time(),
         resident_bytes: resident_bytes(),
     };
-    write_metrics(TABLE, &now, &mut text);
-    Ok(AdminResponse::metrics(text))
+    metrics::collect(TABLE, &now, &mut families);
+    let accept = request.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let format = Exposition::negotiate(accept.unwrap_or_default());
+    Ok(AdminResponse::metrics(format.content_type(), format.encode(&families)))
 }
 
 fn processor_time() -> Duration {

@@ -12,7 +12,6 @@ use serde::Serialize;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 const PAGE: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
-const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 /// Content security policy of responses: nothing is allowed. The page has inline style, no script.
 const POLICY_TEXT: &str = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'";
 const POLICY: HeaderValue = HeaderValue::from_static(POLICY_TEXT);
@@ -52,9 +51,10 @@ impl AdminResponse {
         Self::json(StatusCode::OK, value)
     }
 
-    /// 200 with metrics in the Prometheus text format.
-    pub(crate) fn metrics(text: String) -> Self {
-        Self { status: StatusCode::OK, body: Some((METRICS, text.into())) }
+    /// 200 with metrics.
+    pub(crate) fn metrics(content_type: &'static str, body: Vec<u8>) -> Self {
+        let content_type = HeaderValue::from_static(content_type);
+        Self { status: StatusCode::OK, body: Some((content_type, body.into())) }
     }
 
     /// 200 with a document that is JSON already.

@@ -1,26 +1,6 @@
 //! Counters of the I/O threads, declared once: those of a thread and their sums.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// A counter that one thread increments and others read.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(crate) fn add(&self, count: u64) {
-        // With one writer, no read-modify-write is needed.
-        self.0.store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
-    }
-
-    /// Sets a value that may also decrease.
-    pub(crate) fn set(&self, count: u64) {
-        self.0.store(count, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
+use metrics::Counter;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {

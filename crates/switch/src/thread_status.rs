@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ledger::NoticeId;
+use metrics::Counter;
 use node::stall::{IoSample, Stall};
 use tokio::sync::Notify;
 
 use crate::breaker::{Breakers, OpenBreaker};
-use crate::counters::{Counter, Counters, Totals};
+use crate::counters::{Counters, Totals};
 use crate::delivery_status::{DeliveryQueries, DeliveryQuery, DeliveryStatus};
 use crate::stalled_lanes::StalledLanes;
 

@@ -206,7 +206,9 @@ impl AdminBackend for TestBackend {
         Box::pin(async move { self.inner().state.notices_owed().map(|notice| notice.id).collect() })
     }
 
-    fn metrics(&self, _: &mut String) {}
+    fn metrics(&self) -> Vec<metrics::Family> {
+        Vec::new()
+    }
 
     fn snapshots(&self) -> Snapshots {
         self.inner().snapshots.clone()

@@ -171,8 +171,8 @@ impl AdminBackend for NodeBackend {
         })
     }
 
-    fn metrics(&self, text: &mut String) {
-        metrics::write(&self.handle, &self.traffic, text);
+    fn metrics(&self) -> Vec<::metrics::Family> {
+        metrics::collect(&self.handle, &self.traffic)
     }
 
     fn snapshots(&self) -> Snapshots {

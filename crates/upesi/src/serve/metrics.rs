@@ -1,7 +1,7 @@
 //! The metrics of the node, each declared once; those of the admin API are in `operations`.
 
+use metrics::{Family, Metric, metrics};
 use node::Handle;
-use operations::{Metric, metrics};
 use switch::{ForwardedMessage, StalledLanes, Totals, Traffic};
 
 /// Sources of the metrics.
@@ -95,8 +95,8 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
             now.edge.signatures_made + now.edge.signatures_failed);
 };
 
-/// Writes the metrics of the node.
-pub(crate) fn write(handle: &Handle<ForwardedMessage>, traffic: &Traffic, text: &mut String) {
+/// The metrics of the node.
+pub(crate) fn collect(handle: &Handle<ForwardedMessage>, traffic: &Traffic) -> Vec<Family> {
     let now = MetricSources {
         node: handle.status(),
         store_bytes: handle.store_bytes(),
@@ -105,7 +105,9 @@ pub(crate) fn write(handle: &Handle<ForwardedMessage>, traffic: &Traffic, text: 
         stalled: traffic.stalled_lanes(),
         open_breakers: traffic.open_breakers().len() as u64,
     };
-    operations::write_metrics(TABLE, &now, text);
+    let mut families = Vec::new();
+    metrics::collect(TABLE, &now, &mut families);
+    families
 }
 
 #[cfg(test)]
@@ -115,7 +117,8 @@ mod tests {
 
     use expect_test::expect_file;
     use ledger::LogIndex;
-    use operations::{MetricFamily, families};
+    use metrics::{Exposition, MetricFamily};
+    use operations::families;
 
     use super::*;
 
@@ -228,8 +231,9 @@ mod tests {
             stalled: StalledLanes { count: 41, owed: 42, shown: Vec::new() },
             open_breakers: 43,
         };
-        let mut text = String::new();
-        operations::write_metrics(TABLE, &now, &mut text);
+        let mut families = Vec::new();
+        metrics::collect(TABLE, &now, &mut families);
+        let text = String::from_utf8(Exposition::Text.encode(&families)).expect("text");
         let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
         expect_test::expect![[r#"
             upesi_log_syncs_total 1

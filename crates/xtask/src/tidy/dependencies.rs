@@ -4,7 +4,7 @@ use super::Finding;
 use super::tree::Tree;
 use super::workspace::{External, Workspace};
 
-const PACKAGES_MAX: usize = 350;
+const PACKAGES_MAX: usize = 450;
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 const DECISION: &str = "docs/decisions/0001-dependencies.md";
 const DENY: &str = "deny.toml";
@@ -211,7 +211,7 @@ mod tests {
         };
         assert_eq!(external(&package(REGISTRY)), []);
         assert_eq!(external(&package("git+https://example.org/bytes")).len(), 1);
-        for (count, expected) in [(349, None), (350, Some("350 packages, fewer than 350 wanted"))] {
+        for (count, expected) in [(449, None), (450, Some("450 packages, fewer than 450 wanted"))] {
             let tree = Tree::of(&[("Cargo.lock", &"[[package]]\n".repeat(count))]);
             assert_eq!(lock(&tree).map(|finding| finding.what).as_deref(), expected);
         }

@@ -16,6 +16,7 @@ const RINGS: &[(&str, Ring)] = &[
     ("delivery", Ring::SansIo),
     ("blobs", Ring::Driver),
     ("journal", Ring::Driver),
+    ("metrics", Ring::Driver),
     ("snapshots", Ring::Driver),
     ("jws", Ring::Driver),
     ("kafka_testkit", Ring::Driver),

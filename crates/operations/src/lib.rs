@@ -31,6 +31,7 @@ mod failed_tokens;
 mod funds;
 mod keys;
 mod limits;
+mod liquidity;
 mod metrics;
 mod monitoring;
 pub mod openapi_document;

@@ -20,7 +20,7 @@ use crate::response::HandlerResult;
 use crate::schema::{Content, any_text, some_text};
 use crate::{
     accounts, cluster, dead_letters, endpoint_cache, enums, explanations, funds, keys, limits,
-    metrics, monitoring, openapi_document, oracles, participants, parties, rules,
+    liquidity, metrics, monitoring, openapi_document, oracles, participants, parties, rules,
     settlement_models, settlement_windows, settlements, snapshots, storage, transactions,
     waterfall,
 };
@@ -31,6 +31,7 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("parties", parties::RESOURCES),
     ("keys", keys::RESOURCES),
     ("caps", limits::RESOURCES),
+    ("caps", liquidity::RESOURCES),
     ("accounts", accounts::RESOURCES),
     ("accounts", funds::RESOURCES),
     ("settlement", settlement_models::RESOURCES),

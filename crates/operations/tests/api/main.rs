@@ -7,6 +7,7 @@ mod document;
 mod guard;
 mod keys;
 mod limits;
+mod liquidity;
 mod monitoring;
 mod onboarding;
 mod operating;

@@ -21,3 +21,18 @@ pub(crate) fn admin_get(admin: &str, token: Option<&Path>, path: &str) -> Result
         status => Err(CliError::new(format!("{path}: status {status} from the switch: {text}"))),
     }
 }
+
+/// A value of a query, escaped. A query gives two characters another meaning than a path.
+pub(crate) fn query_value(text: &str) -> String {
+    fspiop::percent_encode(text).replace('+', "%2B").replace('&', "%26")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn query_values_are_escaped() {
+        assert_eq!(query_value("a b+c&d"), "a%20b%2Bc%26d");
+    }
+}

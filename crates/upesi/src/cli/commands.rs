@@ -13,7 +13,7 @@ use crate::cli::shell_files::{
 use crate::cli::stdout;
 use crate::data::{archive, backup, migrate, restore, snapshot};
 use crate::inspect::{explain, replay, verify, what_if};
-use crate::operate::{cluster, health, parties, quarantine, settlement};
+use crate::operate::{cluster, health, liquidity, parties, quarantine, settlement};
 use crate::{config, serve};
 
 /// Instant-payments switch for FSPIOP: look-ups, quotes, transfers, settlement.
@@ -44,7 +44,10 @@ Examples:
 
 const GROUPS: &[HelpGroup] = &[
     ("Run", &["serve", "demo", "simulate"]),
-    ("Operate", &["check-config", "health", "cluster", "parties", "settlement", "quarantine"]),
+    (
+        "Operate",
+        &["check-config", "health", "cluster", "parties", "settlement", "liquidity", "quarantine"],
+    ),
     ("Inspect", &["verify", "explain", "replay", "what-if"]),
     ("Move and back up", &["backup", "restore", "snapshot", "archive", "export-log", "import-log"]),
     ("Measure", &["waterfall"]),
@@ -149,6 +152,12 @@ enum Command {
     /// every record, and compares the snapshots with the replayed state. The source is a
     /// destination of `backup`, or a plain copy of a data directory.
     Restore(restore::RestoreArguments),
+    /// Show positions, net debit caps and headroom of a running switch.
+    ///
+    /// Rows with the highest use come first. The headroom is the amount that a participant can
+    /// still send: the net debit cap or the liquidity cover, whichever is lower, less the position.
+    #[command(after_help = liquidity::EXAMPLES)]
+    Liquidity(liquidity::LiquidityArguments),
     /// Close windows and settle them, on a running switch.
     #[command(after_help = settlement::EXAMPLES)]
     Settlement(settlement::SettlementArguments),
@@ -261,6 +270,7 @@ impl Command {
             Self::ExportLog(arguments) => migrate::export(&arguments),
             Self::Health(arguments) => health::health(&arguments),
             Self::Settlement(arguments) => settlement::settlement(&arguments),
+            Self::Liquidity(arguments) => liquidity::liquidity(&arguments),
             Self::ImportLog(arguments) => migrate::import(&arguments),
             Self::Parties(arguments) => parties::parties(&arguments),
             Self::Quarantine(arguments) => quarantine::quarantine(&arguments),

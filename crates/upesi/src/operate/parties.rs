@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::CliError;
-use crate::cli::admin_get::admin_get;
+use crate::cli::admin_get::{admin_get, query_value};
 
 /// The first line of a file, and with it the order of its columns.
 const HEADER: &str = "type,id,sub_id,fsp,currency";
@@ -630,9 +630,7 @@ fn find(arguments: &FindArguments) -> Result<(), CliError> {
     let FindArguments { kind, id, sub_id, place, json } = arguments;
     let mut path = format!("/parties/{kind}/{}", fspiop::percent_encode(id));
     if let Some(sub_id) = sub_id {
-        // A query gives these characters another meaning than a path.
-        let sub_id = fspiop::percent_encode(sub_id).replace('+', "%2B").replace('&', "%26");
-        path += &format!("?subId={sub_id}");
+        path += &format!("?subId={}", query_value(sub_id));
     }
     let text = admin_get(&place.admin, place.token.as_deref(), &path)?;
     if *json {

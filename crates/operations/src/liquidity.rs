@@ -1,0 +1,249 @@
+//! `GET /liquidity`: how much of its net debit cap each participant uses. An addition to the
+//! reference's API.
+//!
+//! Costs: a query visits every participant, and every transfer in flight up to
+//! [`IN_FLIGHT_READ_MAX`]. Bounds: a response has at most [`ROWS_MAX`] rows.
+
+use std::collections::HashMap;
+
+use fspiop::{ErrorCode, Refusal};
+use ledger::{
+    AccountId, Amount, Currency, CurrencyAccounts, FspName, NetDebitCap, Participant,
+    ParticipantIndex, Stamp, State,
+};
+use serde_json::json;
+
+use crate::body_reader::refuse;
+use crate::outcome_errors;
+use crate::request::{AdminRequest, ONLY_CURRENCY, participant_name};
+use crate::response::{AdminResponse, HandlerResult};
+use crate::responses::{JsonNumber, Timestamp};
+use crate::route::{Parameter, routes};
+use crate::schema::{self, response_type};
+use crate::settlement_queries::read_number;
+
+/// Maximum number of rows in a response.
+const ROWS_MAX: usize = 1_000;
+/// Number of rows without `limit`.
+const ROWS_DEFAULT: usize = 100;
+/// Maximum number of transfers in flight up to which `reserved` is computed. Reading them delays
+/// the sequencer by less than 1 ms.
+const IN_FLIGHT_READ_MAX: usize = 20_000;
+/// Ten-thousandths of a percent in the whole.
+const WHOLE: i128 = 100 * 10_000;
+/// Ten-thousandths of a percent in the step to which `percentUsed` is rounded down: 0.01 %.
+const STEP: i128 = 100;
+
+const PARTICIPANT: Parameter<FspName> =
+    Parameter::new("participant", "Only this participant.", schema::some_text, participant_name);
+
+const LIMIT: Parameter<usize> = Parameter::new(
+    "limit",
+    "Maximum number of rows; 100 by default.",
+    || json!({"type": "integer", "minimum": 1, "maximum": ROWS_MAX}),
+    row_limit,
+)
+.example("2");
+
+routes! {
+    "/liquidity" {
+        read GET listLiquidity = list, "Show positions, caps and headroom" {
+            text: "\
+                One row per participant and currency with a net debit cap, highest `percentUsed` \
+                first. `effectiveCap` is the net debit cap or the liquidity cover, whichever is \
+                lower: a transfer that takes the position beyond it is refused. `position` \
+                includes `reserved`, the part that belongs to transfers in flight, which is \
+                absent while more than 20,000 transfers are in flight. `percentUsed` is the \
+                position in percent of `effectiveCap`, rounded down to 0.01; it is 0 for a \
+                position that is not positive, and 100 for a positive one if `effectiveCap` is \
+                not. `alarmPercentage` applies to the net debit cap. `alarmSince` is present \
+                while the alarm is raised.",
+            query: [PARTICIPANT, ONLY_CURRENCY, LIMIT],
+            responses: [200: Vec<LiquidityResponse> = "Rows, highest `percentUsed` first."],
+            refusals: [400 ID_NOT_FOUND, 400 MALFORMED_SYNTAX, 400 VALIDATION],
+        }
+    }
+}
+
+response_type! {
+    /// The liquidity of a participant in a currency.
+    struct LiquidityResponse as "Liquidity" {
+        participant: String,
+        currency: String = schema::currency(),
+        position: JsonNumber,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reserved: Option<JsonNumber>,
+        liquidity_cover: JsonNumber,
+        net_debit_cap: JsonNumber,
+        effective_cap: JsonNumber,
+        headroom: JsonNumber,
+        percent_used: JsonNumber,
+        alarm_percentage: JsonNumber,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        alarm_since: Option<Timestamp>,
+    }
+}
+
+/// The liquidity of a participant in a currency, as copied from the state.
+#[derive(Clone, Copy, Debug)]
+struct Liquidity {
+    participant: ParticipantIndex,
+    name: FspName,
+    currency: Currency,
+    account: AccountId,
+    position: Amount,
+    cover: Amount,
+    cap: NetDebitCap,
+    alarm_since: Option<Stamp>,
+}
+
+impl Liquidity {
+    /// `None` without a net debit cap: the accounts were never activated.
+    fn of(
+        state: &State,
+        (index, participant): (ParticipantIndex, &Participant),
+        accounts: &CurrencyAccounts,
+    ) -> Option<Self> {
+        let value = |account| state.accounts().get(account).map(|account| account.value);
+        let currency = accounts.currency;
+        let alarm = state.alerts().alarm((index, currency));
+        Some(Self {
+            participant: index,
+            name: participant.name,
+            currency,
+            account: accounts.position,
+            position: value(accounts.position)?,
+            cover: -value(accounts.settlement)?,
+            cap: accounts.net_debit_cap?,
+            alarm_since: alarm.map(|alarm| alarm.raised),
+        })
+    }
+
+    /// The highest position: the net debit cap or the liquidity cover.
+    fn effective_cap(&self) -> Amount {
+        if self.cover.units() < self.cap.value.units() { self.cover } else { self.cap.value }
+    }
+
+    fn headroom(&self) -> Amount {
+        Amount::from_units(self.effective_cap().units() - self.position.units())
+    }
+
+    /// In percent.
+    fn used(&self) -> Amount {
+        let (position, limit) = (self.position.units(), self.effective_cap().units());
+        let used = match (0 < position, 0 < limit) {
+            (false, _) => 0,
+            (true, false) => WHOLE,
+            (true, true) => position.checked_mul(WHOLE).map_or(i128::MAX, |used| used / limit),
+        };
+        Amount::from_units(used / STEP * STEP)
+    }
+
+    fn response(&self, reserved: Option<&Reserved>) -> LiquidityResponse {
+        let of_account = |sums: &Reserved| sums.get(&self.account).copied().unwrap_or_default();
+        LiquidityResponse {
+            participant: self.name.to_string(),
+            currency: self.currency.to_string(),
+            position: JsonNumber(self.position),
+            reserved: reserved.map(of_account).map(Amount::from_units).map(JsonNumber),
+            liquidity_cover: JsonNumber(self.cover),
+            net_debit_cap: JsonNumber(self.cap.value),
+            effective_cap: JsonNumber(self.effective_cap()),
+            headroom: JsonNumber(self.headroom()),
+            percent_used: JsonNumber(self.used()),
+            alarm_percentage: JsonNumber(self.cap.alarm_percentage),
+            alarm_since: self.alarm_since.map(Timestamp),
+        }
+    }
+}
+
+/// Units of transfers in flight by the payer's POSITION account.
+type Reserved = HashMap<AccountId, i128>;
+
+/// `GET /liquidity`.
+async fn list(request: &AdminRequest<'_>) -> HandlerResult {
+    let wanted = request.query(&PARTICIPANT)?;
+    let currency = request.query(&ONLY_CURRENCY)?;
+    let limit = request.query(&LIMIT)?.unwrap_or(ROWS_DEFAULT);
+    let found = request.query_state(move |state| {
+        let rows = rows(state, wanted.as_ref(), currency)?;
+        Some((rows, reserved(state)))
+    });
+    let (mut rows, reserved) = found.await?.ok_or_else(outcome_errors::participant_not_found)?;
+    rows.sort_by_key(|row| (-row.used().units(), row.participant, row.currency));
+    rows.truncate(limit);
+    let rows: Vec<_> = rows.iter().map(|row| row.response(reserved.as_ref())).collect();
+    Ok(AdminResponse::ok(&rows))
+}
+
+/// The rows of all participants, or of one; `None` if it is unknown.
+fn rows(
+    state: &State,
+    wanted: Option<&FspName>,
+    currency: Option<Currency>,
+) -> Option<Vec<Liquidity>> {
+    let one = match wanted {
+        Some(name) => Some(state.registry().find(name)?),
+        None => None,
+    };
+    let all = wanted.is_none().then(|| state.registry().iter()).into_iter().flatten();
+    let rows = all.chain(one).flat_map(|member| {
+        let accounts = member.1.by_currency.iter();
+        accounts
+            .filter(move |it| currency.is_none_or(|wanted| it.currency == wanted))
+            .filter_map(move |accounts| Liquidity::of(state, member, accounts))
+    });
+    Some(rows.collect())
+}
+
+/// `None` if too many transfers are in flight.
+fn reserved(state: &State) -> Option<Reserved> {
+    if IN_FLIGHT_READ_MAX < state.reserved_transfer_count() {
+        return None;
+    }
+    let mut sums = Reserved::new();
+    for transfer in state.in_flight() {
+        *sums.entry(transfer.payer_account).or_default() += transfer.amount.units();
+    }
+    Some(sums)
+}
+
+fn row_limit(text: &str) -> Result<usize, Refusal> {
+    match read_number("limit", text)? as usize {
+        limit if (1..=ROWS_MAX).contains(&limit) => Ok(limit),
+        _ => Err(refuse(ErrorCode::VALIDATION, "limit", "is out of range")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn effective_cap_is_the_lower_of_cap_and_cover() {
+        let check = |position: i128, cover: i128, cap: i128, expected: [&str; 3]| {
+            let amount = |whole: i128| Amount::from_units(whole * 10_000);
+            let row = Liquidity {
+                participant: ParticipantIndex(1),
+                name: FspName::new("dfsp1").expect("a name"),
+                currency: Currency::parse("USD").expect("a currency"),
+                account: AccountId(7),
+                position: amount(position),
+                cover: amount(cover),
+                cap: NetDebitCap { value: amount(cap), alarm_percentage: amount(80) },
+                alarm_since: None,
+            };
+            let found = [row.effective_cap(), row.headroom(), row.used()].map(|it| it.to_string());
+            assert_eq!(found, expected, "{position} {cover} {cap}");
+        };
+        check(0, 5_000, 1_000, ["1000", "1000", "0"]);
+        check(250, 5_000, 1_000, ["1000", "750", "25"]);
+        check(1, 5_000, 3, ["3", "2", "33.33"]);
+        check(250, 500, 1_000, ["500", "250", "50"]);
+        check(-250, 500, 1_000, ["500", "750", "0"]);
+        check(1_500, 5_000, 1_000, ["1000", "-500", "150"]);
+        check(0, 0, 1_000, ["0", "0", "0"]);
+        check(5, 0, 1_000, ["0", "-5", "100"]);
+        check(5, -3, 1_000, ["-3", "-8", "100"]);
+    }
+}

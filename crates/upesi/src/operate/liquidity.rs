@@ -1,0 +1,173 @@
+//! `upesi liquidity`: positions, caps and headroom of a running switch, through its admin API.
+
+use std::io::{IsTerminal, stdout};
+use std::thread;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::CliError;
+use crate::cli::admin_get::{admin_get, query_value};
+use crate::cli::table::{Align, Table};
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  upesi liquidity
+  upesi liquidity --currency XOF --watch
+  upesi liquidity --participant greenbank --json";
+
+/// Interval of `--watch`.
+const WATCH_INTERVAL: Duration = Duration::from_secs(2);
+/// Characters of a full bar.
+const BAR: usize = 20;
+/// Clears the screen of a terminal.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// Arguments of `liquidity`.
+#[derive(clap::Args)]
+pub(crate) struct LiquidityArguments {
+    /// Only this participant.
+    #[arg(long, value_name = "NAME")]
+    participant: Option<String>,
+    /// Only this currency.
+    #[arg(long, value_name = "CODE")]
+    currency: Option<String>,
+    /// Maximum number of rows.
+    #[arg(long, value_name = "COUNT", default_value_t = 100,
+        value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    limit: u16,
+    /// Show the table again every 2 s until interrupted.
+    #[arg(long)]
+    watch: bool,
+    /// Address of the switch's admin API.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001")]
+    admin: String,
+    /// Print the answer of the switch as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A row of the answer; amounts keep their digits.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    participant: String,
+    currency: String,
+    position: Box<RawValue>,
+    reserved: Option<Box<RawValue>>,
+    liquidity_cover: Box<RawValue>,
+    net_debit_cap: Box<RawValue>,
+    headroom: Box<RawValue>,
+    percent_used: Box<RawValue>,
+    alarm_percentage: Box<RawValue>,
+    alarm_since: Option<String>,
+}
+
+pub(crate) fn liquidity(arguments: &LiquidityArguments) -> Result<(), CliError> {
+    let LiquidityArguments { watch, admin, json, .. } = arguments;
+    let path = path(arguments);
+    loop {
+        let text = admin_get(admin, None, &path)?;
+        if *watch && stdout().is_terminal() {
+            print!("{CLEAR}");
+        }
+        match json {
+            true => println!("{text}"),
+            false => print!("{}", table(&rows(&text)?)),
+        }
+        if !watch {
+            return Ok(());
+        }
+        thread::sleep(WATCH_INTERVAL);
+    }
+}
+
+fn path(arguments: &LiquidityArguments) -> String {
+    let mut path = format!("/liquidity?limit={}", arguments.limit);
+    let filters = [("participant", &arguments.participant), ("currency", &arguments.currency)];
+    for (name, value) in filters {
+        if let Some(value) = value {
+            path += &format!("&{name}={}", query_value(value));
+        }
+    }
+    path
+}
+
+fn rows(text: &str) -> Result<Vec<Row>, CliError> {
+    serde_json::from_str(text)
+        .map_err(|error| CliError::new(format!("/liquidity: invalid answer {text}: {error}")))
+}
+
+fn table(rows: &[Row]) -> String {
+    if rows.is_empty() {
+        return "no participant has a net debit cap\n".to_owned();
+    }
+    let mut table = Table::new([
+        ("participant", Align::Left),
+        ("currency", Align::Left),
+        ("position", Align::Right),
+        ("reserved", Align::Right),
+        ("cover", Align::Right),
+        ("cap", Align::Right),
+        ("headroom", Align::Right),
+        ("used", Align::Right),
+        ("", Align::Left),
+        ("alarm at", Align::Right),
+        ("alarm since", Align::Left),
+    ]);
+    for row in rows {
+        table.add([
+            row.participant.clone(),
+            row.currency.clone(),
+            row.position.to_string(),
+            row.reserved.as_ref().map_or_else(|| "unknown".to_owned(), ToString::to_string),
+            row.liquidity_cover.to_string(),
+            row.net_debit_cap.to_string(),
+            row.headroom.to_string(),
+            format!("{} %", row.percent_used),
+            bar(row.percent_used.get().parse().unwrap_or_default()),
+            format!("{} %", row.alarm_percentage),
+            row.alarm_since.clone().unwrap_or_default(),
+        ]);
+    }
+    table.to_string()
+}
+
+/// A bar for a share in percent; full from 100 % on.
+fn bar(percent: f64) -> String {
+    let full = (percent / 100.0 * BAR as f64).clamp(0.0, BAR as f64) as usize;
+    format!("[{}{}]", "#".repeat(full), ".".repeat(BAR - full))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn rows_become_a_table() {
+        let text = r#"[{"participant":"dfsp1","currency":"USD","position":950.25,"reserved":30.25,
+            "liquidityCover":5000,"netDebitCap":1000,"effectiveCap":1000,"headroom":49.75,
+            "percentUsed":95.02,"alarmPercentage":80,"alarmSince":"2026-01-01T10:00:00.011Z"},
+            {"participant":"dfsp2","currency":"XOF","position":-123456789012345678.9999,
+            "liquidityCover":100,"netDebitCap":1000,"effectiveCap":100,"headroom":100,
+            "percentUsed":0,"alarmPercentage":10}]"#;
+        expect![[r#"
+              participant  currency                  position  reserved  cover   cap  headroom     used                          alarm at  alarm since
+              dfsp1        USD                         950.25     30.25   5000  1000     49.75  95.02 %  [###################.]      80 %  2026-01-01T10:00:00.011Z
+              dfsp2        XOF       -123456789012345678.9999   unknown    100  1000       100      0 %  [....................]      10 %
+        "#]]
+        .assert_eq(&table(&rows(text).expect("rows")));
+        assert_eq!(table(&[]), "no participant has a net debit cap\n");
+    }
+
+    #[test]
+    fn bars_show_shares() {
+        for (percent, full) in [(-5.0, 0), (0.0, 0), (4.9, 0), (50.0, 10), (99.9, 19), (1e9, 20)] {
+            assert_eq!(bar(percent).matches('#').count(), full, "{percent}");
+            assert_eq!(bar(percent).len(), BAR + 2);
+        }
+    }
+}

@@ -89,6 +89,39 @@ impl EndpointType {
         )
     }
 
+    /// The usual path of a callback, below the base address of a participant that serves all
+    /// callbacks there; `None` if the hub does not call this type.
+    #[must_use]
+    pub const fn path_below_base(self) -> Option<&'static str> {
+        Some(match self {
+            Self::ParticipantPut | Self::ParticipantDelete => {
+                "/participants/{{partyIdType}}/{{partyIdentifier}}"
+            }
+            Self::ParticipantPutError => "/participants/{{partyIdType}}/{{partyIdentifier}}/error",
+            Self::ParticipantSubIdPut | Self::ParticipantSubIdDelete => {
+                "/participants/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}"
+            }
+            Self::ParticipantSubIdPutError => {
+                "/participants/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}/error"
+            }
+            Self::ParticipantBatchPut => "/participants/{{requestId}}",
+            Self::ParticipantBatchPutError => "/participants/{{requestId}}/error",
+            Self::PartiesGet | Self::PartiesPut => "/parties/{{partyIdType}}/{{partyIdentifier}}",
+            Self::PartiesPutError => "/parties/{{partyIdType}}/{{partyIdentifier}}/error",
+            Self::PartiesSubIdGet | Self::PartiesSubIdPut => {
+                "/parties/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}"
+            }
+            Self::PartiesSubIdPutError => {
+                "/parties/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}/error"
+            }
+            Self::TransferPost => "/transfers",
+            Self::TransferPut => "/transfers/{{transferId}}",
+            Self::TransferError => "/transfers/{{transferId}}/error",
+            Self::Quotes => "",
+            _ => return None,
+        })
+    }
+
     /// For an error about a look-up or a registration: the endpoint type of its response.
     #[must_use]
     pub const fn of_answer(self) -> Option<Self> {
@@ -205,6 +238,19 @@ mod tests {
             (EndpointType::TransferPost, "http://a/transfers", "http://a/transfers"),
         ] {
             assert_eq!(kind.address(value, &VARIABLES, "/quotes/b51e"), expected);
+        }
+    }
+
+    #[test]
+    fn callbacks_below_one_base_are_those_that_the_hub_calls() {
+        let below = EndpointType::ALL.iter().filter(|kind| kind.path_below_base().is_some());
+        let below: Vec<_> = below.copied().collect();
+        assert_eq!(below.len(), 18);
+        assert!(below.iter().all(|kind| is_called(kind.as_str())));
+        assert!(below.contains(&EndpointType::Quotes) && !below.contains(&EndpointType::FxQuotes));
+        // The error of each type is served at the same base.
+        for answer in EndpointType::ALL.iter().filter_map(|kind| kind.of_answer()) {
+            assert!(below.contains(&answer), "{answer:?}");
         }
     }
 

@@ -1,8 +1,9 @@
-//! Commands for operators: health, parties, cluster, quarantine, settlement and liquidity.
+//! Commands for operators of a switch.
 
 pub(crate) mod cluster;
 pub(crate) mod health;
 pub(crate) mod liquidity;
+pub(crate) mod onboard;
 pub(crate) mod parties;
 pub(crate) mod quarantine;
 pub(crate) mod settlement;

@@ -13,7 +13,7 @@ use crate::cli::shell_files::{
 use crate::cli::stdout;
 use crate::data::{archive, backup, migrate, restore, snapshot};
 use crate::inspect::{explain, replay, verify, what_if};
-use crate::operate::{cluster, health, liquidity, parties, quarantine, settlement};
+use crate::operate::{cluster, health, liquidity, onboard, parties, quarantine, settlement};
 use crate::{config, serve};
 
 /// Instant-payments switch for FSPIOP: look-ups, quotes, transfers, settlement.
@@ -46,7 +46,16 @@ const GROUPS: &[HelpGroup] = &[
     ("Run", &["serve", "demo", "simulate"]),
     (
         "Operate",
-        &["check-config", "health", "cluster", "parties", "settlement", "liquidity", "quarantine"],
+        &[
+            "onboard",
+            "check-config",
+            "health",
+            "cluster",
+            "parties",
+            "settlement",
+            "liquidity",
+            "quarantine",
+        ],
     ),
     ("Inspect", &["verify", "explain", "replay", "what-if"]),
     ("Move and back up", &["backup", "restore", "snapshot", "archive", "export-log", "import-log"]),
@@ -129,6 +138,15 @@ enum Command {
     /// again.
     #[command(after_help = migrate::IMPORT_EXAMPLES)]
     ImportLog(migrate::ImportArguments),
+    /// Create a scheme from a file, on a running switch.
+    ///
+    /// The file names currencies and settlement models of the hub, and participants with caps,
+    /// funds, endpoints and public keys. Every part is compared with the hub first. Equal parts are
+    /// skipped and missing ones created. Caps and endpoints that differ are updated; any other
+    /// difference is shown and nothing is changed. Funds move once per participant and currency,
+    /// however often the command runs.
+    #[command(after_help = onboard::EXAMPLES)]
+    Onboard(onboard::OnboardArguments),
     /// Skip a record that breaks an invariant and prevents every start.
     ///
     /// Only the first record at which the replay stops can be quarantined, and only if the records
@@ -272,6 +290,7 @@ impl Command {
             Self::Settlement(arguments) => settlement::settlement(&arguments),
             Self::Liquidity(arguments) => liquidity::liquidity(&arguments),
             Self::ImportLog(arguments) => migrate::import(&arguments),
+            Self::Onboard(arguments) => onboard::onboard(&arguments),
             Self::Parties(arguments) => parties::parties(&arguments),
             Self::Quarantine(arguments) => quarantine::quarantine(&arguments),
             Self::Replay(arguments) => replay::replay(&arguments),

@@ -43,6 +43,7 @@ mod lookup_and_quotes;
 #[cfg(feature = "real-object-stores")]
 mod object_stores;
 mod offline;
+mod onboard;
 mod operations;
 mod parties;
 mod preload;

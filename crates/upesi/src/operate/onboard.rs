@@ -1,0 +1,177 @@
+//! `upesi onboard`: creates a scheme from a file, through the admin API of a running switch.
+//!
+//! Everything is compared before anything is changed. If a part differs and the admin API cannot
+//! change it, nothing is changed. A second run changes nothing.
+
+mod document;
+mod fields;
+mod hub;
+mod scheme;
+mod steps;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use document::FileFault;
+use harness::Admin;
+use hub::KnownHub;
+use scheme::Scheme;
+use serde_json::json;
+use steps::{SchemeStep, Verdict};
+
+use crate::CliError;
+use crate::cli::table::{Align, Table};
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  upesi onboard docs/tutorial/scheme.toml --dry-run
+  upesi onboard scheme.toml --token data/admin-token
+  upesi onboard scheme.json --admin http://10.0.0.5:3001 --token token --json";
+
+/// Largest scheme file, in bytes.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Arguments of `onboard`.
+#[derive(clap::Args)]
+pub(crate) struct OnboardArguments {
+    /// Scheme file: TOML, or JSON if its name ends in .json.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Address of the switch's admin API.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001")]
+    admin: String,
+    /// File with the admin token: admin-token in the data directory.
+    #[arg(long, value_name = "FILE")]
+    token: Option<PathBuf>,
+    /// Compare and show what would be done; change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the steps as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A step and what was done.
+struct Row {
+    object: String,
+    wanted: String,
+    done: &'static str,
+    /// The value that the hub had, if it was another one.
+    found: Option<String>,
+}
+
+pub(crate) fn onboard(arguments: &OnboardArguments) -> Result<(), CliError> {
+    let scheme = read(&arguments.file)?;
+    let admin = Admin::at(&arguments.admin, arguments.token.as_deref());
+    let mut hub = KnownHub::read(admin.map_err(|error| CliError::new(error.to_string()))?)?;
+    let steps = steps::all(&scheme, &mut hub)?;
+    let differing = steps.iter().filter(|step| matches!(step.verdict, Verdict::Differs { .. }));
+    let differing = differing.count();
+    let mut rows = Vec::new();
+    let result = if arguments.dry_run || 0 < differing {
+        rows.extend(steps.into_iter().map(Row::planned));
+        Ok(())
+    } else {
+        carry_out(steps, &mut hub, &mut rows)
+    };
+    print(&rows, arguments.json);
+    result?;
+    match differing {
+        0 => Ok(()),
+        count => Err(CliError::new(format!(
+            "{}: {count} parts differ from the hub and cannot be changed through its API; nothing \
+             was changed",
+            arguments.file.display()
+        ))),
+    }
+}
+
+/// Carries out the steps; those after a failed one are left out.
+fn carry_out(
+    steps: Vec<SchemeStep>,
+    hub: &mut KnownHub,
+    rows: &mut Vec<Row>,
+) -> Result<(), CliError> {
+    for step in steps {
+        let (done, found) = match step.verdict {
+            Verdict::Equal => ("equal", None),
+            Verdict::Create(change) => {
+                change.send(hub)?;
+                ("created", None)
+            }
+            Verdict::Update { found, change } => {
+                change.send(hub)?;
+                ("updated", Some(found))
+            }
+            Verdict::Differs { found } => ("differs", Some(found)),
+        };
+        rows.push(Row { object: step.object, wanted: step.wanted, done, found });
+    }
+    Ok(())
+}
+
+impl Row {
+    fn planned(step: SchemeStep) -> Self {
+        let (done, found) = match step.verdict {
+            Verdict::Equal => ("equal", None),
+            Verdict::Create(_) => ("would create", None),
+            Verdict::Update { found, .. } => ("would update", Some(found)),
+            Verdict::Differs { found } => ("differs", Some(found)),
+        };
+        Self { object: step.object, wanted: step.wanted, done, found }
+    }
+
+    /// Whether the table shows both in one line: endpoints of one participant with one result.
+    fn is_like(&self, other: &Self) -> bool {
+        let is_endpoint = |row: &Self| row.wanted.starts_with("FSPIOP_") && row.found.is_none();
+        let is_same = self.object == other.object && self.done == other.done;
+        is_same && is_endpoint(self) && is_endpoint(other)
+    }
+}
+
+fn read(file: &Path) -> Result<Scheme, CliError> {
+    let shown = file.display();
+    let wrong = |error: std::io::Error| CliError::new(format!("{shown}: {error}"));
+    if FILE_BYTES_MAX < fs::metadata(file).map_err(wrong)?.len() {
+        return Err(CliError::new(format!("{shown}: longer than {FILE_BYTES_MAX} bytes")));
+    }
+    let text = fs::read_to_string(file).map_err(wrong)?;
+    let is_json = file.extension().is_some_and(|extension| extension == "json");
+    let document = if is_json { document::from_json(&text) } else { document::from_toml(&text) };
+    let directory = file.parent().unwrap_or(Path::new(""));
+    let scheme = document.map_err(|fault| vec![fault]);
+    let scheme = scheme.and_then(|document| Scheme::read(&document, directory));
+    scheme.map_err(|faults| {
+        let lines = faults.iter().map(|FileFault { line, text }| format!("{shown}:{line}: {text}"));
+        CliError::new(lines.collect::<Vec<_>>().join("\n"))
+    })
+}
+
+fn print(rows: &[Row], json: bool) {
+    if json {
+        let rows = rows.iter().map(|row| {
+            json!({
+                "object": row.object,
+                "wanted": row.wanted,
+                "done": row.done,
+                "found": row.found,
+            })
+        });
+        println!("{}", serde_json::Value::from_iter(rows));
+        return;
+    }
+    let columns = [("object", Align::Left), ("done", Align::Left), ("wanted", Align::Left)];
+    let mut table = Table::new(columns);
+    let alike = |a: &Row, b: &Row| a.is_like(b);
+    for chunk in rows.chunk_by(alike) {
+        let row = &chunk[0];
+        let found =
+            row.found.as_ref().map_or_else(String::new, |it| format!(" (the hub has: {it})"));
+        let wanted = match chunk.len() {
+            1 => format!("{}{found}", row.wanted),
+            count => format!("{count} endpoints"),
+        };
+        table.add([row.object.clone(), row.done.to_owned(), wanted]);
+    }
+    print!("{table}");
+}

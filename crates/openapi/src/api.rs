@@ -101,8 +101,8 @@ pub struct ApiResponse {
     pub status: u16,
     /// Its description.
     pub text: String,
-    /// Media type and schema of the body; `None` without a body.
-    pub content: Option<(String, Value)>,
+    /// Media types and schemas of the body; empty without a body.
+    pub content: Vec<(String, Value)>,
     /// Possible codes of its error body; empty if it is not an error.
     pub codes: Vec<ErrorCode>,
 }
@@ -122,13 +122,13 @@ impl ApiResponse {
     /// A response without a body.
     #[must_use]
     pub fn empty(status: u16, text: impl Into<String>) -> Self {
-        Self { status, text: text.into(), content: None, codes: Vec::new() }
+        Self { status, text: text.into(), content: Vec::new(), codes: Vec::new() }
     }
 
     /// A JSON response.
     #[must_use]
     pub fn json(status: u16, text: impl Into<String>, schema: Value) -> Self {
-        let content = Some(("application/json".to_owned(), schema));
+        let content = vec![("application/json".to_owned(), schema)];
         Self { content, ..Self::empty(status, text) }
     }
 
@@ -301,8 +301,8 @@ impl Parameter {
 impl ApiResponse {
     fn render(&self) -> (String, Value) {
         let mut out = json!({"description": self.text});
-        if let Some((media, schema)) = &self.content {
-            out["content"] = json!({media: {"schema": schema}});
+        for (media, schema) in &self.content {
+            out["content"][media] = json!({"schema": schema});
         }
         let status = match self.status {
             0 => "2XX".to_owned(),

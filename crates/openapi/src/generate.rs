@@ -70,14 +70,14 @@ pub fn response_fault(
         return Some(format!("status {status} is not described"));
     };
     let response = resolve(document, response);
-    let Some((media, content)) = response["content"].as_object().and_then(|all| all.iter().next())
-    else {
+    let Some(all) = response["content"].as_object() else {
         return (!body.is_empty()).then(|| format!("{status} has a body: {body}"));
     };
     let essence = content_type.and_then(|text| text.split(';').next());
-    if essence != media.split(';').next() {
+    let Some((media, content)) = all.iter().find(|(media, _)| essence == media.split(';').next())
+    else {
         return Some(format!("{status} has the media type {content_type:?}"));
-    }
+    };
     if media != "application/json" {
         return None;
     }

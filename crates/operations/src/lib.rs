@@ -56,6 +56,7 @@ mod settlement_responses;
 mod settlement_windows;
 mod settlements;
 mod snapshots;
+mod statements;
 mod storage;
 mod token;
 mod transactions;
@@ -72,5 +73,9 @@ pub use reports::{
     StuckStage, Takeover, TransferTrace,
 };
 pub use server::{respond, serve, serve_probes};
+pub use statements::{
+    AccountStatement, Balance, Entry, LogPoint, STATEMENT_ENTRIES_MAX, SettlementPart, Statement,
+    StatementError, StatementFormat, StatementSubject, Total,
+};
 pub use token::{Token, load_or_create_token, load_token};
 pub use transactions::transaction_object;

@@ -106,7 +106,10 @@ fn schemas() -> Vec<(String, Value)> {
     for route in resources.flat_map(|resource| resource.routes) {
         let bodies = route.body.iter().map(|body| body.schema);
         let responses = route.responses.iter().filter_map(|response| match response.content {
-            Content::One(of) | Content::List(of) | Content::OneOrAll(of) => Some(of),
+            Content::One(of)
+            | Content::List(of)
+            | Content::OneOrAll(of)
+            | Content::OneOrText(of, _) => Some(of),
             Content::Nothing | Content::Other(..) => None,
         });
         named.extend(bodies.chain(responses));
@@ -239,8 +242,14 @@ fn response(shows: &SuccessResponse) -> ApiResponse {
             reference(name),
             {"type": "object", "additionalProperties": false},
         ]}),
+        Content::OneOrText((name, _), media) => {
+            let mut response = ApiResponse::json(shows.status, shows.text, reference(name));
+            let texts = media.iter().map(|media| ((*media).to_owned(), schema::any_text()));
+            response.content.extend(texts);
+            return response;
+        }
         Content::Other(media, schema) => {
-            let content = Some((media.to_owned(), schema()));
+            let content = vec![(media.to_owned(), schema())];
             return ApiResponse { content, ..ApiResponse::empty(shows.status, shows.text) };
         }
     };

@@ -62,6 +62,12 @@ impl AdminResponse {
         Self { status: StatusCode::OK, body: Some((JSON, text)) }
     }
 
+    /// 200 with a text of a media type.
+    pub(crate) fn of_media(media_type: &'static str, text: Bytes) -> Self {
+        let media_type = HeaderValue::from_static(media_type);
+        Self { status: StatusCode::OK, body: Some((media_type, text)) }
+    }
+
     /// 200 with an HTML page.
     pub(crate) const fn page(text: Bytes) -> Self {
         Self { status: StatusCode::OK, body: Some((PAGE, text)) }

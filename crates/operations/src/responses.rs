@@ -3,6 +3,8 @@
 //! Amounts are written digit for digit; moments are ISO 8601 with milliseconds; `isActive` of
 //! participants and accounts is 0 or 1, as in the reference.
 
+use std::fmt::{self, Display, Formatter};
+
 use ledger::{
     Account, AccountId, Amount, CurrencyAccounts, DeadLetter, NetDebitCap, Notice, NoticeKind,
     Participant, SettlementModel, Stamp, State,
@@ -33,14 +35,20 @@ impl Serialize for JsonNumber {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timestamp(pub(crate) Stamp);
 
-impl Serialize for Timestamp {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+impl Display for Timestamp {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let millis = self.0.millis();
         let mut text = fspiop::time::date_time_whole_seconds(millis);
         for (at, unit) in [(20, 100), (21, 10), (22, 1)] {
             text[at] = b'0' + (millis / unit % 10) as u8;
         }
-        serializer.serialize_str(str::from_utf8(&text).expect("a date is ASCII"))
+        f.write_str(str::from_utf8(&text).expect("a date is ASCII"))
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

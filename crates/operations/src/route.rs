@@ -21,8 +21,8 @@ use crate::schema::{Content, any_text, some_text};
 use crate::{
     accounts, cluster, dead_letters, endpoint_cache, enums, explanations, funds, keys, limits,
     liquidity, metrics, monitoring, openapi_document, oracles, participants, parties, rules,
-    settlement_models, settlement_windows, settlements, snapshots, storage, transactions,
-    waterfall,
+    settlement_models, settlement_windows, settlements, snapshots, statements, storage,
+    transactions, waterfall,
 };
 
 /// The resources of every module, with their group in the document.
@@ -37,6 +37,7 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("settlement", settlement_models::RESOURCES),
     ("settlement", settlement_windows::RESOURCES),
     ("settlement", settlements::RESOURCES),
+    ("settlement", statements::RESOURCES),
     ("oracles", oracles::RESOURCES),
     ("hub", enums::RESOURCES),
     ("measurement", waterfall::RESOURCES),

@@ -22,6 +22,8 @@ pub(crate) enum Content {
     List(Component),
     /// See [`OneOrAll`].
     OneOrAll(Component),
+    /// JSON, or a text of one of these media types.
+    OneOrText(Component, &'static [&'static str]),
     /// A body of this media type, with an unnamed schema.
     Other(&'static str, fn() -> Value),
 }

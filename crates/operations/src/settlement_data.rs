@@ -11,12 +11,14 @@ use std::ops::RangeInclusive;
 use fspiop::Refusal;
 use ledger::{
     AccountId, AccountKind, ArchiveKind, ArchivedSettlement, Currency, ParticipantIndex,
-    SettlementId, SettlementWithAccounts, State, Window, WindowContent, WindowId, WindowWithSums,
+    SettlementId, SettlementWithAccounts, State, Window, WindowContent, WindowId, WindowState,
+    WindowWithSums,
 };
 
 use crate::backend::{ARCHIVED_MAX, Unavailable};
 use crate::outcome_errors;
 use crate::request::AdminRequest;
+use crate::statements::LogPoint;
 
 /// Maximum number of archived windows or settlements that a list reads.
 const LISTED_MAX: usize = 1_000;
@@ -63,6 +65,33 @@ pub(crate) async fn find_window(
     match found.await? {
         Found::Here(window) => Ok(Some(window)),
         Found::Archived => Ok(Some(archived_window(request, id).await?.window)),
+        Found::Nowhere => Ok(None),
+    }
+}
+
+/// The window with this number with its sums, and the record up to which the state was queried.
+/// The open one has its sums so far.
+pub(crate) async fn find_window_with_sums(
+    request: &AdminRequest<'_>,
+    id: WindowId,
+) -> Result<Option<(WindowWithSums, LogPoint)>, Refusal> {
+    let found = request.query_state(move |state| {
+        let book = state.settlement();
+        let found = match book.window(id) {
+            Some(entry) if entry.window.state == WindowState::Open => {
+                let accounts = book.open_accounts().into();
+                Found::Here(WindowWithSums { accounts, ..entry.clone() })
+            }
+            Some(entry) => Found::Here(entry.clone()),
+            None if book.is_archived_window(id) => Found::Archived,
+            None => Found::Nowhere,
+        };
+        (found, LogPoint::of(state))
+    });
+    let (found, at) = found.await?;
+    match found {
+        Found::Here(window) => Ok(Some((window, at))),
+        Found::Archived => Ok(Some((archived_window(request, id).await?, at))),
         Found::Nowhere => Ok(None),
     }
 }
@@ -181,6 +210,8 @@ fn unreadable() -> Refusal {
 pub(crate) struct SettlementData {
     pub(crate) entry: SettlementWithAccounts,
     pub(crate) windows: BTreeMap<WindowId, WindowWithSums>,
+    /// The record up to which the state was queried.
+    pub(crate) at: LogPoint,
     owners: BTreeMap<AccountId, AccountOwner>,
 }
 
@@ -239,7 +270,8 @@ impl SettlementData {
             .accounts
             .iter()
             .filter_map(|row| Some((row.account, AccountOwner::of(state, row.account)?)));
-        Self { windows: windows.collect(), owners: owners.collect(), entry }
+        let at = LogPoint::of(state);
+        Self { windows: windows.collect(), at, owners: owners.collect(), entry }
     }
 
     /// The owner of an account of the settlement.

@@ -38,7 +38,7 @@ const MODEL_CHARACTERS_MAX: usize = 60;
 const REFERENCE_CHARACTERS_MAX: usize = 50;
 
 /// The settlement in a path.
-const ID: Parameter<SettlementId> =
+pub(crate) const ID: Parameter<SettlementId> =
     Parameter::new("id", "The settlement.", number_schema, |text| {
         read_number("id", text).map(SettlementId)
     })
@@ -544,7 +544,10 @@ async fn abort(request: &AdminRequest<'_>, id: SettlementId, reason: String) -> 
 }
 
 /// The settlement; refuses an unknown one.
-async fn find(request: &AdminRequest<'_>, id: SettlementId) -> Result<SettlementData, Refusal> {
+pub(crate) async fn find(
+    request: &AdminRequest<'_>,
+    id: SettlementId,
+) -> Result<SettlementData, Refusal> {
     let found = SettlementData::load(request, id).await?;
     found.ok_or_else(|| invalid(&format!("Settlement with ID '{}' not found", id.0)))
 }

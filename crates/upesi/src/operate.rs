@@ -7,3 +7,4 @@ pub(crate) mod onboard;
 pub(crate) mod parties;
 pub(crate) mod quarantine;
 pub(crate) mod settlement;
+pub(crate) mod statement;

@@ -20,12 +20,13 @@ const FIRST: [&str; 9] = [
 ];
 
 /// Examples that the state of a fresh hub does not allow, with what they are answered.
-const REFUSED: [(&str, u16); 14] = [
+const REFUSED: [(&str, u16); 15] = [
     // No transfer was committed: the window is empty, and nothing can be settled.
     ("closeSettlementWindow", 400),
     ("createSettlement", 400),
     ("listSettlements", 400),
     ("showSettlement", 400),
+    ("settlementStatement", 400),
     ("updateSettlement", 400),
     ("showSettlementParticipant", 400),
     ("updateSettlementParticipant", 400),

@@ -136,6 +136,8 @@ impl HttpResponse {
         .to_string();
         let shown =
             if plain == self.body { format!("{code} {description}") } else { self.body.clone() };
+        // A transcript has line feeds only.
+        let shown = shown.replace("\r\n", "\n");
         let allow = self.header("allow").map_or(String::new(), |allow| format!(" [{allow}]"));
         format!("{}{allow} {shown}", self.status).trim_end().to_owned()
     }

@@ -84,6 +84,15 @@ async fn an_aborted_settlement_gives_its_windows_back() {
 }
 
 #[tokio::test]
+async fn statements_show_the_sums_of_windows_and_settlements() {
+    let server = scheme().await;
+    transfer(&server, 1, ("dfsp1", "dfsp2"), "30.5");
+    transfer(&server, 2, ("dfsp2", "dfsp1"), "10");
+    server.run_transcript(expect_file!["texts/statements.txt"]).await;
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn requests_that_do_not_fit_are_refused() {
     let server = scheme().await;
     transfer(&server, 1, ("dfsp1", "dfsp2"), "30.5");

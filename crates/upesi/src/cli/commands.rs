@@ -13,7 +13,9 @@ use crate::cli::shell_files::{
 use crate::cli::stdout;
 use crate::data::{archive, backup, migrate, restore, snapshot};
 use crate::inspect::{explain, replay, verify, what_if};
-use crate::operate::{cluster, health, liquidity, onboard, parties, quarantine, settlement};
+use crate::operate::{
+    cluster, health, liquidity, onboard, parties, quarantine, settlement, statement,
+};
 use crate::{config, serve};
 
 /// Instant-payments switch for FSPIOP: look-ups, quotes, transfers, settlement.
@@ -53,6 +55,7 @@ const GROUPS: &[HelpGroup] = &[
             "cluster",
             "parties",
             "settlement",
+            "statement",
             "liquidity",
             "quarantine",
         ],
@@ -179,6 +182,12 @@ enum Command {
     /// Close windows and settle them, on a running switch.
     #[command(after_help = settlement::EXAMPLES)]
     Settlement(settlement::SettlementArguments),
+    /// Print the statement of a settlement or a window, of a running switch.
+    ///
+    /// Opening balance, entries and closing balance per account, and the records of the log between
+    /// which they hold.
+    #[command(after_help = statement::EXAMPLES)]
+    Statement(statement::StatementArguments),
     /// Take a snapshot of a stopped switch, for a faster start.
     ///
     /// The next start continues from the snapshot instead of replaying the whole log. The command
@@ -289,6 +298,7 @@ impl Command {
             Self::Health(arguments) => health::health(&arguments),
             Self::Settlement(arguments) => settlement::settlement(&arguments),
             Self::Liquidity(arguments) => liquidity::liquidity(&arguments),
+            Self::Statement(arguments) => statement::statement(&arguments),
             Self::ImportLog(arguments) => migrate::import(&arguments),
             Self::Onboard(arguments) => onboard::onboard(&arguments),
             Self::Parties(arguments) => parties::parties(&arguments),

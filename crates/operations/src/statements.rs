@@ -1,0 +1,160 @@
+//! Statements of windows and settlements, as JSON or CSV. An addition to the reference's API.
+//!
+//! Both come from rows in memory or in the cold store; no record is read from the log.
+//!
+//! Costs: a copy of the sums of the windows, of which there are at most one per account and
+//! window. A statement has [`STATEMENT_ENTRIES_MAX`] entries at most; a larger one is refused.
+
+mod csv;
+mod json;
+mod statement;
+mod windows;
+
+use bytes::Bytes;
+use fspiop::{ErrorCode, Refusal};
+use ledger::FspName;
+
+pub use self::statement::{
+    AccountStatement, Balance, Entry, LogPoint, STATEMENT_ENTRIES_MAX, SettlementPart, Statement,
+    StatementError, StatementSubject, Total,
+};
+
+use crate::body_reader::refuse;
+use crate::request::{AdminRequest, participant_name};
+use crate::response::{AdminResponse, HandlerResult};
+use crate::route::{Parameter, routes};
+use crate::schema;
+use crate::settlement_queries::given;
+use crate::settlement_windows::ID as WINDOW;
+use crate::settlements::{self, ID as SETTLEMENT};
+use crate::statements::json::{AnyForm, StatementResponse};
+use crate::statements::windows::{statement_of_settlement, statement_of_window};
+
+/// The form of a statement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StatementFormat {
+    /// JSON.
+    #[default]
+    Json,
+    /// CSV, RFC 4180.
+    Csv,
+}
+
+impl StatementFormat {
+    /// The forms with their names.
+    pub const ALL: [(&'static str, Self); 2] = [("json", Self::Json), ("csv", Self::Csv)];
+
+    /// Reads a name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, format)| *format)
+    }
+
+    const fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json; charset=utf-8",
+            Self::Csv => "text/csv; charset=utf-8",
+        }
+    }
+}
+
+const FORMAT: Parameter<StatementFormat> = Parameter::new(
+    "format",
+    "`json` (default) or `csv`.",
+    || schema::one_of(&schema::names(&StatementFormat::ALL)),
+    |text| {
+        let known = schema::names(&StatementFormat::ALL).join(", ");
+        let wrong =
+            || refuse(ErrorCode::MALFORMED_SYNTAX, "format", &format!("must be one of [{known}]"));
+        StatementFormat::parse(text).ok_or_else(wrong)
+    },
+);
+
+/// The query parameter `participant`.
+const ONLY_PARTICIPANT: Parameter<FspName> = Parameter::new(
+    "participant",
+    "Only the accounts of this participant.",
+    schema::some_text,
+    participant_name,
+);
+
+routes! {
+    "/v2/settlementWindows/{id}/statement" [WINDOW] {
+        read GET windowStatement = window, "Statement of a settlement window" {
+            text: "\
+                The sums and counts of the transfers that each account paid and received, and its \
+                net. The statement of the open window has the sums so far. `from` is the record \
+                that opened the window, `to` the one that closed it.",
+            query: [FORMAT, ONLY_PARTICIPANT],
+            responses: [200: AnyForm = "The statement."],
+            refusals: [400 MALFORMED_SYNTAX, 400 ID_NOT_FOUND, 400 VALIDATION, 500 INTERNAL_SERVER],
+        }
+    }
+    "/v2/settlements/{id}/statement" [SETTLEMENT] {
+        read GET settlementStatement = settlement, "Statement of a settlement" {
+            text: "\
+                The net of each account, from its sums in each window, with its state and \
+                reference. `from` is the record that opened the oldest window; the state is that \
+                after the record `to`.",
+            query: [FORMAT, ONLY_PARTICIPANT],
+            responses: [200: AnyForm = "The statement."],
+            refusals: [400 MALFORMED_SYNTAX, 400 ID_NOT_FOUND, 400 VALIDATION, 500 INTERNAL_SERVER],
+        }
+    }
+}
+
+/// `GET /v2/settlementWindows/{id}/statement`.
+async fn window(request: &AdminRequest<'_>) -> HandlerResult {
+    let statement = statement_of_window(request, request.path(&WINDOW)?).await?;
+    answer(request, statement).await
+}
+
+/// `GET /v2/settlements/{id}/statement`.
+async fn settlement(request: &AdminRequest<'_>) -> HandlerResult {
+    let data = settlements::find(request, request.path(&SETTLEMENT)?).await?;
+    let statement = statement_of_settlement(request, &data).await?;
+    answer(request, statement).await
+}
+
+/// Answers with a statement in the requested form, of the requested participant.
+async fn answer(request: &AdminRequest<'_>, mut statement: Statement) -> HandlerResult {
+    let format = given(request, &FORMAT)?.unwrap_or_default();
+    if let Some(name) = given(request, &ONLY_PARTICIPANT)? {
+        request.query_participant(name, |_, _| ()).await?;
+        statement.retain_participant(name.as_str());
+    }
+    respond(&statement, format)
+}
+
+/// A response with a statement.
+fn respond(statement: &Statement, format: StatementFormat) -> HandlerResult {
+    if STATEMENT_ENTRIES_MAX < statement.entry_count() {
+        let detail = format!(
+            "the statement has more than {STATEMENT_ENTRIES_MAX} entries; add the parameter \
+             participant"
+        );
+        return Err(Refusal::new(ErrorCode::VALIDATION, &detail));
+    }
+    let written = statement.write(format).map_err(|error| match error {
+        StatementError::Digits(_) => Refusal::new(ErrorCode::VALIDATION, &error.to_string()),
+        error => Refusal::internal(&error.to_string()),
+    })?;
+    Ok(AdminResponse::of_media(format.media_type(), written))
+}
+
+impl Statement {
+    /// Writes the statement in a form.
+    ///
+    /// # Errors
+    /// [`StatementError`].
+    pub fn write(&self, format: StatementFormat) -> Result<Bytes, StatementError> {
+        self.check()?;
+        Ok(match format {
+            StatementFormat::Json => {
+                let response = StatementResponse::of(self)?;
+                serde_json::to_vec(&response).expect("a statement is always writable").into()
+            }
+            StatementFormat::Csv => csv::write(self)?.into(),
+        })
+    }
+}

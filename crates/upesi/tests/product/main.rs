@@ -47,6 +47,7 @@ mod onboard;
 mod operations;
 mod parties;
 mod preload;
+mod settlement;
 mod signatures;
 mod snapshots;
 mod support;

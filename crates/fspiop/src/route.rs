@@ -268,6 +268,12 @@ impl<'a> ApiRoute<'a> {
         self.resource
     }
 
+    /// The requested operation.
+    #[must_use]
+    pub const fn operation(&self) -> Operation {
+        self.operation
+    }
+
     /// Decodes and checks the identifiers, and the narrowing part of the query.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use http::Method;
 use crate::route::Resource;
 
 /// The requested operation, without the identifiers of the path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
     /// `GET /health`.
     Health,
@@ -58,6 +58,48 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Number of operations.
+    pub const COUNT: usize = 22;
+
+    /// All operations, in order.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Health,
+        Self::EndpointCache,
+        Self::ParticipantsBatch,
+        Self::ParticipantsBatchPut,
+        Self::ParticipantsBatchError,
+        Self::ParticipantsGet,
+        Self::ParticipantsPost,
+        Self::ParticipantsPut,
+        Self::ParticipantsError,
+        Self::ParticipantsDelete,
+        Self::PartiesGet,
+        Self::PartiesPut,
+        Self::PartiesError,
+        Self::QuotesPost,
+        Self::QuotesGet,
+        Self::QuotesPut,
+        Self::QuotesError,
+        Self::TransfersPost,
+        Self::TransfersGet,
+        Self::TransfersPut,
+        Self::TransfersError,
+        Self::TransfersPatch,
+    ];
+
+    /// Method and path of its first row, with `{Name}` in place of each identifier.
+    #[must_use]
+    pub fn method_and_path(self) -> (&'static str, String) {
+        if let Some((method, word, _)) = PLAIN_ROUTES.iter().find(|(.., plain)| *plain == self) {
+            return (method.as_str(), format!("/{word}"));
+        }
+        let rows =
+            Resource::ALL.iter().flat_map(|it| it.routes().iter().map(move |row| (*it, row)));
+        let mut rows = rows.filter(|(_, row)| row.operation == self);
+        let (resource, row) = rows.next().expect("every operation has a row");
+        (row.method.as_str(), row.template(resource))
+    }
+
     /// Whether the hub serves it, rather than answering 501, 2002.
     #[must_use]
     pub const fn is_served(self) -> bool {
@@ -188,5 +230,20 @@ impl Resource {
             Self::Quotes => &QUOTES,
             Self::Transfers => &TRANSFERS,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_has_its_index_and_a_path() {
+        for (at, operation) in Operation::ALL.into_iter().enumerate() {
+            assert_eq!(operation as usize, at);
+            assert!(operation.method_and_path().1.starts_with('/'), "{operation:?}");
+        }
+        let put = Operation::TransfersError.method_and_path();
+        assert_eq!(put, ("PUT", "/transfers/{ID}/error".to_owned()));
     }
 }

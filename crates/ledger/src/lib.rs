@@ -89,7 +89,8 @@ pub use settlement::{
     WINDOWS_MAX, Window, WindowContent, WindowState, WindowWithSums,
 };
 pub use state::{
-    ApplyStep, Batch, ChangeReply, ChangeResult, Counters, Effects, State, StepResult,
+    ApplyStep, Batch, ChangeReply, ChangeResult, CommittedTransfer, Counters, Effects, State,
+    StepResult,
 };
 pub use state_hash::{STATE_HASH_VERSION, StateHashes};
 pub use transfers::{FinalTransfer, RecordedResponse, ResponseKind, TransferState};

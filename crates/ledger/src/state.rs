@@ -6,7 +6,7 @@ use crate::accounts::Accounts;
 use crate::alerts::Alerts;
 use crate::batch_digest::BatchDigest;
 use crate::change::Settings;
-use crate::command::Command;
+use crate::command::{Command, TraceId};
 use crate::field::stored;
 use crate::hashing::KeyedHashing;
 use crate::ids::{
@@ -54,8 +54,19 @@ pub struct Effects {
     pub archived: Vec<ArchivedSettlement>,
     /// The results of changes that have more than an outcome, by record.
     pub results: Vec<(LogIndex, ChangeResult)>,
+    /// The committed transfers, for measurements. Not part of the state.
+    pub committed: Vec<CommittedTransfer>,
     /// Whether participants, accounts' activity, endpoints or settings have changed.
     pub registry_changed: bool,
+}
+
+/// A transfer that a batch committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommittedTransfer {
+    /// When it was reserved.
+    pub reserved_at: Stamp,
+    /// Trace of its prepare.
+    pub trace: TraceId,
 }
 
 /// The result of a change that has more than an outcome, for its caller. Not part of the state.
@@ -121,6 +132,7 @@ impl Effects {
         self.final_rows.clear();
         self.archived.clear();
         self.results.clear();
+        self.committed.clear();
         self.registry_changed = false;
     }
 }

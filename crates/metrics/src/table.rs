@@ -79,7 +79,11 @@ macro_rules! metrics {
                 name: $name,
                 help: $help,
             },
-            sample: |$now: &$source, samples| $crate::MetricValue::sample(&$value, samples),
+            sample: |$now: &$source, samples| {
+                // A row may be constant.
+                let _ = $now;
+                $crate::MetricValue::sample(&$value, samples)
+            },
         }),*]
     };
 }

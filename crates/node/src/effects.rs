@@ -59,6 +59,7 @@ impl<M> EffectDispatcher<M> {
         let last = sequencer.state().log_index().0;
         self.shared.gauges.committed.store(last, Ordering::Release);
         let effects = sequencer.effects();
+        self.record_times(sequencer);
         if effects.registry_changed {
             self.shared.view.publish(ParticipantsView::of(sequencer.state()));
             self.post_to_all(|| MailboxEvent::RegistryChanged);
@@ -99,6 +100,14 @@ impl<M> EffectDispatcher<M> {
         let commands = batch.iter().map(|one| &one.command);
         self.dispatch(sequencer, committed.first, commands, (&message, serves));
         self.reply(batch, committed.first, sequencer.effects());
+    }
+
+    /// Records how long the batch took to be decided, and its transfers to be committed.
+    fn record_times<L: Log>(&self, sequencer: &Sequencer<TracedLog<L>>) {
+        let (_, written) = sequencer.log().observer().written_ns();
+        let times = &self.shared.stage_times;
+        times.apply.record(latency_trace::monotonic_ns().saturating_sub(written));
+        times.record_commits(sequencer.state().stamp(), &sequencer.effects().committed);
     }
 
     fn track_deliveries(&mut self, first: LogIndex, batch: &[Submission<M>]) {

@@ -16,6 +16,7 @@ use crate::mailbox::Mailbox;
 use crate::participants_view::ParticipantsView;
 use crate::record_reader::{ReadFailure, TrackedReader};
 use crate::shared_value::SharedValue;
+use crate::stage_times::StageTimes;
 use crate::stall::{Progress, Stall};
 use crate::submission::{Submission, SubmissionRefused};
 
@@ -100,6 +101,7 @@ pub(crate) struct Shared<M> {
     pub(crate) directory: Directory,
     pub(crate) reader: Arc<TrackedReader>,
     pub(crate) latency_trace: Arc<LatencyTrace>,
+    pub(crate) stage_times: Arc<StageTimes>,
     pub(crate) gauges: NodeGauges,
     /// Faults at the last sample.
     pub(crate) faults: RwLock<NodeFaults>,
@@ -277,6 +279,12 @@ impl<M: Send + Sync + 'static> Handle<M> {
     #[must_use]
     pub fn status(&self) -> NodeStatus {
         self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Durations of the stages of the sequencer's thread.
+    #[must_use]
+    pub fn stage_times(&self) -> &StageTimes {
+        &self.shared.stage_times
     }
 
     /// The progress of the sequencer's thread, for [`crate::stall::StallDetector`].

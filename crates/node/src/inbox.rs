@@ -8,6 +8,7 @@ use ports::{Arrival, ClockReading, Log};
 use record::frame::Tail;
 use sequencer::{CommitError, Sequencer};
 
+use crate::latency_trace::monotonic_ns;
 use crate::submission::{Submission, SubmissionRefused};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -72,6 +73,8 @@ impl Default for InboxLimits {
 pub(crate) struct Work<M> {
     pub(crate) submissions: VecDeque<Submission<M>>,
     pub(crate) queries: Vec<ReadRequest>,
+    /// One entry per call that submitted.
+    arrived: Vec<ArrivedSubmissions>,
     bytes: usize,
     /// Messages and events of a shared log.
     pub(crate) arrivals: VecDeque<Arrival>,
@@ -89,12 +92,25 @@ pub(crate) const ARRIVED_BYTES_MAX: usize = 32 << 20;
 pub(crate) struct TakenWork<M> {
     pub(crate) submissions: VecDeque<Submission<M>>,
     pub(crate) queries: Vec<ReadRequest>,
+    pub(crate) arrived: Vec<ArrivedSubmissions>,
     pub(crate) arrivals: VecDeque<Arrival>,
+}
+
+/// Submissions that arrived in one call.
+pub(crate) struct ArrivedSubmissions {
+    pub(crate) count: u64,
+    /// When they arrived, by the monotonic clock.
+    pub(crate) at_ns: u64,
 }
 
 impl<M> Default for TakenWork<M> {
     fn default() -> Self {
-        Self { submissions: VecDeque::new(), queries: Vec::new(), arrivals: VecDeque::new() }
+        Self {
+            submissions: VecDeque::new(),
+            queries: Vec::new(),
+            arrived: Vec::new(),
+            arrivals: VecDeque::new(),
+        }
     }
 }
 
@@ -114,6 +130,7 @@ impl<M> Inbox<M> {
             work: Mutex::new(Work {
                 submissions: VecDeque::new(),
                 queries: Vec::new(),
+                arrived: Vec::new(),
                 bytes: 0,
                 arrivals: VecDeque::new(),
                 arrived_bytes: 0,
@@ -148,6 +165,10 @@ impl<M> Inbox<M> {
         }
         work.bytes = bytes;
         work.submissions.extend(submissions.drain(..count));
+        if count != 0 {
+            let count = count as u64;
+            work.arrived.push(ArrivedSubmissions { count, at_ns: monotonic_ns() });
+        }
         self.wake(work);
         if submissions.is_empty() {
             return Ok(());
@@ -195,6 +216,7 @@ impl<M> Inbox<M> {
         if room || !work.open {
             work.bytes = 0;
             taken.submissions.append(&mut work.submissions);
+            taken.arrived.append(&mut work.arrived);
         }
         taken.queries.append(&mut work.queries);
         if !work.arrivals.is_empty() {

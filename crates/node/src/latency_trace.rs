@@ -20,6 +20,7 @@ use ledger::{Command, NoticeKind, ParticipantIndex, TransferId, TransferMessage}
 use ports::{LogError, LogObserver, ObservedLog};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::stage_times::StageTimes;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -450,20 +451,21 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A log that records, while tracing is on, when it last appended and synced.
+/// A log that records the times of its writes.
 pub type TracedLog<L> = ObservedLog<L, WriteTimes>;
 
-/// The times of the last writes of the log inside a [`TracedLog`].
+/// The times of the writes of the log inside a [`TracedLog`].
 #[derive(Debug)]
 pub struct WriteTimes {
     trace: Arc<LatencyTrace>,
+    stages: Arc<StageTimes>,
     appended_ns: u64,
     synced_ns: u64,
 }
 
 impl From<Arc<LatencyTrace>> for WriteTimes {
     fn from(trace: Arc<LatencyTrace>) -> Self {
-        Self { trace, appended_ns: 0, synced_ns: 0 }
+        Self { trace, stages: Arc::default(), appended_ns: 0, synced_ns: 0 }
     }
 }
 
@@ -473,8 +475,12 @@ impl WriteTimes {
         Arc::clone(&self.trace)
     }
 
-    /// End times of the last append and the last sync after it; 0 if none happened while tracing
-    /// was on.
+    /// The histograms that the times are recorded in.
+    pub(crate) fn stages(&self) -> Arc<StageTimes> {
+        Arc::clone(&self.stages)
+    }
+
+    /// End times of the last append and the last sync after it; 0 before the first append.
     pub(crate) fn written_ns(&self) -> (u64, u64) {
         (self.appended_ns, self.synced_ns)
     }
@@ -482,18 +488,19 @@ impl WriteTimes {
 
 impl LogObserver for WriteTimes {
     fn append(&mut self, append: impl FnOnce() -> Result<(), LogError>) -> Result<(), LogError> {
+        let before = monotonic_ns();
         let result = append();
-        if let Some(now) = self.trace.now_ns() {
-            (self.appended_ns, self.synced_ns) = (now, now);
-        }
+        self.appended_ns = monotonic_ns();
+        self.synced_ns = self.appended_ns;
+        self.stages.append.record(self.appended_ns - before);
         result
     }
 
     fn sync(&mut self, sync: impl FnOnce() -> Result<(), LogError>) -> Result<(), LogError> {
+        let before = monotonic_ns();
         let result = sync();
-        if let Some(now) = self.trace.now_ns() {
-            self.synced_ns = now;
-        }
+        self.synced_ns = monotonic_ns();
+        self.stages.sync.record(self.synced_ns - before);
         result
     }
 }

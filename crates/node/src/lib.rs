@@ -34,6 +34,7 @@ mod shared_log;
 mod shared_value;
 #[cfg(all(test, feature = "shuttle"))]
 mod shuttle_tests;
+mod stage_times;
 pub mod stall;
 mod state_hash_check;
 mod submission;
@@ -50,6 +51,7 @@ pub use participants_view::{ParticipantInfo, ParticipantsView};
 pub use record_reader::ReadFailure;
 pub use runner::{Node, NodeError, Runner, Turn};
 pub use shared_log::{Arrivals, FirstCommands, ReplicatedNode, ReplicatedNodeOptions};
+pub use stage_times::StageTimes;
 pub use submission::{
     Callback, ReplyTo, Submission, SubmissionContext, SubmissionRefused, unattended,
 };

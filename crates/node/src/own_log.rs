@@ -141,7 +141,7 @@ impl<L: Log, C: Clock, M> LogKind<C, M> for OwnLog<L, M> {
         if !node.taken.submissions.is_empty() {
             return Ok(true);
         }
-        let is_open = node.shared.inbox.take(&mut node.taken, true, patience);
+        let is_open = node.take_from_inbox(true, patience);
         node.admit();
         Ok(is_open)
     }

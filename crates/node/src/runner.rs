@@ -22,8 +22,8 @@ use sequencer::{CommitError, Committed, ReplicaError, Sequencer};
 use crate::directory::Directory;
 use crate::effects::EffectDispatcher;
 use crate::handle::{Handle, NodeGauges, NodeStatus, Shared};
-use crate::inbox::{Inbox, InboxLimits, TakenWork};
-use crate::latency_trace::TracedLog;
+use crate::inbox::{ArrivedSubmissions, Inbox, InboxLimits, TakenWork};
+use crate::latency_trace::{self, TracedLog};
 use crate::mailbox::Mailbox;
 use crate::participants_view::ParticipantsView;
 use crate::record_reader::TrackedReader;
@@ -177,6 +177,18 @@ impl<K: LogKind<C, M>, C: Clock, M> Runner<K, C, M> {
         Ok(if is_open || !K::end(self)? { turn } else { Turn::Ended })
     }
 
+    /// Takes work from the inbox, and records how long it waited there.
+    pub(crate) fn take_from_inbox(&mut self, room: bool, patience: Option<Duration>) -> bool {
+        let is_open = self.shared.inbox.take(&mut self.taken, room, patience);
+        if !self.taken.arrived.is_empty() {
+            let now = latency_trace::monotonic_ns();
+            for ArrivedSubmissions { count, at_ns } in self.taken.arrived.drain(..) {
+                self.shared.stage_times.inbox.record_times(now.saturating_sub(at_ns), count);
+            }
+        }
+        is_open
+    }
+
     /// Refuses overdue senders, and adds a tick if one is owed.
     pub(crate) fn admit(&mut self) {
         let Self { kind, dispatcher, taken, .. } = self;
@@ -205,7 +217,7 @@ impl<K: LogKind<C, M>, C: Clock, M> Runner<K, C, M> {
 
     /// Refuses the submissions that are not part of a batch yet.
     pub(crate) fn refuse_waiting(&mut self, refused: SubmissionRefused) {
-        self.shared.inbox.take(&mut self.taken, true, Some(Duration::ZERO));
+        self.take_from_inbox(true, Some(Duration::ZERO));
         self.dispatcher.refuse(self.taken.submissions.drain(..), refused);
     }
 }
@@ -247,6 +259,7 @@ pub(crate) fn share<L: Log, M>(
         directory,
         reader: Arc::new(TrackedReader::of(sequencer.log().reader())),
         latency_trace: sequencer.log().observer().trace(),
+        stage_times: sequencer.log().observer().stages(),
         gauges: NodeGauges::starting_after(sequencer.state().log_index()),
         faults: RwLock::default(),
         first_lease_us,

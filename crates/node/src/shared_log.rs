@@ -849,7 +849,7 @@ impl<L: Log, C: Clock, M, T: Topic> LogKind<C, M> for SharedLog<L, M, T> {
     /// Also applies arrivals of the topic.
     fn take(node: &mut Runner<Self, C, M>, patience: Option<Duration>) -> Result<bool, NodeError> {
         let room = node.is_live() && node.may_send(node.clock.now());
-        let is_open = node.shared.inbox.take(&mut node.taken, room, patience);
+        let is_open = node.take_from_inbox(room, patience);
         while let Some(arrival) = node.taken.arrivals.pop_front() {
             node.arrive(arrival)?;
         }

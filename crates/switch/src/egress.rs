@@ -24,6 +24,7 @@ use fspiop::{ErrorCode, Refusal, Resource, TraceContext};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 use ledger::{FspName, ParticipantIndex};
+use node::latency_trace::monotonic_ns;
 use tokio::task::spawn_local;
 
 use crate::breaker::{BreakerChange, Breakers};
@@ -31,6 +32,7 @@ use crate::directory::Directory;
 use crate::failure::{Failure, SendError};
 use crate::fair_share::Shares;
 use crate::inbound::{Inbound, Trace};
+use crate::measurements::CallResult;
 use crate::pool::{OutboundRequest, PeerResponse, Pools, RequestClass};
 use crate::signatures::ThreadSignatures;
 use crate::submitter::AcceptStatus;
@@ -126,9 +128,13 @@ impl Egress {
         self.rewrite_headers(&mut headers, (&to.method, &to.path), envelope.trace, named);
         let permit = ForwardPermit::take(self, to.participant, Some(&on_failure))?;
         let (call, on_failure) = (self.address_message(to, headers, body), Box::new(on_failure));
+        let leg = (to.participant, on_failure.resource);
         spawn_local(async move {
+            let began_ns = monotonic_ns();
             let result = permit.egress.send_once(call).await;
-            if is_failure(&result) {
+            let outcome = CallResult::of(result.as_ref().ok().map(|answer| answer.status));
+            permit.egress.thread.measurements.forwarded(leg, began_ns, outcome);
+            if outcome == CallResult::Failed {
                 Box::pin(send_failure_callback(permit, result, on_failure)).await;
             }
         });

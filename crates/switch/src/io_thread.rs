@@ -16,6 +16,7 @@ use crate::directory::Directory;
 use crate::driver::{self, Driver};
 use crate::egress::Egress;
 use crate::lane_watch::LaneWatch;
+use crate::measurements::Measurements;
 use crate::message::ForwardedMessage;
 use crate::notice_messages::Notices;
 use crate::options::IoThreadOptions;
@@ -43,6 +44,7 @@ pub(crate) struct IoThreadParams {
     pub(crate) mailbox: Arc<Mailbox<ForwardedMessage>>,
     pub(crate) mail: Arc<Notify>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) measurements: Arc<Measurements>,
     pub(crate) shown: Arc<ThreadStatus>,
     pub(crate) breakers: Arc<Breakers>,
     pub(crate) seed: u64,
@@ -63,7 +65,8 @@ impl IoThread {
         options: IoThreadOptions,
     ) -> Self {
         let clock = (params.clock, params.seed);
-        let thread = Thread::new(params.number, params.counters, handle.latency_trace(), clock);
+        let recorded = (params.counters, params.measurements);
+        let thread = Thread::new(params.number, recorded, handle.latency_trace(), clock);
         let policy = (options.policy, params.seed);
         let outbox = Outbox::new(&thread, &handle, &params.mailbox, policy);
         let counters = Arc::clone(&thread.counters);

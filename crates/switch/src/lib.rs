@@ -49,6 +49,7 @@ mod http2;
 mod inbound;
 mod io_thread;
 mod lane_watch;
+mod measurements;
 mod message;
 mod notice_messages;
 mod options;
@@ -96,6 +97,7 @@ pub use counters::Totals;
 pub use delivery_status::DeliveryStatus;
 pub use driver::InjectedStall;
 pub use inbound::Envelope;
+pub use measurements::TrafficTimes;
 pub use message::ForwardedMessage;
 pub use options::IoThreadOptions;
 pub use passthrough::TransferMode;
@@ -177,6 +179,8 @@ pub fn prepare(
         let mailbox = Arc::new(Mailbox::new(move || waking.notify_one()));
         let counters = Arc::new(Counters::default());
         traffic.counters.push(Arc::clone(&counters));
+        let measurements = Arc::new(measurements::Measurements::default());
+        traffic.measurements.push(Arc::clone(&measurements));
         let shown = Arc::new(ThreadStatus::default());
         traffic.threads.push(Arc::clone(&shown));
         traffic.mail.push(Arc::clone(&mail));
@@ -190,6 +194,7 @@ pub fn prepare(
             mailbox,
             mail,
             counters,
+            measurements,
             shown,
             breakers,
             seed,

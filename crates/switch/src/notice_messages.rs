@@ -22,12 +22,13 @@ use ledger::{
     ChangeParties, Command, ErrorOutcome, LogIndex, Notice, NoticeKind, Outcome, PartyChangeForm,
     TransferState, TransferView,
 };
-use node::latency_trace::TracePoint;
+use node::latency_trace::{TracePoint, monotonic_ns};
 
 use crate::commands::batch_fault;
 use crate::egress::{AddressedMessage, Destination, Egress};
 use crate::failure::{Failure, SendError};
 use crate::inbound::Trace;
+use crate::measurements::CallResult;
 use crate::message::{ForwardedMessage, OutgoingNotice};
 use crate::outbox::Outbox;
 use crate::outcome_errors::{self, PrepareFields};
@@ -73,7 +74,10 @@ impl Notices {
         if !self.outbox.may_send() {
             return Err(SendError::Failed(Failure::Unsent));
         }
+        let began_ns = monotonic_ns();
         let response = self.egress.send(&mut call, RequestClass::Notice).await;
+        let result = CallResult::of(response.as_ref().ok().map(|response| response.status));
+        thread.measurements.called_back(outgoing.notice.recipient, began_ns, result);
         let response = response.map_err(SendError::Failed)?;
         thread.tracer.answered(&outgoing.notice, response.times);
         let pause_micros = pause_micros(&response, || thread.wall_ms());

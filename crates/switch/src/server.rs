@@ -14,6 +14,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use fspiop::egress_policy::Network;
 use fspiop::headers::X_CLIENT_ID;
+use fspiop::route_table::Operation;
 use fspiop::{ErrorCode, MatchedRoute, Refusal, Resource, Route};
 use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName};
 use http::request::Parts;
@@ -22,9 +23,9 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use ledger::Stamp;
+use ledger::{Stamp, TraceId};
 use node::Handle;
-use node::latency_trace::TracePoint;
+use node::latency_trace::{TracePoint, monotonic_ns};
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
@@ -171,10 +172,12 @@ pub(crate) fn serve(
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<Full<Bytes>>, Infallible>> {
     let (mut parts, mut body) = request.into_parts();
+    let arrived_ns = monotonic_ns();
     async move {
         if let Err(refusal) = fspiop::request_head::check(&parts) {
             server.thread.counters.malformed.add(1);
             server.thread.counters.refused.add(1);
+            server.thread.measurements.refused(None, &refusal);
             return Ok(with_close(refuse(&refusal)));
         }
         if guard.client.ignores_client_id.get() {
@@ -182,10 +185,15 @@ pub(crate) fn serve(
         }
         // A client that sends `Expect: 100-continue` gets an error before it sends the body.
         let expects_continue = parts.headers.contains_key(EXPECT);
-        let result = respond(&server, read_ns, (&mut parts, &mut body), &guard).await;
+        let mut about = RequestInfo { read_ns, operation: None, trace: [0; 16] };
+        let result = respond(&server, &mut about, (&mut parts, &mut body), &guard).await;
+        let measurements = &server.thread.measurements;
         let refusal = match result {
             Ok(response) => {
                 server.thread.counters.requests.add(1);
+                if let Some(operation) = about.operation {
+                    measurements.answered(operation, arrived_ns, about.trace);
+                }
                 return Ok(response);
             }
             Err(refusal) => refusal,
@@ -195,17 +203,26 @@ pub(crate) fn serve(
             Box::pin(discard(&mut body)).await;
         }
         server.thread.counters.refused.add(1);
+        server.thread.measurements.refused(about.operation, &refusal);
         Ok(refuse(&refusal))
     }
 }
 
+/// The facts about a request that its measurement needs.
+struct RequestInfo {
+    read_ns: u64,
+    /// Of the API; `None` for an unknown path.
+    operation: Option<Operation>,
+    trace: TraceId,
+}
+
 async fn respond(
     server: &Rc<Server>,
-    read_ns: u64,
+    about: &mut RequestInfo,
     (parts, body): (&mut Parts, &mut Incoming),
     guard: &RequestGuard,
 ) -> Result<Response<Full<Bytes>>, Refusal> {
-    let mut stages = server.thread.tracer.request(read_ns);
+    let mut stages = server.thread.tracer.request(about.read_ns);
     let uri = parts.uri.clone();
     let api = match fspiop::find(&parts.method, uri.path())? {
         MatchedRoute::Health => return Ok(health(server)),
@@ -214,7 +231,9 @@ async fn respond(
         MatchedRoute::Api(api) => api,
     };
     let resource = api.resource();
+    about.operation = Some(api.operation());
     let envelope = envelope(server, parts, resource)?;
+    about.trace = envelope.trace.trace_id;
     let route = api.route(uri.query())?;
     let max = resource.body_bytes_max();
     let body = read(server, body, &parts.headers, max).await?;

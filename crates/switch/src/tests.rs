@@ -62,6 +62,7 @@ fn play(test: impl AsyncFnOnce(&Hub)) {
         mailbox,
         mail,
         counters: Arc::default(),
+        measurements: Arc::default(),
         shown: Arc::default(),
         breakers: Arc::default(),
         seed: 1,

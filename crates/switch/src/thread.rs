@@ -10,12 +10,14 @@ use node::latency_trace::LatencyTrace;
 use ports::{Clock, ClockReading};
 
 use crate::counters::Counters;
+use crate::measurements::Measurements;
 use crate::trace::Tracer;
 
 /// One I/O thread.
 pub(crate) struct Thread {
     pub(crate) number: usize,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) measurements: Arc<Measurements>,
     pub(crate) tracer: Tracer,
     clock: SystemClock,
     random: Cell<u64>,
@@ -24,12 +26,12 @@ pub(crate) struct Thread {
 impl Thread {
     pub(crate) fn new(
         number: usize,
-        counters: Arc<Counters>,
+        (counters, measurements): (Arc<Counters>, Arc<Measurements>),
         stages: &Arc<LatencyTrace>,
         (clock, seed): (SystemClock, u64),
     ) -> Rc<Self> {
         let tracer = Tracer::new(stages, number);
-        Rc::new(Self { number, counters, tracer, clock, random: Cell::new(seed) })
+        Rc::new(Self { number, counters, measurements, tracer, clock, random: Cell::new(seed) })
     }
 
     pub(crate) fn now(&self) -> ClockReading {

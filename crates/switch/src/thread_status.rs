@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 
 use ledger::NoticeId;
 use metrics::Counter;
+use node::ParticipantsView;
 use node::stall::{IoSample, Stall};
 use tokio::sync::Notify;
 
 use crate::breaker::{Breakers, OpenBreaker};
 use crate::counters::{Counters, Totals};
 use crate::delivery_status::{DeliveryQueries, DeliveryQuery, DeliveryStatus};
+use crate::measurements::{Measurements, TrafficTimes};
 use crate::stalled_lanes::StalledLanes;
 
 /// State that a thread publishes in addition to its counters.
@@ -40,6 +42,7 @@ impl ThreadStatus {
 #[derive(Debug, Default)]
 pub struct Traffic {
     pub(crate) counters: Vec<Arc<Counters>>,
+    pub(crate) measurements: Vec<Arc<Measurements>>,
     /// Other state of each thread.
     pub(crate) threads: Vec<Arc<ThreadStatus>>,
     /// Wakes each of them.
@@ -78,6 +81,13 @@ impl Traffic {
         let mut sum = Totals::default();
         self.counters.iter().for_each(|thread| sum.add(thread));
         sum
+    }
+
+    /// Durations and refusals since the start, over all threads. `view` has the names of the
+    /// participants.
+    #[must_use]
+    pub fn times(&self, view: &ParticipantsView) -> TrafficTimes {
+        TrafficTimes::of(&self.measurements, view)
     }
 
     /// Status of these notices. Finished notices, those that another node delivers, and those of a

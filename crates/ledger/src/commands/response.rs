@@ -8,7 +8,7 @@ use crate::ids::{Digest, FspName, ParticipantIndex, TransferId};
 use crate::notice::NoticeKind;
 use crate::outcome::{Outcome, ResponseEnd, ResponseOutcome};
 use crate::planted_bugs::{Bug, is_planted};
-use crate::state::State;
+use crate::state::{CommittedTransfer, State};
 use crate::transfers::{
     FinalTransfer, RecordedResponse, ReservedTransfer, ResponseKind, TransferLocation,
     TransferState,
@@ -73,6 +73,8 @@ pub(super) fn close(
     }
     if commits {
         settle::add_committed(context, &transfer);
+        let (reserved_at, trace) = (transfer.reserved_at, transfer.trace);
+        context.effects.committed.push(CommittedTransfer { reserved_at, trace });
     }
     context.withdraw(transfer.payee, transfer.prepare_notice);
     let counters = &mut context.state.counters;

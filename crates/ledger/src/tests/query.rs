@@ -120,16 +120,34 @@ fn cleared_effects_equal_new_ones() {
     effects
         .archived
         .extend(kernel.state.settlement().windows().cloned().map(ArchivedSettlement::Window));
-    let Effects { outcomes, notices, withdrawn, final_rows, archived, results, registry_changed } =
-        &effects;
+    let Effects {
+        outcomes,
+        notices,
+        withdrawn,
+        final_rows,
+        archived,
+        results,
+        committed,
+        registry_changed,
+    } = &effects;
     assert!(*registry_changed && archived.len() == 1 && results.len() == 1);
     let counts = [outcomes.len(), notices.len(), withdrawn.len(), final_rows.len()];
     assert_eq!(counts, [2, 4, 2, 2]);
+    assert_eq!(committed.len(), 1);
     effects.clear();
-    let Effects { outcomes, notices, withdrawn, final_rows, archived, results, registry_changed } =
-        effects;
+    let Effects {
+        outcomes,
+        notices,
+        withdrawn,
+        final_rows,
+        archived,
+        results,
+        committed,
+        registry_changed,
+    } = effects;
     assert!(outcomes.is_empty() && notices.is_empty() && withdrawn.is_empty());
     assert!(
         final_rows.is_empty() && !registry_changed && archived.is_empty() && results.is_empty()
     );
+    assert!(committed.is_empty());
 }

@@ -1,8 +1,8 @@
 //! The metrics of the node, each declared once; those of the admin API are in `operations`.
 
-use metrics::{Family, Metric, metrics};
-use node::Handle;
-use switch::{ForwardedMessage, StalledLanes, Totals, Traffic};
+use metrics::{Family, HistogramValue, Metric, metrics};
+use node::{Handle, StageTimes};
+use switch::{ForwardedMessage, StalledLanes, Totals, Traffic, TrafficTimes};
 
 /// Sources of the metrics.
 #[derive(Default)]
@@ -13,6 +13,33 @@ struct MetricSources {
     edge: Totals,
     stalled: StalledLanes,
     open_breakers: u64,
+    stages: StageHistograms,
+    times: TrafficTimes,
+}
+
+/// The stages of the sequencer's thread.
+#[derive(Default)]
+struct StageHistograms {
+    inbox: HistogramValue,
+    append: HistogramValue,
+    sync: HistogramValue,
+    apply: HistogramValue,
+    commit: HistogramValue,
+}
+
+impl StageHistograms {
+    fn of(times: &StageTimes) -> Self {
+        let value = |histogram| {
+            let mut value = HistogramValue::default();
+            value.add(histogram);
+            value
+        };
+        let mut commit = value(&times.commit);
+        commit.add_exemplars(&times.commit_exemplars);
+        let StageTimes { inbox, append, sync, apply, .. } = times;
+        let [inbox, append, sync, apply] = [inbox, append, sync, apply].map(value);
+        Self { inbox, append, sync, apply, commit }
+    }
 }
 
 static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
@@ -93,6 +120,31 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
     Gauge "upesi_signatures_waiting" "Messages of the hub that wait for their signature."
         now.edge.signatures_asked.saturating_sub(
             now.edge.signatures_made + now.edge.signatures_failed);
+
+    Histogram "upesi_request_seconds"
+        "FSPIOP requests, from their arrival to the synchronous answer 200 or 202."
+        now.times.answers;
+    Counter "upesi_refusals_total" "Refused FSPIOP requests, by status and error code."
+        now.times.refusals;
+    Histogram "upesi_inbox_wait_seconds"
+        "Commands, from their submission until the sequencer takes them."
+        now.stages.inbox;
+    Histogram "upesi_log_append_seconds" "Batches: writing them to the log." now.stages.append;
+    Histogram "upesi_log_sync_seconds" "Syncs of the log." now.stages.sync;
+    Histogram "upesi_batch_apply_seconds" "Batches: deciding their commands." now.stages.apply;
+    Histogram "upesi_transfer_commit_seconds"
+        "Committed transfers, from the reservation to the commit."
+        now.stages.commit;
+    Histogram "upesi_callback_seconds"
+        "Attempts to deliver a notice, to the participant's answer or the failure."
+        now.times.callbacks;
+    Counter "upesi_callbacks_failed_total" "Attempts that the participant did not accept."
+        now.times.callbacks_failed;
+    Histogram "upesi_forward_seconds"
+        "Forwarded look-ups and quotes, to the participant's answer or the failure."
+        now.times.forwards;
+    Counter "upesi_forwards_refused_total" "Forwarded messages that the participant did not accept."
+        now.times.forwards_failed;
 };
 
 /// The metrics of the node.
@@ -104,6 +156,8 @@ pub(crate) fn collect(handle: &Handle<ForwardedMessage>, traffic: &Traffic) -> V
         edge: traffic.totals(),
         stalled: traffic.stalled_lanes(),
         open_breakers: traffic.open_breakers().len() as u64,
+        stages: StageHistograms::of(handle.stage_times()),
+        times: traffic.times(&handle.view()),
     };
     let mut families = Vec::new();
     metrics::collect(TABLE, &now, &mut families);
@@ -230,6 +284,7 @@ mod tests {
             },
             stalled: StalledLanes { count: 41, owed: 42, shown: Vec::new() },
             open_breakers: 43,
+            ..MetricSources::default()
         };
         let mut families = Vec::new();
         metrics::collect(TABLE, &now, &mut families);
@@ -280,7 +335,107 @@ mod tests {
             upesi_signatures_refused_total 27
             upesi_signatures_made_total 28
             upesi_signatures_failed_total 29
-            upesi_signatures_waiting 30"#]]
+            upesi_signatures_waiting 30
+            upesi_inbox_wait_seconds_bucket{le="0.0001"} 0
+            upesi_inbox_wait_seconds_bucket{le="0.00025"} 0
+            upesi_inbox_wait_seconds_bucket{le="0.0005"} 0
+            upesi_inbox_wait_seconds_bucket{le="0.001"} 0
+            upesi_inbox_wait_seconds_bucket{le="0.0025"} 0
+            upesi_inbox_wait_seconds_bucket{le="0.005"} 0
+            upesi_inbox_wait_seconds_bucket{le="0.01"} 0
+            upesi_inbox_wait_seconds_bucket{le="0.025"} 0
+            upesi_inbox_wait_seconds_bucket{le="0.05"} 0
+            upesi_inbox_wait_seconds_bucket{le="0.1"} 0
+            upesi_inbox_wait_seconds_bucket{le="0.25"} 0
+            upesi_inbox_wait_seconds_bucket{le="0.5"} 0
+            upesi_inbox_wait_seconds_bucket{le="1"} 0
+            upesi_inbox_wait_seconds_bucket{le="2"} 0
+            upesi_inbox_wait_seconds_bucket{le="2.5"} 0
+            upesi_inbox_wait_seconds_bucket{le="5"} 0
+            upesi_inbox_wait_seconds_bucket{le="10"} 0
+            upesi_inbox_wait_seconds_bucket{le="+Inf"} 0
+            upesi_inbox_wait_seconds_sum 0.000000000
+            upesi_inbox_wait_seconds_count 0
+            upesi_log_append_seconds_bucket{le="0.0001"} 0
+            upesi_log_append_seconds_bucket{le="0.00025"} 0
+            upesi_log_append_seconds_bucket{le="0.0005"} 0
+            upesi_log_append_seconds_bucket{le="0.001"} 0
+            upesi_log_append_seconds_bucket{le="0.0025"} 0
+            upesi_log_append_seconds_bucket{le="0.005"} 0
+            upesi_log_append_seconds_bucket{le="0.01"} 0
+            upesi_log_append_seconds_bucket{le="0.025"} 0
+            upesi_log_append_seconds_bucket{le="0.05"} 0
+            upesi_log_append_seconds_bucket{le="0.1"} 0
+            upesi_log_append_seconds_bucket{le="0.25"} 0
+            upesi_log_append_seconds_bucket{le="0.5"} 0
+            upesi_log_append_seconds_bucket{le="1"} 0
+            upesi_log_append_seconds_bucket{le="2"} 0
+            upesi_log_append_seconds_bucket{le="2.5"} 0
+            upesi_log_append_seconds_bucket{le="5"} 0
+            upesi_log_append_seconds_bucket{le="10"} 0
+            upesi_log_append_seconds_bucket{le="+Inf"} 0
+            upesi_log_append_seconds_sum 0.000000000
+            upesi_log_append_seconds_count 0
+            upesi_log_sync_seconds_bucket{le="0.0001"} 0
+            upesi_log_sync_seconds_bucket{le="0.00025"} 0
+            upesi_log_sync_seconds_bucket{le="0.0005"} 0
+            upesi_log_sync_seconds_bucket{le="0.001"} 0
+            upesi_log_sync_seconds_bucket{le="0.0025"} 0
+            upesi_log_sync_seconds_bucket{le="0.005"} 0
+            upesi_log_sync_seconds_bucket{le="0.01"} 0
+            upesi_log_sync_seconds_bucket{le="0.025"} 0
+            upesi_log_sync_seconds_bucket{le="0.05"} 0
+            upesi_log_sync_seconds_bucket{le="0.1"} 0
+            upesi_log_sync_seconds_bucket{le="0.25"} 0
+            upesi_log_sync_seconds_bucket{le="0.5"} 0
+            upesi_log_sync_seconds_bucket{le="1"} 0
+            upesi_log_sync_seconds_bucket{le="2"} 0
+            upesi_log_sync_seconds_bucket{le="2.5"} 0
+            upesi_log_sync_seconds_bucket{le="5"} 0
+            upesi_log_sync_seconds_bucket{le="10"} 0
+            upesi_log_sync_seconds_bucket{le="+Inf"} 0
+            upesi_log_sync_seconds_sum 0.000000000
+            upesi_log_sync_seconds_count 0
+            upesi_batch_apply_seconds_bucket{le="0.0001"} 0
+            upesi_batch_apply_seconds_bucket{le="0.00025"} 0
+            upesi_batch_apply_seconds_bucket{le="0.0005"} 0
+            upesi_batch_apply_seconds_bucket{le="0.001"} 0
+            upesi_batch_apply_seconds_bucket{le="0.0025"} 0
+            upesi_batch_apply_seconds_bucket{le="0.005"} 0
+            upesi_batch_apply_seconds_bucket{le="0.01"} 0
+            upesi_batch_apply_seconds_bucket{le="0.025"} 0
+            upesi_batch_apply_seconds_bucket{le="0.05"} 0
+            upesi_batch_apply_seconds_bucket{le="0.1"} 0
+            upesi_batch_apply_seconds_bucket{le="0.25"} 0
+            upesi_batch_apply_seconds_bucket{le="0.5"} 0
+            upesi_batch_apply_seconds_bucket{le="1"} 0
+            upesi_batch_apply_seconds_bucket{le="2"} 0
+            upesi_batch_apply_seconds_bucket{le="2.5"} 0
+            upesi_batch_apply_seconds_bucket{le="5"} 0
+            upesi_batch_apply_seconds_bucket{le="10"} 0
+            upesi_batch_apply_seconds_bucket{le="+Inf"} 0
+            upesi_batch_apply_seconds_sum 0.000000000
+            upesi_batch_apply_seconds_count 0
+            upesi_transfer_commit_seconds_bucket{le="0.0001"} 0
+            upesi_transfer_commit_seconds_bucket{le="0.00025"} 0
+            upesi_transfer_commit_seconds_bucket{le="0.0005"} 0
+            upesi_transfer_commit_seconds_bucket{le="0.001"} 0
+            upesi_transfer_commit_seconds_bucket{le="0.0025"} 0
+            upesi_transfer_commit_seconds_bucket{le="0.005"} 0
+            upesi_transfer_commit_seconds_bucket{le="0.01"} 0
+            upesi_transfer_commit_seconds_bucket{le="0.025"} 0
+            upesi_transfer_commit_seconds_bucket{le="0.05"} 0
+            upesi_transfer_commit_seconds_bucket{le="0.1"} 0
+            upesi_transfer_commit_seconds_bucket{le="0.25"} 0
+            upesi_transfer_commit_seconds_bucket{le="0.5"} 0
+            upesi_transfer_commit_seconds_bucket{le="1"} 0
+            upesi_transfer_commit_seconds_bucket{le="2"} 0
+            upesi_transfer_commit_seconds_bucket{le="2.5"} 0
+            upesi_transfer_commit_seconds_bucket{le="5"} 0
+            upesi_transfer_commit_seconds_bucket{le="10"} 0
+            upesi_transfer_commit_seconds_bucket{le="+Inf"} 0
+            upesi_transfer_commit_seconds_sum 0.000000000
+            upesi_transfer_commit_seconds_count 0"#]]
         .assert_eq(&lines.join("\n"));
     }
 }

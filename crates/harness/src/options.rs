@@ -139,9 +139,17 @@ pub struct SimulateOptions {
     /// Transactions to start per second [default: the FSPs only answer].
     #[arg(long)]
     pub rate: Option<f64>,
+    /// Transactions in flight, instead of a rate.
+    #[arg(long, conflicts_with = "rate")]
+    pub concurrency: Option<usize>,
     /// End after this number of seconds [default: at Ctrl-C].
     #[arg(long)]
     pub seconds: Option<f64>,
+    /// End after this number of transactions; each of them must succeed.
+    ///
+    /// Requires --rate or --concurrency.
+    #[arg(long, conflicts_with = "seconds")]
+    pub transactions: Option<u64>,
     /// Options of the simulated FSPs.
     #[command(flatten)]
     pub fsps: FspOptions,
@@ -257,8 +265,7 @@ impl DemoOptions {
              without it",
         )?;
         check_rate(self.rate)?;
-        let concurrency = self.concurrency.is_none_or(|it| (1..=100_000).contains(&it));
-        require(concurrency, "--concurrency: expected 1 to 100000")?;
+        check_concurrency(self.concurrency)?;
         require(self.transactions != Some(0), "--transactions: expected at least 1")
     }
 }
@@ -268,12 +275,23 @@ impl SimulateOptions {
         self.fsps.check()?;
         self.fsps.check_port(self.port)?;
         check_seconds(self.seconds.unwrap_or(1.0))?;
+        check_concurrency(self.concurrency)?;
+        let pays = self.rate.is_some() || self.concurrency.is_some();
+        require(
+            self.transactions.is_none_or(|count| 0 < count && pays),
+            "--transactions: expected at least 1, with --rate or --concurrency",
+        )?;
         check_rate(self.rate)
     }
 }
 
 pub fn check_seconds(seconds: f64) -> Result<(), HarnessError> {
     require((0.1..=1e6).contains(&seconds), "--seconds: expected 0.1 to 1000000")
+}
+
+fn check_concurrency(concurrency: Option<usize>) -> Result<(), HarnessError> {
+    let sensible = concurrency.is_none_or(|it| (1..=100_000).contains(&it));
+    require(sensible, "--concurrency: expected 1 to 100000")
 }
 
 pub fn check_rate(rate: Option<f64>) -> Result<(), HarnessError> {

@@ -23,13 +23,18 @@ const POLL: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 ///
-/// The FSPs or their onboarding could not be set up. Failed transactions are not an error.
+/// The FSPs or their onboarding could not be set up, or a transaction of a given number of them
+/// failed. Without such a number, failed transactions are not an error.
 pub fn simulate(options: &SimulateOptions) -> Result<(), HarnessError> {
     options.check()?;
     let interrupt = Interrupt::listen();
     let mut live = StatusLine::on_stderr();
     let hub = resolve(&options.hub)?;
-    let load = options.rate.map_or(Load::None, |rate| Load::Open { rate, backlog: usize::MAX });
+    let load = match (options.rate, options.concurrency) {
+        (Some(rate), _) => Load::Open { rate, backlog: usize::MAX },
+        (None, Some(_)) => Load::Closed,
+        (None, None) => Load::None,
+    };
     let mut placed = plan(&options.fsps, &[hub]);
     for (index, simulator) in placed.iter_mut().enumerate() {
         simulator.listen = place(options.listen, options.port, index);
@@ -45,12 +50,20 @@ pub fn simulate(options: &SimulateOptions) -> Result<(), HarnessError> {
         live.step("onboarded");
     }
     simulators.behave()?;
-    simulators.set_phase(Phase::Warm);
+    simulators.set_target(options.concurrency.unwrap_or(0));
+    match options.transactions {
+        Some(count) => {
+            simulators.set_budget(count);
+            simulators.set_phase(Phase::Measure);
+        }
+        None => simulators.set_phase(Phase::Warm),
+    }
     let end = options.seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
+    let ends = |measured: u64| options.transactions.is_some_and(|count| count <= measured);
     let runs = || !interrupt.seen() && end.is_none_or(|end| Instant::now() < end);
-    while runs() {
+    while runs() && !ends(simulators.counters().measured) {
         std::thread::sleep(POLL);
-        if options.rate.is_some() {
+        if !matches!(load, Load::None) {
             live.show(RunPhase::Part("simulate"), &simulators.counters());
         }
     }
@@ -60,8 +73,14 @@ pub fn simulate(options: &SimulateOptions) -> Result<(), HarnessError> {
     while simulators.counters().in_flight > 0 && Instant::now() < patience && !interrupt.seen() {
         std::thread::sleep(POLL);
     }
+    let good = simulators.counters().good;
     print(&simulators.collect()?);
-    Ok(())
+    match options.transactions {
+        Some(count) if good < count => Err(HarnessError::Hub(format!(
+            "committed {good} of {count} transactions; see the failures above"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn set_up(

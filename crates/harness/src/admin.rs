@@ -90,6 +90,12 @@ impl Admin {
         Ok(Self { host, ..Self::new(resolve(url)?, token) })
     }
 
+    /// Waits up to `within` for each response, instead of 20 s.
+    #[must_use]
+    pub fn waiting(self, within: Duration) -> Self {
+        Self { within, ..self }
+    }
+
     /// Sends this header with every subsequent request; `value` must not contain line breaks.
     pub fn with(&mut self, name: &str, value: &str) {
         self.lines += &format!("{name}: {value}\r\n");

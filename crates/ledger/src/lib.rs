@@ -44,6 +44,7 @@ mod outcome;
 pub mod planted_bugs;
 mod query;
 mod registry;
+mod reservations;
 mod rules;
 mod settlement;
 mod settlement_restore;
@@ -80,6 +81,7 @@ pub use registry::{
     CurrencyAccounts, ENDPOINTS_MAX, KEYS_MAX, LEDGER_ACCOUNT_TYPES_MAX, NetDebitCap, ORACLES_MAX,
     PARTICIPANTS_MAX, Participant, PublicKey, Registry, SETTLEMENT_MODELS_MAX,
 };
+pub use reservations::Reservation;
 #[cfg(feature = "rehearsed-rules")]
 pub use rules::claim_rules;
 pub use rules::{RULES_VERSION, rules_known};

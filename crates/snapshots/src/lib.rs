@@ -43,7 +43,7 @@ mod writer;
 pub use files::{
     InvalidFile, InvalidFileReason, KEPT, SYNC_BYTES, SnapshotFile, list, load, origin,
 };
-pub use recovery::{NewestSnapshot, SnapshotStart, find_newest};
+pub use recovery::{NewestSnapshot, SnapshotStart, find_newest, find_newest_where};
 pub use snapshotter::{
     SnapshotEvent, SnapshotSchedule, SnapshotSource, SnapshotStatus, Snapshotter,
     SnapshotterHandle, start_snapshotter,

@@ -42,8 +42,25 @@ pub fn find_newest<D: Disk>(
     stored: Option<LogIndex>,
     pace: &mut Throttle<'_>,
 ) -> Result<NewestSnapshot, DiskError> {
+    find_newest_where(disk, (frames, stored), &|_| true, pace)
+}
+
+/// Finds the newest valid snapshot like [`find_newest`], among those whose end of the log is
+/// `wanted`.
+///
+/// # Errors
+/// As [`find_newest`].
+pub fn find_newest_where<D: Disk>(
+    disk: &D,
+    (frames, stored): (&DurableFrames<D>, Option<LogIndex>),
+    wanted: &dyn Fn(&Tail) -> bool,
+    pace: &mut Throttle<'_>,
+) -> Result<NewestSnapshot, DiskError> {
     let mut found = NewestSnapshot { start: None, skipped: Vec::new(), stopped: false };
     for file in list(disk)? {
+        if origin(disk, &file).is_ok_and(|tail| !wanted(&tail)) {
+            continue;
+        }
         match open(disk, (frames, stored), &file, pace) {
             Ok(start) => {
                 found.start = Some(start);

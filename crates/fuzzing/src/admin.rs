@@ -15,8 +15,9 @@ use ledger::{
     Outcome, PartyBinding, Stamp, TransferId,
 };
 use operations::{
-    AdminBackend, AdminOptions, Auth, BoxFuture, ChangeAuthor, Health, ServiceStatus, StateQuery,
-    TransferTrace, Unavailable,
+    AdminBackend, AdminOptions, Auth, BoxFuture, ChangeAuthor, Health, LogPoint,
+    ParticipantStatementRequest, ServiceStatus, StateQuery, Statement, StatementRefusal,
+    StatementSubject, TransferTrace, Unavailable,
 };
 use record::command::{FIELDS_VERSION, read_fields, write_fields};
 use tokio::runtime::{Builder, Runtime};
@@ -185,6 +186,19 @@ impl AdminBackend for Kernel {
 
     fn explanation(&self, _: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
         Box::pin(async move { Ok(None) })
+    }
+
+    /// There is no log: the statement has no accounts.
+    fn participant_statement(
+        &self,
+        request: ParticipantStatementRequest,
+    ) -> BoxFuture<'_, Result<Result<Statement, StatementRefusal>, Unavailable>> {
+        Box::pin(async move {
+            let at = LogPoint::of(&self.kernel().state);
+            let name = request.participant.to_string();
+            let subject = StatementSubject::Participant { name };
+            Ok(Ok(Statement { subject, from: at, to: at, accounts: Vec::new() }))
+        })
     }
 
     /// Runs are too short for an archive.

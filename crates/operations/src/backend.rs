@@ -11,6 +11,7 @@ use ledger::{
 use metrics::Family;
 
 use crate::reports::{Cluster, DiskStatus, Health, Snapshots, TransferTrace};
+use crate::statements::{ParticipantStatementRequest, Statement, StatementRefusal};
 
 /// Maximum number of listed notices without an endpoint.
 pub const PARKED_MAX: usize = 1_000;
@@ -61,6 +62,12 @@ pub trait AdminBackend: Send + Sync + 'static {
 
     /// The history of a transfer as a JSON document; `None` if it has no record.
     fn explanation(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>>;
+
+    /// The statement of a participant over a period, computed from the log, on a separate thread.
+    fn participant_statement(
+        &self,
+        request: ParticipantStatementRequest,
+    ) -> BoxFuture<'_, Result<Result<Statement, StatementRefusal>, Unavailable>>;
 
     /// Stored windows or settlements with numbers in a range, in order of number, at most
     /// [`ARCHIVED_MAX`]. All that left memory before the call are among them. A row whose number is
@@ -127,6 +134,9 @@ pub enum Unavailable {
     /// The limit of concurrent explanations is reached.
     #[error("too many concurrent explain requests; retry after 1 s")]
     Busy,
+    /// The limit of concurrent statements is reached.
+    #[error("too many concurrent statements; retry after 1 s")]
+    StatementsBusy,
     /// The disk is full; nothing was recorded.
     #[error("the disk of the log is full; nothing was recorded")]
     DiskFull,

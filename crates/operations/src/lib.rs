@@ -74,8 +74,9 @@ pub use reports::{
 };
 pub use server::{respond, serve, serve_probes};
 pub use statements::{
-    AccountStatement, Balance, Entry, LogPoint, STATEMENT_ENTRIES_MAX, SettlementPart, Statement,
-    StatementError, StatementFormat, StatementSubject, Total,
+    AccountStatement, Balance, Entry, EntryDetail, LogPoint, ParticipantStatementRequest,
+    STATEMENT_ENTRIES_MAX, SettlementPart, Statement, StatementError, StatementFormat,
+    StatementPeriod, StatementRefusal, StatementSubject, Total,
 };
 pub use token::{Token, load_or_create_token, load_token};
 pub use transactions::transaction_object;

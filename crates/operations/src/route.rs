@@ -38,6 +38,7 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("settlement", settlement_windows::RESOURCES),
     ("settlement", settlements::RESOURCES),
     ("settlement", statements::RESOURCES),
+    ("accounts", statements::OF_PARTICIPANTS),
     ("oracles", oracles::RESOURCES),
     ("hub", enums::RESOURCES),
     ("measurement", waterfall::RESOURCES),

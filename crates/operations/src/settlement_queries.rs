@@ -18,9 +18,13 @@ const NOT_FOUND: &str = " not found";
 /// Declares a parameter that is a number.
 macro_rules! number {
     ($name:literal, $text:literal) => {
-        Parameter::new($name, $text, number_schema, |text| read_number($name, text))
+        Parameter::new($name, $text, $crate::settlement_queries::number_schema, |text| {
+            $crate::settlement_queries::read_number($name, text)
+        })
     };
 }
+
+pub(crate) use number;
 
 /// Declares a parameter that is a date and time.
 macro_rules! moment {
@@ -33,7 +37,7 @@ macro_rules! moment {
 }
 
 /// Error text for an invalid date.
-const MOMENT_FORM: &str = "must be a date and time as in RFC 3339";
+pub(crate) const MOMENT_FORM: &str = "must be a date and time as in RFC 3339";
 
 pub(crate) const PARTICIPANT_ID: Parameter<u32> =
     number!("participantId", "Number of a participant in the settlement API.");
@@ -81,7 +85,7 @@ pub(crate) fn number_schema() -> Value {
 }
 
 /// A date, or a date and time of RFC 3339, as milliseconds since 1970.
-fn read_moment(text: &str) -> Option<u64> {
+pub(crate) fn read_moment(text: &str) -> Option<u64> {
     // An unescaped plus is a space in a query.
     let text = text.replace(' ', "+");
     let (date, time) = text.split_once(['T', 't']).unwrap_or((&text, "00:00:00Z"));

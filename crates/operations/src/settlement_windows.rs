@@ -176,13 +176,13 @@ fn candidates<'s>(
 /// `GET /v2/settlementWindows/{id}`: 500, 2001 for an unknown window, as in the reference.
 async fn show(request: &AdminRequest<'_>) -> HandlerResult {
     let id = request.path(&ID)?;
-    let window = find_window(request, id).await?.ok_or_else(|| window_not_found(id))?;
-    Ok(AdminResponse::ok(&WindowResponse::of(&window)))
-}
-
-/// The refusal of a query for an unknown window.
-pub(crate) fn window_not_found(WindowId(id): WindowId) -> Refusal {
-    Refusal::internal(&format!("No record for settlementWindowId: {id} found"))
+    match find_window(request, id).await? {
+        Some(window) => Ok(AdminResponse::ok(&WindowResponse::of(&window))),
+        None => {
+            let detail = format!("No record for settlementWindowId: {} found", id.0);
+            Err(Refusal::internal(&detail))
+        }
+    }
 }
 
 /// `POST /v2/settlementWindows/{id}`.

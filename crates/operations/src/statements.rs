@@ -1,19 +1,26 @@
-//! Statements of windows and settlements, as JSON or CSV. An addition to the reference's API.
+//! Statements of windows and settlements, as JSON, CSV or ISO 20022 camt.053. An addition to the
+//! reference's API.
 //!
-//! Both come from rows in memory or in the cold store; no record is read from the log.
+//! Both come from rows in memory or in the cold store; no record is read from the log. The
+//! statement of a participant does need the log ([`participant`]).
 //!
 //! Costs: a copy of the sums of the windows, of which there are at most one per account and
 //! window. A statement has [`STATEMENT_ENTRIES_MAX`] entries at most; a larger one is refused.
 
+mod camt053;
 mod csv;
 mod json;
+mod participant;
 mod statement;
 mod windows;
 
 use bytes::Bytes;
 use fspiop::{ErrorCode, Refusal};
-use ledger::FspName;
+use ledger::{FspName, WindowId};
 
+pub use self::participant::{
+    EntryDetail, ParticipantStatementRequest, StatementPeriod, StatementRefusal,
+};
 pub use self::statement::{
     AccountStatement, Balance, Entry, LogPoint, STATEMENT_ENTRIES_MAX, SettlementPart, Statement,
     StatementError, StatementSubject, Total,
@@ -38,11 +45,14 @@ pub enum StatementFormat {
     Json,
     /// CSV, RFC 4180.
     Csv,
+    /// ISO 20022 camt.053.001.08.
+    Camt053,
 }
 
 impl StatementFormat {
     /// The forms with their names.
-    pub const ALL: [(&'static str, Self); 2] = [("json", Self::Json), ("csv", Self::Csv)];
+    pub const ALL: [(&'static str, Self); 3] =
+        [("json", Self::Json), ("csv", Self::Csv), ("camt053", Self::Camt053)];
 
     /// Reads a name.
     #[must_use]
@@ -50,17 +60,29 @@ impl StatementFormat {
         Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, format)| *format)
     }
 
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Csv => "csv",
+            Self::Camt053 => "camt053",
+        }
+    }
+
     const fn media_type(self) -> &'static str {
         match self {
             Self::Json => "application/json; charset=utf-8",
             Self::Csv => "text/csv; charset=utf-8",
+            Self::Camt053 => "application/xml; charset=utf-8",
         }
     }
 }
 
+/// The query parameter `format`.
 const FORMAT: Parameter<StatementFormat> = Parameter::new(
     "format",
-    "`json` (default) or `csv`.",
+    "`json` (default), `csv`, or `camt053` for ISO 20022 camt.053.001.08.",
     || schema::one_of(&schema::names(&StatementFormat::ALL)),
     |text| {
         let known = schema::names(&StatementFormat::ALL).join(", ");
@@ -77,6 +99,9 @@ const ONLY_PARTICIPANT: Parameter<FspName> = Parameter::new(
     schema::some_text,
     participant_name,
 );
+
+/// The statement of a participant.
+pub(crate) use self::participant::RESOURCES as OF_PARTICIPANTS;
 
 routes! {
     "/v2/settlementWindows/{id}/statement" [WINDOW] {
@@ -116,6 +141,11 @@ async fn settlement(request: &AdminRequest<'_>) -> HandlerResult {
     answer(request, statement).await
 }
 
+/// The refusal of a statement of an unknown window.
+fn window_not_found(WindowId(id): WindowId) -> Refusal {
+    Refusal::new(ErrorCode::VALIDATION, &format!("settlement window {id} not found"))
+}
+
 /// Answers with a statement in the requested form, of the requested participant.
 async fn answer(request: &AdminRequest<'_>, mut statement: Statement) -> HandlerResult {
     let format = given(request, &FORMAT)?.unwrap_or_default();
@@ -136,7 +166,9 @@ fn respond(statement: &Statement, format: StatementFormat) -> HandlerResult {
         return Err(Refusal::new(ErrorCode::VALIDATION, &detail));
     }
     let written = statement.write(format).map_err(|error| match error {
-        StatementError::Digits(_) => Refusal::new(ErrorCode::VALIDATION, &error.to_string()),
+        StatementError::Digits(_) | StatementError::Empty => {
+            Refusal::new(ErrorCode::VALIDATION, &error.to_string())
+        }
         error => Refusal::internal(&error.to_string()),
     })?;
     Ok(AdminResponse::of_media(format.media_type(), written))
@@ -155,6 +187,7 @@ impl Statement {
                 serde_json::to_vec(&response).expect("a statement is always writable").into()
             }
             StatementFormat::Csv => csv::write(self)?.into(),
+            StatementFormat::Camt053 => camt053::write(self)?.into(),
         })
     }
 }

@@ -3,5 +3,6 @@
 pub(crate) mod explain;
 pub(crate) mod offline;
 pub(crate) mod replay;
+pub(crate) mod statements;
 pub(crate) mod verify;
 pub(crate) mod what_if;

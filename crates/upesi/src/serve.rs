@@ -18,7 +18,7 @@ pub(crate) mod watchdog;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -47,6 +47,7 @@ use crate::CliError;
 use crate::cli::stdout;
 use crate::config::{self, Config, ProbeListener};
 use crate::data::layout::has_segments;
+use crate::inspect::statements::StatementSource;
 use crate::operate::quarantine::{self, Entry, Notes};
 use crate::serve::admin_backend::{EXPLAINED_MAX, NodeBackend};
 use crate::serve::background::{BackgroundJobs, Segments};
@@ -115,12 +116,11 @@ pub(crate) fn serve(
     let Some(node) = when_joined(started, &runtime, &mut signals)? else { return Ok(()) };
     // Dropped at the end of this function, so that the last mark covers the last sync.
     let _durable_mark = DurableMarkThread::start(snapshots.disk.clone(), snapshots.frames.clone())?;
+    let statements = snapshots.statements();
     let snapshotter = snapshots.start(&config, node.handle(), print_snapshot)?;
     let (stop, stopping) = watch::channel(false);
     let traffic = ports.traffic();
-    let running = ports
-        .start(&node.handle(), stopping.clone())
-        .map_err(|error| CliError::new(format!("cannot start an I/O thread: {error}")))?;
+    let running = ports.start(&node.handle(), stopping.clone()).map_err(no_io_thread)?;
     let mut watchdog = Watchdog::new(&config.health, node.handle(), Arc::clone(&traffic), clock);
     let jobs =
         BackgroundJobs::start(&config, (&arguments.data, arguments.config.as_deref()), segments)?;
@@ -131,6 +131,7 @@ pub(crate) fn serve(
         clock,
         began: clock.now(),
         explaining: Arc::new(Semaphore::new(EXPLAINED_MAX)),
+        statements,
         quarantined: quarantined.into(),
         storage: Arc::clone(&jobs.storage),
     });
@@ -496,9 +497,13 @@ pub(crate) fn open(
     }
     let shared = begin_or_share(&mut sequencer, (config, clock), (&notes, &quarantined), topic)?;
     sequencer.limit_batches(config.log.batch_records_max);
-    let snapshots = SnapshotterParams { disk, frames, before };
+    let snapshots = SnapshotterParams { disk, frames, before, quarantine: quarantine() };
     let directory = Directory::new(store);
     Ok(OpenedNode { sequencer, directory, snapshots, segments, shared, quarantined })
+}
+
+fn no_io_thread(error: io::Error) -> CliError {
+    CliError::new(format!("cannot start an I/O thread: {error}"))
 }
 
 fn print_unread(log_index: LogIndex, error: &LogError) {
@@ -593,9 +598,16 @@ pub(crate) struct SnapshotterParams {
     pub(crate) frames: DurableFrames<TieredDisk<RealDisk>>,
     /// The snapshot that the start used.
     before: Option<SnapshotFile>,
+    quarantine: Quarantine,
 }
 
 impl SnapshotterParams {
+    /// The same log and snapshots, for statements.
+    fn statements(&self) -> StatementSource {
+        let (disk, frames) = (self.disk.clone(), self.frames.clone());
+        StatementSource::new(disk, frames, self.quarantine.clone())
+    }
+
     /// Starts the thread, which reports each snapshot.
     pub(crate) fn start<M: Send + Sync + 'static>(
         self,
@@ -603,7 +615,7 @@ impl SnapshotterParams {
         node: Handle<M>,
         report: fn(&SnapshotEvent),
     ) -> Result<Snapshotter, CliError> {
-        let Self { disk, frames, before } = self;
+        let Self { disk, frames, before, .. } = self;
         let store = node.store();
         let freeze = Box::new(move || freeze_state(&node));
         let source = SnapshotSource { frames, store, before, freeze };

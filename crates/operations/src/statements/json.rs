@@ -141,8 +141,10 @@ impl StatementResponse {
 pub(crate) struct AnyForm;
 
 impl Schema for AnyForm {
-    const CONTENT: Content =
-        Content::OneOrText((StatementResponse::NAME, StatementResponse::schema), &["text/csv"]);
+    const CONTENT: Content = Content::OneOrText(
+        (StatementResponse::NAME, StatementResponse::schema),
+        &["text/csv", "application/xml"],
+    );
 
     fn schema() -> Value {
         StatementResponse::schema()

@@ -188,6 +188,9 @@ pub enum StatementError {
     /// A sum is beyond the range of the ledger.
     #[error("a sum is beyond the range of the ledger")]
     Range,
+    /// There is no account.
+    #[error("no account: camt.053 needs at least one; choose format=json or format=csv")]
+    Empty,
     /// An amount has more digits than the form allows.
     #[error("{0}: camt.053 allows 18 digits; choose format=json or format=csv")]
     Digits(Amount),
@@ -238,7 +241,7 @@ impl Statement {
 }
 
 impl Total {
-    fn add(&mut self, amount: Amount) -> Result<(), StatementError> {
+    pub(crate) fn add(&mut self, amount: Amount) -> Result<(), StatementError> {
         match amount < Amount::ZERO {
             true => self.credits = sum(self.credits, -amount)?,
             false => self.debits = sum(self.debits, amount)?,

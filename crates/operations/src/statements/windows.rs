@@ -10,10 +10,10 @@ use ledger::{
 
 use crate::request::AdminRequest;
 use crate::settlement_data::{SettlementData, find_window_with_sums};
-use crate::settlement_windows::window_not_found;
 use crate::statements::statement::{
     AccountStatement, Balance, Entry, LogPoint, SettlementPart, Statement, StatementSubject,
 };
+use crate::statements::window_not_found;
 
 /// Owner, type and currency of accounts, by number.
 struct Owners(BTreeMap<AccountId, (String, AccountKind, Currency)>);

@@ -10,8 +10,9 @@ use ledger::{
     Effects, FspName, Genesis, LogIndex, NoticeId, Outcome, PartyBinding, Stamp, State, TransferId,
 };
 use operations::{
-    ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, Cluster, DiskStatus, Health, OpenBreakers,
-    ServiceStatus, Snapshots, StalledLanes, StateQuery, StuckStage, TransferTrace, Unavailable,
+    ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, Cluster, DiskStatus, Health, LogPoint,
+    OpenBreakers, ParticipantStatementRequest, ServiceStatus, Snapshots, StalledLanes, StateQuery,
+    Statement, StatementRefusal, StatementSubject, StuckStage, TransferTrace, Unavailable,
 };
 use tokio::sync::{Notify, OwnedRwLockWriteGuard, RwLock};
 
@@ -34,6 +35,8 @@ pub(crate) struct BackendState {
     pub(crate) bodies: Vec<(TransferId, Bytes)>,
     /// Windows and settlements that left the state.
     pub(crate) archived: Vec<ArchivedSettlement>,
+    /// Requests for statements of participants.
+    pub(crate) statements: Vec<ParticipantStatementRequest>,
     pub(crate) unavailable: Option<Unavailable>,
     pub(crate) storage: DiskStatus,
     pub(crate) tracing: bool,
@@ -54,6 +57,7 @@ impl TestBackend {
             parties: Vec::new(),
             bodies: Vec::new(),
             archived: Vec::new(),
+            statements: Vec::new(),
             unavailable: None,
             storage: DiskStatus::default(),
             tracing: false,
@@ -181,6 +185,24 @@ impl AdminBackend for TestBackend {
         Box::pin(async move {
             let body = self.prepare_body(id).await?;
             Ok(body.map(|_| Bytes::from_static(b"{\"events\":[]}")))
+        })
+    }
+
+    /// A statement without accounts: only the request is tested here.
+    fn participant_statement(
+        &self,
+        request: ParticipantStatementRequest,
+    ) -> BoxFuture<'_, Result<Result<Statement, StatementRefusal>, Unavailable>> {
+        Box::pin(async move {
+            let mut inner = self.inner();
+            if let Some(unavailable) = inner.unavailable {
+                return Err(unavailable);
+            }
+            inner.statements.push(request);
+            let at = LogPoint::of(&inner.state);
+            let name = request.participant.to_string();
+            let subject = StatementSubject::Participant { name };
+            Ok(Ok(Statement { subject, from: at, to: at, accounts: Vec::new() }))
         })
     }
 

@@ -2,9 +2,10 @@
 
 use expect_test::{expect, expect_file};
 use ledger::{
-    Amount, Command, Currency, Digest, FspName, Fulfil, FulfilState, Fulfilment, Outcome, Prepare,
-    TransferId,
+    Amount, Command, Currency, Digest, FspName, Fulfil, FulfilState, Fulfilment, LogIndex, Outcome,
+    Prepare, Stamp, TransferId,
 };
+use operations::StatementPeriod;
 
 use crate::backend::BEGINNING_MS;
 use crate::server::TestServer;
@@ -89,6 +90,16 @@ async fn statements_show_the_sums_of_windows_and_settlements() {
     transfer(&server, 1, ("dfsp1", "dfsp2"), "30.5");
     transfer(&server, 2, ("dfsp2", "dfsp1"), "10");
     server.run_transcript(expect_file!["texts/statements.txt"]).await;
+    let periods: Vec<_> = server.backend.inner().statements.iter().map(|it| it.period).collect();
+    let stamp = |millis| Some(Stamp::from_millis(millis));
+    let records = |after, until| StatementPeriod::Records {
+        after: LogIndex(after),
+        until: Some(LogIndex(until)),
+    };
+    let (from, to) = (stamp(BEGINNING_MS), stamp(BEGINNING_MS + 22 * 3_600_000));
+    let all = StatementPeriod::Times { from: None, to: None };
+    let times = StatementPeriod::Times { from, to };
+    assert_eq!(periods, [all, times, records(1, 14), records(1, 16)]);
     server.stop().await;
 }
 

@@ -182,7 +182,7 @@ enum Command {
     /// Close windows and settle them, on a running switch.
     #[command(after_help = settlement::EXAMPLES)]
     Settlement(settlement::SettlementArguments),
-    /// Print the statement of a settlement or a window, of a running switch.
+    /// Print the statement of a settlement, of a window or of a participant.
     ///
     /// Opening balance, entries and closing balance per account, and the records of the log between
     /// which they hold.

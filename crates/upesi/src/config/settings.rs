@@ -68,9 +68,9 @@ settings! {
         /// Address for operators
         listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 3001));
         /// `"token"`: a change needs the bearer token in `admin-token` in the data directory, and
-        /// so do `GET /state`, `GET /transactions/{id}`, `GET /parties/{Type}/{ID}` and `GET
-        /// /transfers/{transferId}/explanation`. `"none"`: every client that reaches the port may
-        /// change everything
+        /// so do `GET /state`, `GET /transactions/{id}`, `GET /parties/{Type}/{ID}`, `GET
+        /// /participants/{name}/statement` and `GET /transfers/{transferId}/explanation`.
+        /// `"none"`: every client that reaches the port may change everything
         auth: Auth = Auth::Token;
         /// File with the token, instead of `admin-token` in the data directory, for example a
         /// mounted secret. It must exist at the start and be readable by owner and group only. New

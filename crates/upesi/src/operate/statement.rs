@@ -1,21 +1,37 @@
-//! `upesi statement`: statements of windows and settlements, as a table, JSON or CSV.
+//! `upesi statement`: statements of windows, settlements and participants, as a table, JSON, CSV or
+//! camt.053.
 
 mod table;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use harness::Admin;
+use ledger::{Currency, FspName, Stamp, WindowId};
+use operations::{EntryDetail, ParticipantStatementRequest, StatementFormat, StatementPeriod};
 use serde_json::Value;
 
 use crate::CliError;
+use crate::inspect::replay::Until;
+use crate::inspect::statements::compute_offline;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   upesi statement settlement 1
   upesi statement window 3 --participant greenbank
-  upesi statement settlement 1 --format csv --output settlement-1.csv
+  upesi statement settlement 1 --format camt053 --output settlement-1.xml
+  upesi statement participant greenbank --from 2026-05-01T00:00:00Z --to 2026-05-02T00:00:00Z \\
+      --token data/admin-token
+  upesi statement participant greenbank --window 3 --data /var/lib/upesi
 Amounts have the signs of the ledger: above zero the account owes, below zero it is owed.";
+
+/// Longest wait for a statement that the switch computes from its log.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+/// Time after which a wait is reported.
+const QUIET: Duration = Duration::from_secs(2);
 
 /// Arguments of `statement`.
 #[derive(clap::Args)]
@@ -42,6 +58,12 @@ enum SubjectArguments {
     Settlement(NumberArguments),
     /// The sums of each account in a settlement window.
     Window(NumberArguments),
+    /// The accounts of a participant over a period, computed from the log.
+    ///
+    /// The period is given by --from and --to, by --window or by --settlement; without them it is
+    /// the whole log. A running switch reads its log; with --data the command reads a log itself,
+    /// from the first record, and holds the whole state in memory.
+    Participant(ParticipantArguments),
 }
 
 #[derive(clap::Args)]
@@ -54,6 +76,42 @@ struct NumberArguments {
     participant: Option<String>,
 }
 
+#[derive(clap::Args)]
+struct ParticipantArguments {
+    /// Its name.
+    #[arg(value_name = "NAME", value_parser = participant_name)]
+    name: FspName,
+    /// Only accounts in this currency.
+    #[arg(long, value_name = "CODE", value_parser = currency)]
+    currency: Option<Currency>,
+    /// First time of the period, such as 2026-05-01T00:00:00Z.
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["window", "settlement"])]
+    from: Option<Until>,
+    /// Time before which the period ends.
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["window", "settlement"])]
+    to: Option<Until>,
+    /// The time while this window was open.
+    #[arg(long, value_name = "WINDOW", conflicts_with = "settlement")]
+    window: Option<u32>,
+    /// From the opening of this settlement's oldest window on; of a running switch.
+    #[arg(long, value_name = "SETTLEMENT", conflicts_with = "data")]
+    settlement: Option<u32>,
+    /// One entry per transfer, instead of sums per window and direction.
+    #[arg(long)]
+    each: bool,
+    /// Read the log in this directory, instead of asking a switch. One may be running on it.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+fn participant_name(text: &str) -> Result<FspName, String> {
+    FspName::new(text).ok_or_else(|| "expected the name of a participant".into())
+}
+
+fn currency(text: &str) -> Result<Currency, String> {
+    Currency::parse(text).ok_or_else(|| "expected three upper-case letters".into())
+}
+
 /// The form of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Form {
@@ -63,51 +121,127 @@ enum Form {
     Json,
     /// One row per balance, entry and total.
     Csv,
+    /// ISO 20022 camt.053.001.08, one `Stmt` per account.
+    Camt053,
 }
 
 impl Form {
     /// The form that the switch writes.
-    const fn requested(self) -> &'static str {
+    const fn requested(self) -> StatementFormat {
         match self {
-            Self::Table | Self::Json => "json",
-            Self::Csv => "csv",
+            Self::Table | Self::Json => StatementFormat::Json,
+            Self::Csv => StatementFormat::Csv,
+            Self::Camt053 => StatementFormat::Camt053,
         }
     }
 }
 
 pub(crate) fn statement(arguments: &StatementArguments) -> Result<(), CliError> {
     let StatementArguments { subject, format, output, admin, token } = arguments;
-    let path = path_of(subject, *format);
-    let text = fetch(admin, token.as_deref(), &path)?;
-    let text = match format {
-        Form::Table => {
-            let statement: Value = serde_json::from_slice(&text)
-                .map_err(|error| CliError::new(format!("{path}: not JSON: {error}")))?;
-            table::render(&statement).into_bytes()
+    let form = format.requested();
+    let text = match subject {
+        SubjectArguments::Settlement(number) => {
+            fetch(admin, token.as_deref(), &path_of("settlements", number, form))?
         }
-        Form::Json | Form::Csv => text,
+        SubjectArguments::Window(number) => {
+            fetch(admin, token.as_deref(), &path_of("settlementWindows", number, form))?
+        }
+        SubjectArguments::Participant(participant) => match &participant.data {
+            None => fetch(admin, token.as_deref(), &participant.path(form)?)?,
+            Some(data) => participant.compute(data, form)?,
+        },
+    };
+    let text = match format {
+        Form::Table => table::render(&parsed(&text)?).into_bytes(),
+        Form::Json | Form::Csv | Form::Camt053 => text,
     };
     write(output.as_deref(), &text)
 }
 
-/// The path of a statement in the admin API, with its query.
-fn path_of(subject: &SubjectArguments, format: Form) -> String {
-    let (resource, NumberArguments { id, participant }) = match subject {
-        SubjectArguments::Settlement(number) => ("settlements", number),
-        SubjectArguments::Window(number) => ("settlementWindows", number),
-    };
-    let mut path = format!("/v2/{resource}/{id}/statement?format={}", format.requested());
+/// The path of the statement of a window or settlement in the admin API, with its query.
+fn path_of(resource: &str, arguments: &NumberArguments, form: StatementFormat) -> String {
+    let NumberArguments { id, participant } = arguments;
+    let mut path = format!("/v2/{resource}/{id}/statement?format={}", form.name());
     if let Some(name) = participant {
         path += &format!("&participant={}", encoded(name));
     }
     path
 }
 
-/// The body of a response.
+impl ParticipantArguments {
+    /// The path in the admin API, with its query.
+    fn path(&self, form: StatementFormat) -> Result<String, CliError> {
+        let name = encoded(self.name.as_str());
+        let mut path = format!("/participants/{name}/statement?format={}", form.name());
+        let mut add = |name: &str, value: Option<String>| {
+            value.into_iter().for_each(|value| path += &format!("&{name}={}", encoded(&value)));
+        };
+        add("currency", self.currency.map(|currency| currency.to_string()));
+        let (from, to) = self.times()?;
+        add("from", from.map(moment));
+        add("to", to.map(moment));
+        add("windowId", self.window.map(|id| id.to_string()));
+        add("settlementId", self.settlement.map(|id| id.to_string()));
+        add("entries", self.each.then(|| "each".to_owned()));
+        Ok(path)
+    }
+
+    /// Computes the statement from a log.
+    fn compute(&self, data: &Path, form: StatementFormat) -> Result<Vec<u8>, CliError> {
+        let (from, to) = self.times()?;
+        let times = StatementPeriod::Times { from, to };
+        let statement = compute_offline(
+            data,
+            ParticipantStatementRequest {
+                participant: self.name,
+                currency: self.currency,
+                period: self.window.map_or(times, |id| StatementPeriod::Window(WindowId(id))),
+                detail: if self.each { EntryDetail::Each } else { EntryDetail::Summed },
+            },
+        )?;
+        let written = statement.write(form);
+        written.map(Vec::from).map_err(|error| CliError::new(error.to_string()))
+    }
+
+    fn times(&self) -> Result<(Option<Stamp>, Option<Stamp>), CliError> {
+        let time = |until: Option<Until>, option: &str| match until {
+            None => Ok(None),
+            Some(Until::Time(stamp)) => Ok(Some(stamp)),
+            Some(_) => Err(CliError::new(format!("{option}: expected a time"))),
+        };
+        let (from, to) = (time(self.from, "--from")?, time(self.to, "--to")?);
+        match from.zip(to).is_some_and(|(from, to)| to <= from) {
+            true => Err(CliError::new("--to: is not later than --from")),
+            false => Ok((from, to)),
+        }
+    }
+}
+
+/// A time for a query, in milliseconds.
+fn moment(stamp: Stamp) -> String {
+    let text = crate::cli::stdout::moment(stamp);
+    format!("{}Z", text.get(..23).unwrap_or(&text))
+}
+
+fn parsed(text: &[u8]) -> Result<Value, CliError> {
+    let parsed = serde_json::from_slice(text);
+    parsed.map_err(|error| CliError::new(format!("the statement is not JSON: {error}")))
+}
+
+/// The body of a response. A long wait is reported.
 fn fetch(admin: &str, token: Option<&Path>, path: &str) -> Result<Vec<u8>, CliError> {
     let failed = |error: harness::HarnessError| CliError::new(error.to_string());
-    let mut admin = Admin::at(admin, token).map_err(failed)?;
-    let answer = admin.call("GET", path, None).map_err(failed)?;
+    let mut admin = Admin::at(admin, token).map_err(failed)?.waiting(PATIENCE);
+    let (done, is_done) = mpsc::sync_channel::<()>(1);
+    let notifier = thread::spawn(move || {
+        if is_done.recv_timeout(QUIET) == Err(mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("upesi: waiting for the switch, which reads its log");
+        }
+    });
+    let answer = admin.call("GET", path, None).map_err(failed);
+    drop(done);
+    let _joined = notifier.join();
+    let answer = answer?;
     if answer.status == 200 {
         return Ok(answer.body);
     }

@@ -1,6 +1,7 @@
 //! The admin API's view of the running node.
 
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,9 +15,9 @@ use node::stall::Stall;
 use node::{Handle, ReadFailure, ReplyTo, SubmissionContext, SubmissionRefused, SystemClock};
 use operations::{
     ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, Cluster, ClusterLane, ClusterNode,
-    DiskStatus, DiskUse, Health, OpenBreaker, OpenBreakers, PARKED_MAX, ServiceStatus,
-    SnapshotFile, Snapshots, Span, StalledLane, StalledLanes, StuckStage, Takeover, TransferTrace,
-    Unavailable,
+    DiskStatus, DiskUse, Health, OpenBreaker, OpenBreakers, PARKED_MAX,
+    ParticipantStatementRequest, ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane,
+    StalledLanes, Statement, StatementRefusal, StuckStage, Takeover, TransferTrace, Unavailable,
 };
 use ports::{Clock, ClockReading};
 use sequencer::{Durability, Submission};
@@ -25,6 +26,7 @@ use switch::{ForwardedMessage, Traffic, stored_message};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::inspect::explain::{ExplainRequest, IO_ANSWER_TIMEOUT, wait_for_store};
+use crate::inspect::statements::{StatementSource, StatementTask};
 use crate::operate::quarantine::Entry;
 use crate::serve::metrics;
 
@@ -37,6 +39,8 @@ pub(crate) struct NodeBackend {
     pub(crate) began: ClockReading,
     /// Permits for explain requests.
     pub(crate) explaining: Arc<Semaphore>,
+    /// The log, for statements of participants.
+    pub(crate) statements: StatementSource,
     /// Quarantined records, which have no effect.
     pub(crate) quarantined: Arc<[Entry]>,
     pub(crate) storage: Arc<Mutex<DiskStatus>>,
@@ -136,6 +140,36 @@ impl AdminBackend for NodeBackend {
             })?;
             let json = answer.map(|it| serde_json::to_vec(&it).map(Bytes::from)).transpose();
             json.map_err(|_| Unavailable::Unreadable)
+        })
+    }
+
+    fn participant_statement(
+        &self,
+        request: ParticipantStatementRequest,
+    ) -> BoxFuture<'_, Result<Result<Statement, StatementRefusal>, Unavailable>> {
+        Box::pin(async move {
+            let permits = Arc::clone(&self.statements.permits);
+            let permit = permits.try_acquire_owned().map_err(|_| Unavailable::StatementsBusy)?;
+            let store = self.handle.store().ok_or(Unavailable::Stopped)?;
+            let gone = CancelOnDrop::default();
+            let task = StatementTask {
+                source: self.statements.clone(),
+                store,
+                reader: self.handle.reader(),
+                request,
+                is_cancelled: Arc::clone(&gone.0),
+            };
+            let task = tokio::task::spawn_blocking(move || {
+                let answer = task.answer();
+                drop(permit);
+                answer
+            });
+            let answer = task.await.map_err(|_| Unavailable::Stopped)?;
+            answer.map_err(|error| {
+                let name = request.participant;
+                ports::log_line(format_args!("statement of {name}: cannot be computed: {error}"));
+                Unavailable::Unreadable
+            })
         })
     }
 
@@ -284,6 +318,16 @@ impl AdminBackend for NodeBackend {
             stalled_lanes: self.stalled_lanes(),
             open_breakers: self.open_breakers(),
         }
+    }
+}
+
+/// Cancels a task when the request that waits for it is dropped.
+#[derive(Default)]
+struct CancelOnDrop(Arc<AtomicBool>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -50,6 +50,7 @@ mod preload;
 mod settlement;
 mod signatures;
 mod snapshots;
+mod statements;
 mod support;
 mod transfers;
 mod watchdog;

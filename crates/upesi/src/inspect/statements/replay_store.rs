@@ -1,0 +1,38 @@
+//! The cold store of a running switch, for a replay: it is read and never written.
+
+use std::sync::Arc;
+
+use ledger::{FinalTransfer, LogIndex, TransferId};
+use ports::{ColdReader, ColdStore, StoreError, WaitFor, WriteBatch};
+
+/// The rows of a store up to a record, for a replay of the same log.
+#[derive(Debug)]
+pub(super) struct ReplayStore {
+    pub(super) store: Arc<dyn ColdStore>,
+    /// The record up to which the store was complete at the start.
+    pub(super) visible: LogIndex,
+}
+
+impl ColdReader for ReplayStore {
+    fn read(&self, id: &TransferId, at: LogIndex) -> Result<Option<FinalTransfer>, StoreError> {
+        self.store.read(id, at)
+    }
+
+    fn drop_absent(&self, ids: &mut Vec<TransferId>) -> Result<(), StoreError> {
+        self.store.drop_absent(ids)
+    }
+
+    fn visible(&self) -> LogIndex {
+        self.visible
+    }
+
+    /// Drops the batch: the switch stores these rows itself.
+    fn offer(&mut self, portion: &mut WriteBatch) -> bool {
+        *portion = WriteBatch::default();
+        true
+    }
+
+    fn wait(&mut self, _: WaitFor) -> Result<(), StoreError> {
+        Ok(())
+    }
+}

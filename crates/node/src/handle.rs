@@ -1,9 +1,10 @@
 //! Access to the running node for every other thread, and the values that it shares.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use ledger::{Counters, LogIndex, Stamp, State, TransferId};
+use ledger::{Counters, FspName, LogIndex, Stamp, State, TransferId};
 use ports::{PartyRow, RecordReader, StoreError};
 use record::frame::Tail;
 use sequencer::{ColdCounts, WriteCounts};
@@ -346,6 +347,16 @@ impl<M: Send + Sync + 'static> Handle<M> {
     #[must_use]
     pub fn cluster(&self) -> Option<Cluster> {
         self.shared.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The participants whose callbacks this node sends; `None` if it sends all, because the log
+    /// has only this node.
+    #[must_use]
+    pub fn served(&self) -> Option<HashSet<FspName>> {
+        let cluster = self.shared.cluster.lock().unwrap_or_else(PoisonError::into_inner);
+        let Cluster { me, lanes, .. } = cluster.as_ref()?;
+        let mine = lanes.iter().filter(|lane| lane.node == *me);
+        Some(mine.map(|lane| lane.participant).collect())
     }
 
     /// Records by log index, for redelivery and cold reads.

@@ -7,7 +7,32 @@ use crate::context::{Context, Decide};
 use crate::ids::{AlertId, ParticipantIndex};
 use crate::money::Currency;
 use crate::outcome::AdminOutcome;
+use crate::registry::CurrencyAccounts;
 use crate::rules::SETTLEMENT;
+use crate::state::State;
+
+impl State {
+    /// The alert that a check of this participant and currency would raise; `None` if the position
+    /// has not crossed its threshold.
+    #[must_use]
+    pub fn alarm_change(
+        &self,
+        participant: ParticipantIndex,
+        accounts: &CurrencyAccounts,
+    ) -> Option<AlertKind> {
+        let cap = accounts.net_debit_cap?;
+        if self.rules_version < SETTLEMENT {
+            return None;
+        }
+        let is_raised = self.alerts.alarm((participant, accounts.currency)).is_some();
+        let position = self.accounts.value(accounts.position);
+        match (is_raised, cap.alarms_at(position, is_raised)) {
+            (false, true) => Some(AlertKind::ThresholdReached),
+            (true, false) => Some(AlertKind::ThresholdCleared),
+            (false, false) | (true, true) => None,
+        }
+    }
+}
 
 impl Decide for CheckLiquidity {
     type Outcome = AdminOutcome;
@@ -20,21 +45,15 @@ impl Decide for CheckLiquidity {
         let Some(currency_accounts) = participant.accounts_in(self.currency) else {
             return AdminOutcome::AccountNotFound;
         };
-        let Some(cap) = currency_accounts.net_debit_cap else {
+        if currency_accounts.net_debit_cap.is_none() {
             return AdminOutcome::LimitsMissing;
+        }
+        let Some(kind) = state.alarm_change(index, currency_accounts) else {
+            return AdminOutcome::LiquidityUnchanged;
         };
         let position = state.accounts.value(currency_accounts.position);
         let key = (index, self.currency);
-        let is_raised = state.alerts.alarm(key).is_some();
-        if state.rules_version < SETTLEMENT {
-            return AdminOutcome::LiquidityUnchanged;
-        }
-        let kind = match (is_raised, cap.alarms_at(position, is_raised)) {
-            (false, true) => AlertKind::ThresholdReached,
-            (true, false) => AlertKind::ThresholdCleared,
-            (false, false) | (true, true) => return AdminOutcome::LiquidityUnchanged,
-        };
-        if is_raised {
+        if kind == AlertKind::ThresholdCleared {
             state.alerts.alarms.remove(&key);
         } else {
             let (participant, currency) = key;

@@ -1,7 +1,9 @@
 //! The configuration file. Every setting has a default, and unknown names are errors.
 
+mod alerts;
 pub(crate) mod check;
 mod kafka;
+mod secrets;
 mod settings;
 mod table;
 mod values;
@@ -16,6 +18,7 @@ use fspiop::egress_policy::{EgressPolicy, Loopback, Network};
 use ledger::{FspName, Settings};
 use switch::ConnectionLimits;
 
+pub(crate) use self::alerts::AlertReceivers;
 pub(crate) use self::settings::{Admin, Archive, Config, Delivery, Fspiop, Health, Jws, settings};
 pub(crate) use self::table::{Setting, TakesEffect};
 pub(crate) use self::values::{Auth, ProbeListener, Watchdog};
@@ -191,7 +194,7 @@ impl Config {
             ),
         ];
         let fault = faults.iter().find(|(fault, _)| *fault).map(|(_, text)| *text);
-        fault.or_else(|| self.kafka.fault())
+        fault.or_else(|| self.kafka.fault()).or_else(|| self.alerts.fault())
     }
 
     /// The error about the first setting that needs a missing feature of this build.

@@ -6,6 +6,7 @@ pub(crate) mod background;
 pub(crate) mod bare_node;
 pub(crate) mod descriptors;
 pub(crate) mod durable_mark_thread;
+pub(crate) mod liquidity;
 pub(crate) mod log_backend;
 pub(crate) mod metrics;
 pub(crate) mod open_store;
@@ -53,9 +54,10 @@ use crate::serve::admin_backend::{EXPLAINED_MAX, NodeBackend};
 use crate::serve::background::{BackgroundJobs, Segments};
 use crate::serve::descriptors::{connections_all, raise_limit};
 use crate::serve::durable_mark_thread::DurableMarkThread;
+use crate::serve::liquidity::LiquidityThread;
 use crate::serve::log_backend::{Log, LogLocation, NodeParts, OpenBackend, RunningNode, Topic};
 use crate::serve::open_store::StorePaths;
-use crate::serve::shutdown::Deadline;
+use crate::serve::shutdown::{Deadline, until_stopped};
 use crate::serve::signals::{EarlySignals, SignalRequest, Signals, log_ignored, start_runtime};
 use crate::serve::signatures::Keys;
 use crate::serve::slow_disk::{DelayedLog, SyncDelay};
@@ -97,6 +99,7 @@ pub(crate) fn serve(
     prepare_directory(arguments)?;
     let auth = admin_auth(&config, &arguments.data)?;
     let keys = Keys::open(&config)?;
+    let alerts = config.alerts.receivers()?;
     let sync_delay = SyncDelay::from_arguments(&arguments.slowness);
     arm_exit(arguments);
     let options = LogOptions { sync_delay, location, tail_policy: arguments.tail_policy() };
@@ -106,8 +109,8 @@ pub(crate) fn serve(
     let (runtime, mut signals) = start_runtime(keys.admin.directory.clone())?;
     drop(early_signals);
     let egress_policy = Arc::new(config.reach(addresses.all().collect()));
-    let injected_stall = arguments.inject_stuck.and_then(StallTarget::injected_stall);
     let io_options = switch_options(&config, keys.signatures, &egress_policy);
+    let injected_stall = arguments.inject_stuck.and_then(StallTarget::injected_stall);
     let io_options = switch::IoThreadOptions { transfer_mode, injected_stall, ..io_options };
     let (ports, mailboxes) = switch::prepare(fspiop, io_options, clock, seed()?);
     let parts = NodeParts { clock, directory, mailboxes };
@@ -134,22 +137,21 @@ pub(crate) fn serve(
         statements,
         quarantined: quarantined.into(),
         storage: Arc::clone(&jobs.storage),
+        liquidity: Arc::default(),
     });
-    print_injected(transfer_mode, sync_delay);
-    arguments.inject_stuck.iter().for_each(|target| target.stall_node(&node.handle()));
-    print_ready(&addresses);
+    let liquidity = LiquidityThread::start(Arc::clone(&backend), alerts, stopping.clone())?;
+    announce(arguments, (transfer_mode, sync_delay), &node, &addresses);
     let options = admin_options(&config, auth, (keys.admin, egress_policy));
     let has_ended = || {
         watchdog.check();
-        node.has_ended() || running.has_ended()
+        node.has_ended() || running.has_ended() || liquidity.has_ended()
     };
     let admin = AdminServer { listener: admin, probes, backend, options };
     let stuck = Duration::from_secs(config.health.stuck_seconds);
     let stop = StopControl { stop: &stop, stopping, timeout: CONNECTIONS_STOP + stuck };
     let (reason, deadline) = runtime.block_on(run_admin(admin, signals, stop, has_ended))?;
-    let is_broken = running.has_ended() && !node.has_ended();
-    running.join();
-    drop(deadline);
+    let is_broken = (running.has_ended() || liquidity.has_ended()) && !node.has_ended();
+    stop_threads(running, liquidity, deadline);
     stop_jobs(snapshotter, jobs, stuck);
     stop_node(node, SEQUENCER_STOP + stuck)?;
     result_of(&reason, is_broken)
@@ -201,6 +203,12 @@ impl Addresses {
     }
 }
 
+fn stop_threads(running: switch::Running, liquidity: LiquidityThread, deadline: Deadline) {
+    running.join();
+    liquidity.join();
+    drop(deadline);
+}
+
 fn stop_jobs(snapshotter: Snapshotter, jobs: BackgroundJobs, stuck: Duration) {
     let _deadline = Deadline::begin("a copy, an archive or a snapshot", JOBS_STOP + stuck);
     snapshotter.stop();
@@ -220,7 +228,7 @@ fn address_of(listener: &TcpListener) -> Result<SocketAddr, CliError> {
 /// The result of the program, once everything has stopped.
 fn result_of(reason: &StopReason, is_broken: bool) -> Result<(), CliError> {
     match (reason, is_broken) {
-        (StopReason::ThreadEnded, true) => Err(CliError::new("an I/O thread ended; see above")),
+        (StopReason::ThreadEnded, true) => Err(CliError::new("a thread ended; see above")),
         _ => Ok(()),
     }
 }
@@ -316,6 +324,18 @@ fn arm_exit(arguments: &ServeArguments) {
     }
 }
 
+/// Injects the faults of tests, and prints that the switch is ready.
+fn announce(
+    arguments: &ServeArguments,
+    (transfer_mode, sync_delay): (TransferMode, Option<SyncDelay>),
+    node: &Node<ForwardedMessage>,
+    addresses: &Addresses,
+) {
+    print_injected(transfer_mode, sync_delay);
+    arguments.inject_stuck.iter().for_each(|target| target.stall_node(&node.handle()));
+    print_ready(addresses);
+}
+
 /// Prints the addresses. Programs that start a switch wait for the line that begins with `ready`.
 fn print_ready(Addresses { fspiop, admin, probes }: &Addresses) {
     if let Some(probes) = probes {
@@ -395,11 +415,6 @@ fn serve_probes(
 fn for_tokio(listener: TcpListener) -> Result<tokio::net::TcpListener, CliError> {
     tokio::net::TcpListener::from_std(listener)
         .map_err(|error| CliError::new(format!("cannot serve the admin API: {error}")))
-}
-
-/// Waits for the stop request. A dropped sender counts as one.
-async fn until_stopped(mut stopping: watch::Receiver<bool>) {
-    let _stopped = stopping.wait_for(|stop| *stop).await;
 }
 
 /// Why the switch stops.

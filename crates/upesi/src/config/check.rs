@@ -98,6 +98,7 @@ fn check_start(config: &Config) -> Result<(), CliError> {
     if config.admin.auth == Auth::Token {
         serve::given_token(config)?;
     }
+    config.alerts.receivers()?;
     signatures::check(config)
 }
 

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "kafka")]
 use crate::CliError;
+#[cfg(feature = "kafka")]
+use crate::config::secrets;
 use crate::config::settings::Kafka;
 use crate::config::values::Mechanism;
 
@@ -46,7 +48,7 @@ impl Kafka {
             (Some(user), Some(path)) => Some(kafka::Login {
                 mechanism: self.mechanism.to_client(),
                 user: user.clone(),
-                password: secrets::password(path)?,
+                password: secrets::one_line("kafka.password_file", path)?,
             }),
             _ => None,
         };
@@ -75,50 +77,6 @@ impl Mechanism {
             Self::ScramSha512 => kafka::Mechanism::ScramSha512,
             Self::ScramSha256 => kafka::Mechanism::ScramSha256,
             Self::Plain => kafka::Mechanism::Plain,
-        }
-    }
-}
-
-/// Files that other users must not read.
-#[cfg(feature = "kafka")]
-mod secrets {
-    use std::fs::File;
-    use std::io::Read;
-    use std::os::unix::fs::PermissionsExt;
-    use std::path::Path;
-
-    use crate::CliError;
-
-    /// Longest password, in bytes.
-    const PASSWORD_MAX: u64 = 1_024;
-
-    /// Opens a file and checks its permissions.
-    pub(super) fn check(name: &str, path: &Path) -> Result<File, CliError> {
-        let failed = |what: String| CliError::new(format!("{name}: {}: {what}", path.display()));
-        let file = File::open(path).map_err(|error| failed(error.to_string()))?;
-        let found = file.metadata().map_err(|error| failed(error.to_string()))?;
-        let mode = found.permissions().mode() & 0o777;
-        if mode & 0o007 != 0 {
-            return Err(failed(format!(
-                "readable by all users (mode {mode:03o}); chmod 600 it, and replace the secret if \
-                 others could have read it"
-            )));
-        }
-        Ok(file)
-    }
-
-    /// Reads the password, the only line of its file.
-    pub(super) fn password(path: &Path) -> Result<String, CliError> {
-        let name = "kafka.password_file";
-        let failed = |what: &str| CliError::new(format!("{name}: {}: {what}", path.display()));
-        let mut text = String::new();
-        let read = check(name, path)?.take(PASSWORD_MAX + 1).read_to_string(&mut text);
-        read.map_err(|error| failed(&error.to_string()))?;
-        let password = text.strip_suffix('\n').unwrap_or(&text);
-        let is_one = !password.is_empty() && !password.contains(['\n', '\0']);
-        match is_one && text.len() as u64 <= PASSWORD_MAX {
-            true => Ok(password.to_owned()),
-            false => Err(failed("expected one line, a password of 1 to 1,023 bytes")),
         }
     }
 }

@@ -13,10 +13,11 @@ use switch::{ConnectionLimits, PoolLimits};
 
 use crate::config::table::{Bounds, Number, Setting, TakesEffect, settings};
 use crate::config::values::{
-    Auth, Mechanism, NetworkEntry, ProbeListener, Resource, TimeSpan, Watchdog,
+    Auth, Mechanism, NetworkEntry, ProbeListener, Resource, SmtpTls, TimeSpan, Watchdog,
 };
 
 const HOUR_MS: u64 = 3_600_000;
+const DAY_SECONDS: u64 = 24 * 3_600;
 /// 30 days: an older callback is useless.
 const MONTH_SECONDS: u64 = 30 * 24 * 3_600;
 const BATCH_RECORDS: NonZeroU32 = NonZeroU32::new(FRAME_RECORDS_MAX).expect("a frame has records");
@@ -218,6 +219,35 @@ settings! {
         /// `"report"`: `/health` and standard error name a stuck stage. `"exit"`: the process then
         /// exits with code 70, so that a supervisor restarts it
         watchdog: Watchdog = Watchdog::Report;
+    }
+
+    /// Alerts about liquidity. Without a receiver none is sent.
+    alerts: Alerts {
+        /// URL that gets every alert as a signed webhook, `https://` or `http://`; needs
+        /// `alerts.webhook_secret_file`. It is not restricted by `[endpoints]`. See
+        /// [liquidity](operating/liquidity.md)
+        webhook_url: Option<String> = None;
+        /// File with the secret of the signatures on one line, not readable by others: `whsec_` and
+        /// base64 of 24 to 64 bytes, as Standard Webhooks defines it. It is read at the start
+        webhook_secret_file: Option<PathBuf> = None;
+        /// Host and port of the relay for e-mails, such as `"mail.example:587"`; needs
+        /// `alerts.mail_from`
+        smtp_relay: Option<String> = None;
+        /// Encryption towards the relay: `"starttls"`, `"tls"` (from the first byte), or `"none"`
+        smtp_tls: SmtpTls = SmtpTls::StartTls;
+        /// The user name at the relay; needs `alerts.smtp_password_file` and encryption
+        smtp_user: Option<String> = None;
+        /// File with its password on one line, not readable by others. It is read at the start
+        smtp_password_file: Option<PathBuf> = None;
+        /// Address that e-mails are sent from
+        mail_from: Option<String> = None;
+        /// Addresses of operators, which get every alert. The hub and each participant also get
+        /// their own, at their endpoints of the types `..._EMAIL`
+        mail_to: Vec<String> = Vec::new();
+        /// PEM file with the CA certificates for webhook and relay; unset, the system's
+        ca: Option<PathBuf> = None;
+        /// How long an alert is retried. After that it is given up, with a line on standard error
+        horizon_seconds: u64 = DAY_SECONDS, 1..=MONTH_SECONDS;
     }
 
     /// Snapshots of the state.

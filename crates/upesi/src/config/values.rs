@@ -122,6 +122,15 @@ pub(crate) enum Watchdog {
     Exit,
 }
 
+/// Encryption towards the mail relay.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum SmtpTls {
+    None,
+    StartTls,
+    Tls,
+}
+
 /// SASL mechanism, by its name in Kafka.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub(crate) enum Mechanism {

@@ -28,6 +28,7 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::inspect::explain::{ExplainRequest, IO_ANSWER_TIMEOUT, wait_for_store};
 use crate::inspect::statements::{StatementSource, StatementTask};
 use crate::operate::quarantine::Entry;
+use crate::serve::liquidity::LiquidityStatus;
 use crate::serve::metrics;
 
 /// Answers the requests of the admin API.
@@ -44,6 +45,7 @@ pub(crate) struct NodeBackend {
     /// Quarantined records, which have no effect.
     pub(crate) quarantined: Arc<[Entry]>,
     pub(crate) storage: Arc<Mutex<DiskStatus>>,
+    pub(crate) liquidity: Arc<LiquidityStatus>,
 }
 
 /// Maximum number of open breakers that `/health` lists; all are counted.
@@ -206,7 +208,7 @@ impl AdminBackend for NodeBackend {
     }
 
     fn metrics(&self) -> Vec<::metrics::Family> {
-        metrics::collect(&self.handle, &self.traffic)
+        metrics::collect(&self.handle, &self.traffic, &self.liquidity)
     }
 
     fn snapshots(&self) -> Snapshots {

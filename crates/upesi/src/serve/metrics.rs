@@ -4,6 +4,8 @@ use metrics::{Family, HistogramValue, Metric, metrics};
 use node::{Handle, StageTimes};
 use switch::{ForwardedMessage, StalledLanes, Totals, Traffic, TrafficTimes};
 
+use crate::serve::liquidity::{AlertCounts, LiquidityStatus};
+
 /// Sources of the metrics.
 #[derive(Default)]
 struct MetricSources {
@@ -15,6 +17,7 @@ struct MetricSources {
     open_breakers: u64,
     stages: StageHistograms,
     times: TrafficTimes,
+    alerts: AlertCounts,
 }
 
 /// The stages of the sequencer's thread.
@@ -110,6 +113,23 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
         "Messages that changed nothing: their sender is not a participant."
         now.edge.unknown_senders;
 
+    Gauge "upesi_liquidity_alarms"
+        "Participants and currencies whose position has reached the alarm threshold."
+        now.alerts.raised;
+    Gauge "upesi_alerts_owed" "Alerts about liquidity that are not finished." now.alerts.owed;
+    Gauge "upesi_alerts_oldest_seconds" "Age of the oldest alert that is not finished."
+        now.alerts.oldest_owed_us / 1_000_000;
+    Counter "upesi_alert_webhooks_sent_total" "Webhooks that were accepted."
+        now.alerts.webhooks_sent;
+    Counter "upesi_alert_webhooks_failed_total" "Attempts to send a webhook that failed."
+        now.alerts.webhooks_failed;
+    Counter "upesi_alert_mails_sent_total" "E-mails that the relay accepted."
+        now.alerts.mails_sent;
+    Counter "upesi_alert_mails_failed_total" "Attempts to send an e-mail that failed."
+        now.alerts.mails_failed;
+    Counter "upesi_alerts_given_up_total" "Webhooks and e-mails that were given up."
+        now.alerts.given_up;
+
     Counter "upesi_signatures_verified_total" "Valid signatures of participants."
         now.edge.signatures_verified;
     Counter "upesi_signatures_refused_total" "Messages refused for their signature."
@@ -148,7 +168,11 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
 };
 
 /// The metrics of the node.
-pub(crate) fn collect(handle: &Handle<ForwardedMessage>, traffic: &Traffic) -> Vec<Family> {
+pub(crate) fn collect(
+    handle: &Handle<ForwardedMessage>,
+    traffic: &Traffic,
+    liquidity: &LiquidityStatus,
+) -> Vec<Family> {
     let now = MetricSources {
         node: handle.status(),
         store_bytes: handle.store_bytes(),
@@ -158,6 +182,7 @@ pub(crate) fn collect(handle: &Handle<ForwardedMessage>, traffic: &Traffic) -> V
         open_breakers: traffic.open_breakers().len() as u64,
         stages: StageHistograms::of(handle.stage_times()),
         times: traffic.times(&handle.view()),
+        alerts: liquidity.counts(),
     };
     let mut families = Vec::new();
     metrics::collect(TABLE, &now, &mut families);
@@ -284,6 +309,16 @@ mod tests {
             },
             stalled: StalledLanes { count: 41, owed: 42, shown: Vec::new() },
             open_breakers: 43,
+            alerts: AlertCounts {
+                raised: 61,
+                owed: 62,
+                oldest_owed_us: 63_900_000,
+                webhooks_sent: 64,
+                webhooks_failed: 65,
+                mails_sent: 66,
+                mails_failed: 67,
+                given_up: 68,
+            },
             ..MetricSources::default()
         };
         let mut families = Vec::new();
@@ -331,6 +366,14 @@ mod tests {
             upesi_socket_writes_total 38
             upesi_calls_denied_total 25
             upesi_unknown_senders_total 45
+            upesi_liquidity_alarms 61
+            upesi_alerts_owed 62
+            upesi_alerts_oldest_seconds 63
+            upesi_alert_webhooks_sent_total 64
+            upesi_alert_webhooks_failed_total 65
+            upesi_alert_mails_sent_total 66
+            upesi_alert_mails_failed_total 67
+            upesi_alerts_given_up_total 68
             upesi_signatures_verified_total 26
             upesi_signatures_refused_total 27
             upesi_signatures_made_total 28

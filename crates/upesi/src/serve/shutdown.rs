@@ -1,9 +1,12 @@
-//! A deadline for an orderly stop. If a part does not stop in time, the process exits.
+//! The stop request, and a deadline for an orderly stop. If a part does not stop in time, the
+//! process exits.
 
 use std::process::exit;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
+
+use tokio::sync::watch;
 
 use crate::serve::watchdog::EXIT_CODE;
 
@@ -32,4 +35,9 @@ impl Deadline {
         let _thread = thread::Builder::new().name("stopping".into()).spawn(wait);
         Self { _done: done }
     }
+}
+
+/// Waits for the stop request. A dropped sender counts as one.
+pub(crate) async fn until_stopped(mut stopping: watch::Receiver<bool>) {
+    let _stopped = stopping.wait_for(|stop| *stop).await;
 }

@@ -7,6 +7,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails at that line")]
 
 mod admin;
+#[cfg(feature = "real-receivers")]
+mod alerts;
 mod archive;
 mod bench;
 mod cold;

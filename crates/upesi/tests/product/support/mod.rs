@@ -7,6 +7,8 @@ pub(crate) mod container;
 pub(crate) mod fsp;
 pub(crate) mod message;
 pub(crate) mod namespaces;
+#[cfg(feature = "real-receivers")]
+pub(crate) mod receivers;
 pub(crate) mod relay;
 pub(crate) mod scheme;
 pub(crate) mod switch;

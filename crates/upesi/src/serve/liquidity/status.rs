@@ -1,0 +1,79 @@
+//! The values that the thread publishes for metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use alerts::Channel;
+
+/// Values that the thread publishes.
+#[derive(Debug, Default)]
+pub(crate) struct LiquidityStatus {
+    raised: AtomicU64,
+    owed: AtomicU64,
+    oldest_owed_us: AtomicU64,
+    sent: [AtomicU64; 2],
+    failed: [AtomicU64; 2],
+    given_up: AtomicU64,
+}
+
+/// Numbers of alarms and alerts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AlertCounts {
+    /// Alarms that are raised.
+    pub(crate) raised: u64,
+    /// Alerts that are owed.
+    pub(crate) owed: u64,
+    /// Age of the oldest owed alert, in microseconds.
+    pub(crate) oldest_owed_us: u64,
+    /// Webhooks that were accepted.
+    pub(crate) webhooks_sent: u64,
+    /// Attempts to send a webhook that failed.
+    pub(crate) webhooks_failed: u64,
+    /// E-mails that the relay accepted.
+    pub(crate) mails_sent: u64,
+    /// Attempts to send an e-mail that failed.
+    pub(crate) mails_failed: u64,
+    /// Deliveries that were given up.
+    pub(crate) given_up: u64,
+}
+
+impl LiquidityStatus {
+    pub(crate) fn counts(&self) -> AlertCounts {
+        let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        let of = |values: &[AtomicU64; 2], channel: Channel| read(&values[at(channel)]);
+        AlertCounts {
+            raised: read(&self.raised),
+            owed: read(&self.owed),
+            oldest_owed_us: read(&self.oldest_owed_us),
+            webhooks_sent: of(&self.sent, Channel::Webhook),
+            webhooks_failed: of(&self.failed, Channel::Webhook),
+            mails_sent: of(&self.sent, Channel::Mail),
+            mails_failed: of(&self.failed, Channel::Mail),
+            given_up: read(&self.given_up),
+        }
+    }
+
+    pub(super) fn publish(&self, raised: usize, owed: usize, oldest_owed_us: u64) {
+        self.raised.store(raised as u64, Ordering::Relaxed);
+        self.owed.store(owed as u64, Ordering::Relaxed);
+        self.oldest_owed_us.store(oldest_owed_us, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_sent(&self, channel: Channel) {
+        self.sent[at(channel)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_failed(&self, channel: Channel) {
+        self.failed[at(channel)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_given_up(&self) {
+        self.given_up.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+const fn at(channel: Channel) -> usize {
+    match channel {
+        Channel::Webhook => 0,
+        Channel::Mail => 1,
+    }
+}

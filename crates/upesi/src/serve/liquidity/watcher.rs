@@ -1,0 +1,84 @@
+//! Finds positions that have crossed their alarm threshold, and records a check of each.
+
+use std::sync::Arc;
+
+use ledger::{CheckLiquidity, Currency, FspName, State};
+use tokio::task::JoinSet;
+
+use super::node_access::{read, record};
+use crate::serve::admin_backend::NodeBackend;
+
+/// Participants that one query on the sequencer's thread visits.
+pub(super) const PARTICIPANTS_READ_MAX: usize = 1_000;
+/// Checks that are recorded at a time.
+const CHECKS_MAX: usize = 100;
+
+/// The watcher of all positions.
+pub(super) struct Watcher {
+    backend: Arc<NodeBackend>,
+}
+
+/// A position that has crossed its threshold.
+type Crossing = (FspName, Currency);
+
+/// The crossings among some participants, and the index of the next participant.
+struct Part {
+    crossings: Vec<Crossing>,
+    next: Option<usize>,
+}
+
+impl Watcher {
+    pub(super) const fn new(backend: Arc<NodeBackend>) -> Self {
+        Self { backend }
+    }
+
+    /// Looks at all positions once.
+    pub(super) async fn check(&mut self) {
+        let mut from = Some(0);
+        while let Some(first) = from {
+            let part = read(&self.backend, move |state| Part::of(state, first)).await;
+            // A node without room for a query is asked again in a second.
+            let Some(Part { crossings, next }) = part else { return };
+            self.record(crossings).await;
+            from = next;
+        }
+    }
+
+    /// Records a check of each crossing that this node serves.
+    async fn record(&self, mut crossings: Vec<Crossing>) {
+        if crossings.is_empty() {
+            return;
+        }
+        if let Some(served) = self.backend.handle.served() {
+            crossings.retain(|(name, _)| served.contains(name));
+        }
+        for some in crossings.chunks(CHECKS_MAX) {
+            let mut checks = JoinSet::new();
+            for (name, currency) in some.iter().copied() {
+                let backend = Arc::clone(&self.backend);
+                checks.spawn(async move {
+                    let check = CheckLiquidity { name, currency };
+                    // A check that was not recorded is made again in a second.
+                    let _decided = record(&backend, check, "position crossed its threshold").await;
+                });
+            }
+            checks.join_all().await;
+        }
+    }
+}
+
+impl Part {
+    fn of(state: &State, first: usize) -> Self {
+        let mut part = Self { crossings: Vec::new(), next: None };
+        let mut participants = state.registry().iter().skip(first);
+        for (index, participant) in participants.by_ref().take(PARTICIPANTS_READ_MAX) {
+            for accounts in &participant.by_currency {
+                if state.alarm_change(index, accounts).is_some() {
+                    part.crossings.push((participant.name, accounts.currency));
+                }
+            }
+        }
+        part.next = participants.next().map(|(index, _)| index.0 as usize);
+        part
+    }
+}

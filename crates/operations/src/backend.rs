@@ -5,8 +5,8 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use ledger::{
-    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, ChangeReply, NoticeId, Outcome,
-    PartyBinding, State, TransferId,
+    Administer, Amount, ArchiveKind, ArchivedSettlement, ChangeParties, ChangeReply, Currency,
+    NoticeId, Outcome, ParticipantIndex, PartyBinding, Stamp, State, TransferId,
 };
 use metrics::Family;
 
@@ -78,6 +78,12 @@ pub trait AdminBackend: Send + Sync + 'static {
         numbers: RangeInclusive<u32>,
     ) -> BoxFuture<'_, Result<Vec<ArchivedSettlement>, Unavailable>>;
 
+    /// The trend of a position over the last hour; `None` if it is unknown. Does not block. The
+    /// default is for a hub that keeps no samples.
+    fn position_trend(&self, _of: (ParticipantIndex, Currency)) -> Option<PositionTrend> {
+        None
+    }
+
     /// Notices that wait until their recipient registers an endpoint, in order of number, at
     /// most [`PARKED_MAX`].
     fn parked_notices(&self) -> BoxFuture<'_, Vec<NoticeId>>;
@@ -114,6 +120,15 @@ pub trait AdminBackend: Send + Sync + 'static {
 
     /// The trace of a transfer; empty unless it is complete.
     fn trace(&self, transfer: &TransferId) -> TransferTrace;
+}
+
+/// The trend of a position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PositionTrend {
+    /// Change per hour; above zero the debt grows.
+    pub per_hour: Amount,
+    /// Time of the newest position that it is computed from.
+    pub at: Stamp,
 }
 
 /// The author of a change, and the reason.

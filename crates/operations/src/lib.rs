@@ -64,7 +64,8 @@ mod waterfall;
 
 pub use self::metrics::families;
 pub use backend::{
-    ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, PARKED_MAX, StateQuery, Unavailable,
+    ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, PARKED_MAX, PositionTrend, StateQuery,
+    Unavailable,
 };
 pub use options::{AdminKeys, AdminOptions, Auth, Limits};
 pub use reports::{

@@ -13,6 +13,7 @@ use ledger::{
 };
 use serde_json::json;
 
+use crate::backend::PositionTrend;
 use crate::body_reader::refuse;
 use crate::outcome_errors;
 use crate::request::{AdminRequest, ONLY_CURRENCY, participant_name};
@@ -31,6 +32,10 @@ const ROWS_DEFAULT: usize = 100;
 const IN_FLIGHT_READ_MAX: usize = 20_000;
 /// Ten-thousandths of a percent in the whole.
 const WHOLE: i128 = 100 * 10_000;
+/// Microseconds of an hour.
+const HOUR_US: i128 = 3_600 * 1_000_000;
+/// The furthest forecast. A trend of one hour does not predict more than a week.
+const FORECAST_MAX_US: u64 = 7 * 24 * 3_600 * 1_000_000;
 /// Ten-thousandths of a percent in the step to which `percentUsed` is rounded down: 0.01 %.
 const STEP: i128 = 100;
 
@@ -57,7 +62,11 @@ routes! {
                 position in percent of `effectiveCap`, rounded down to 0.01; it is 0 for a \
                 position that is not positive, and 100 for a positive one if `effectiveCap` is \
                 not. `alarmPercentage` applies to the net debit cap. `alarmSince` is present \
-                while the alarm is raised.",
+                while the alarm is raised. `trendPerHour` is the change of the position per hour, \
+                from one sample a minute over the last hour; it is absent until two samples exist \
+                after a start. `capReachedAt` is the time at which the position would reach \
+                `effectiveCap` by this trend; it is absent if the trend is unknown or not \
+                positive, if the cap is reached already, and beyond seven days.",
             query: [PARTICIPANT, ONLY_CURRENCY, LIMIT],
             responses: [200: Vec<LiquidityResponse> = "Rows, highest `percentUsed` first."],
             refusals: [400 ID_NOT_FOUND, 400 MALFORMED_SYNTAX, 400 VALIDATION],
@@ -81,6 +90,10 @@ response_type! {
         alarm_percentage: JsonNumber,
         #[serde(skip_serializing_if = "Option::is_none")]
         alarm_since: Option<Timestamp>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        trend_per_hour: Option<JsonNumber>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cap_reached_at: Option<Timestamp>,
     }
 }
 
@@ -139,7 +152,22 @@ impl Liquidity {
         Amount::from_units(used / STEP * STEP)
     }
 
-    fn response(&self, reserved: Option<&Reserved>) -> LiquidityResponse {
+    /// The time at which the effective cap is reached by a trend.
+    fn forecast(&self, trend: &PositionTrend) -> Option<Stamp> {
+        let (headroom, per_hour) = (self.headroom().units(), trend.per_hour.units());
+        if headroom <= 0 || per_hour <= 0 {
+            return None;
+        }
+        let ahead = headroom.checked_mul(HOUR_US)? / per_hour;
+        let ahead = u64::try_from(ahead).ok().filter(|ahead| *ahead <= FORECAST_MAX_US)?;
+        Some(Stamp(trend.at.0.checked_add(ahead)?))
+    }
+
+    fn response(
+        &self,
+        reserved: Option<&Reserved>,
+        trend: Option<PositionTrend>,
+    ) -> LiquidityResponse {
         let of_account = |sums: &Reserved| sums.get(&self.account).copied().unwrap_or_default();
         LiquidityResponse {
             participant: self.name.to_string(),
@@ -153,6 +181,8 @@ impl Liquidity {
             percent_used: JsonNumber(self.used()),
             alarm_percentage: JsonNumber(self.cap.alarm_percentage),
             alarm_since: self.alarm_since.map(Timestamp),
+            trend_per_hour: trend.map(|trend| JsonNumber(trend.per_hour)),
+            cap_reached_at: trend.and_then(|trend| self.forecast(&trend)).map(Timestamp),
         }
     }
 }
@@ -172,8 +202,11 @@ async fn list(request: &AdminRequest<'_>) -> HandlerResult {
     let (mut rows, reserved) = found.await?.ok_or_else(outcome_errors::participant_not_found)?;
     rows.sort_by_key(|row| (-row.used().units(), row.participant, row.currency));
     rows.truncate(limit);
-    let rows: Vec<_> = rows.iter().map(|row| row.response(reserved.as_ref())).collect();
-    Ok(AdminResponse::ok(&rows))
+    let response = |row: &Liquidity| {
+        let trend = request.backend.position_trend((row.participant, row.currency));
+        row.response(reserved.as_ref(), trend)
+    };
+    Ok(AdminResponse::ok(&rows.iter().map(response).collect::<Vec<_>>()))
 }
 
 /// The rows of all participants, or of one; `None` if it is unknown.
@@ -219,21 +252,30 @@ fn row_limit(text: &str) -> Result<usize, Refusal> {
 mod tests {
     use super::*;
 
+    /// Whole units.
+    fn amount(whole: i128) -> Amount {
+        Amount::from_units(whole * 10_000)
+    }
+
+    fn row(position: i128, cover: i128, cap: i128) -> Liquidity {
+        Liquidity {
+            participant: ParticipantIndex(1),
+            name: FspName::new("dfsp1").expect("a name"),
+            currency: Currency::parse("USD").expect("a currency"),
+            account: AccountId(7),
+            position: amount(position),
+            cover: amount(cover),
+            cap: NetDebitCap { value: amount(cap), alarm_percentage: amount(80) },
+            alarm_since: None,
+        }
+    }
+
     #[test]
     fn effective_cap_is_the_lower_of_cap_and_cover() {
         let check = |position: i128, cover: i128, cap: i128, expected: [&str; 3]| {
-            let amount = |whole: i128| Amount::from_units(whole * 10_000);
-            let row = Liquidity {
-                participant: ParticipantIndex(1),
-                name: FspName::new("dfsp1").expect("a name"),
-                currency: Currency::parse("USD").expect("a currency"),
-                account: AccountId(7),
-                position: amount(position),
-                cover: amount(cover),
-                cap: NetDebitCap { value: amount(cap), alarm_percentage: amount(80) },
-                alarm_since: None,
-            };
-            let found = [row.effective_cap(), row.headroom(), row.used()].map(|it| it.to_string());
+            let row = row(position, cover, cap);
+            let found = [row.effective_cap(), row.headroom(), row.used()];
+            let found = found.map(|it| it.to_string());
             assert_eq!(found, expected, "{position} {cover} {cap}");
         };
         check(0, 5_000, 1_000, ["1000", "1000", "0"]);
@@ -245,5 +287,24 @@ mod tests {
         check(0, 0, 1_000, ["0", "0", "0"]);
         check(5, 0, 1_000, ["0", "-5", "100"]);
         check(5, -3, 1_000, ["-3", "-8", "100"]);
+    }
+
+    #[test]
+    fn forecast_follows_the_trend() {
+        const HOUR: u64 = 3_600 * 1_000_000;
+        let check = |position: i128, per_hour: i128, hours: Option<u64>| {
+            let trend = PositionTrend { per_hour: amount(per_hour), at: Stamp(5) };
+            let expected = hours.map(|hours| Stamp(5 + hours * HOUR));
+            assert_eq!(row(position, 500, 1_000).forecast(&trend), expected, "{position}");
+        };
+        check(0, 500, Some(1));
+        check(400, 50, Some(2));
+        check(-500, 10, Some(100));
+        check(400, 0, None);
+        check(400, -50, None);
+        check(500, 50, None);
+        check(600, 50, None);
+        check(332, 1, Some(168));
+        check(331, 1, None);
     }
 }

@@ -1,5 +1,6 @@
 //! The kernel without a log: every change is a batch of one.
 
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -7,12 +8,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use ledger::{
     Administer, ArchiveKind, ArchivedSettlement, Batch, ChangeParties, ChangeReply, Command,
-    Effects, FspName, Genesis, LogIndex, NoticeId, Outcome, PartyBinding, Stamp, State, TransferId,
+    Currency, Effects, FspName, Genesis, LogIndex, NoticeId, Outcome, ParticipantIndex,
+    PartyBinding, Stamp, State, TransferId,
 };
 use operations::{
     ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, Cluster, DiskStatus, Health, LogPoint,
-    OpenBreakers, ParticipantStatementRequest, ServiceStatus, Snapshots, StalledLanes, StateQuery,
-    Statement, StatementRefusal, StatementSubject, StuckStage, TransferTrace, Unavailable,
+    OpenBreakers, ParticipantStatementRequest, PositionTrend, ServiceStatus, Snapshots,
+    StalledLanes, StateQuery, Statement, StatementRefusal, StatementSubject, StuckStage,
+    TransferTrace, Unavailable,
 };
 use tokio::sync::{Notify, OwnedRwLockWriteGuard, RwLock};
 
@@ -47,6 +50,7 @@ pub(crate) struct BackendState {
     pub(crate) stalled_lanes: StalledLanes,
     pub(crate) open_breakers: OpenBreakers,
     pub(crate) cluster: Cluster,
+    pub(crate) trends: HashMap<(ParticipantIndex, Currency), PositionTrend>,
 }
 
 impl TestBackend {
@@ -68,6 +72,7 @@ impl TestBackend {
             stalled_lanes: StalledLanes::default(),
             open_breakers: OpenBreakers::default(),
             cluster: Cluster::default(),
+            trends: HashMap::new(),
         });
         let kernel = Self(inner, QueryGate::default());
         kernel.begin();
@@ -226,6 +231,10 @@ impl AdminBackend for TestBackend {
     /// All pending notices: no participant has an endpoint here.
     fn parked_notices(&self) -> BoxFuture<'_, Vec<NoticeId>> {
         Box::pin(async move { self.inner().state.notices_owed().map(|notice| notice.id).collect() })
+    }
+
+    fn position_trend(&self, of: (ParticipantIndex, Currency)) -> Option<PositionTrend> {
+        self.inner().trends.get(&of).copied()
     }
 
     fn metrics(&self) -> Vec<metrics::Family> {

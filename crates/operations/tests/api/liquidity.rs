@@ -3,8 +3,9 @@
 use expect_test::expect_file;
 use ledger::{
     AdminOutcome, Administer, Amount, Change, CheckLiquidity, Command, Currency, Digest, FspName,
-    Outcome, Prepare, TransferId,
+    Outcome, ParticipantIndex, Prepare, Stamp, TransferId,
 };
+use operations::PositionTrend;
 
 use crate::backend::BEGINNING_MS;
 use crate::server::TestServer;
@@ -49,6 +50,12 @@ async fn rows_show_positions_caps_headroom_and_alarms() {
     server.run_transcript(expect_file!["texts/liquidity.txt"]).await;
     reserve(&server, "30.25");
     check_liquidity(&server);
+    let (dfsp1, dfsp2) = (ParticipantIndex(1), ParticipantIndex(2));
+    for (index, per_hour) in [(dfsp1, "139.5"), (dfsp2, "-1.25")] {
+        let per_hour = Amount::parse_decimal(per_hour).unwrap();
+        let trend = PositionTrend { per_hour, at: Stamp::from_millis(BEGINNING_MS) };
+        server.backend.inner().trends.insert((index, usd()), trend);
+    }
     server.run_transcript(expect_file!["texts/liquidity_alarm.txt"]).await;
     server.stop().await;
 }

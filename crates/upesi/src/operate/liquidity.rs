@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, stdout};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -62,6 +62,8 @@ struct Row {
     percent_used: Box<RawValue>,
     alarm_percentage: Box<RawValue>,
     alarm_since: Option<String>,
+    trend_per_hour: Option<Box<RawValue>>,
+    cap_reached_at: Option<String>,
 }
 
 pub(crate) fn liquidity(arguments: &LiquidityArguments) -> Result<(), CliError> {
@@ -74,7 +76,7 @@ pub(crate) fn liquidity(arguments: &LiquidityArguments) -> Result<(), CliError> 
         }
         match json {
             true => println!("{text}"),
-            false => print!("{}", table(&rows(&text)?)),
+            false => print!("{}", table(&rows(&text)?, now_ms())),
         }
         if !watch {
             return Ok(());
@@ -99,7 +101,7 @@ fn rows(text: &str) -> Result<Vec<Row>, CliError> {
         .map_err(|error| CliError::new(format!("/liquidity: invalid answer {text}: {error}")))
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[Row], now_ms: u64) -> String {
     if rows.is_empty() {
         return "no participant has a net debit cap\n".to_owned();
     }
@@ -115,8 +117,11 @@ fn table(rows: &[Row]) -> String {
         ("", Align::Left),
         ("alarm at", Align::Right),
         ("alarm since", Align::Left),
+        ("per hour", Align::Right),
+        ("cap reached", Align::Left),
     ]);
     for row in rows {
+        let trend = row.trend_per_hour.as_ref();
         table.add([
             row.participant.clone(),
             row.currency.clone(),
@@ -129,9 +134,29 @@ fn table(rows: &[Row]) -> String {
             bar(row.percent_used.get().parse().unwrap_or_default()),
             format!("{} %", row.alarm_percentage),
             row.alarm_since.clone().unwrap_or_default(),
+            trend.map_or_else(|| "unknown".to_owned(), ToString::to_string),
+            row.cap_reached_at.as_deref().map(|at| forecast(at, now_ms)).unwrap_or_default(),
         ]);
     }
     table.to_string()
+}
+
+/// A time with the duration until then: `2026-01-01T12:10:00.000Z, in 2 h 10 min`.
+fn forecast(at: &str, now_ms: u64) -> String {
+    let minutes = fspiop::time::parse_date_time(at).unwrap_or(0).saturating_sub(now_ms) / 60_000;
+    let (days, hours, minutes) = (minutes / 1_440, minutes / 60 % 24, minutes % 60);
+    let ahead = match (days, hours) {
+        (0, 0) => format!("{minutes} min"),
+        (0, _) => format!("{hours} h {minutes} min"),
+        (1, _) => format!("1 day {hours} h"),
+        _ => format!("{days} days {hours} h"),
+    };
+    format!("{at}, in {ahead}")
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A bar for a share in percent; full from 100 % on.
@@ -150,17 +175,35 @@ mod tests {
     fn rows_become_a_table() {
         let text = r#"[{"participant":"dfsp1","currency":"USD","position":950.25,"reserved":30.25,
             "liquidityCover":5000,"netDebitCap":1000,"effectiveCap":1000,"headroom":49.75,
-            "percentUsed":95.02,"alarmPercentage":80,"alarmSince":"2026-01-01T10:00:00.011Z"},
+            "percentUsed":95.02,"alarmPercentage":80,"alarmSince":"2026-01-01T10:00:00.011Z",
+            "trendPerHour":22.96,"capReachedAt":"2026-01-01T12:10:00.000Z"},
             {"participant":"dfsp2","currency":"XOF","position":-123456789012345678.9999,
             "liquidityCover":100,"netDebitCap":1000,"effectiveCap":100,"headroom":100,
             "percentUsed":0,"alarmPercentage":10}]"#;
         expect![[r#"
-              participant  currency                  position  reserved  cover   cap  headroom     used                          alarm at  alarm since
-              dfsp1        USD                         950.25     30.25   5000  1000     49.75  95.02 %  [###################.]      80 %  2026-01-01T10:00:00.011Z
-              dfsp2        XOF       -123456789012345678.9999   unknown    100  1000       100      0 %  [....................]      10 %
+              participant  currency                  position  reserved  cover   cap  headroom     used                          alarm at  alarm since               per hour  cap reached
+              dfsp1        USD                         950.25     30.25   5000  1000     49.75  95.02 %  [###################.]      80 %  2026-01-01T10:00:00.011Z     22.96  2026-01-01T12:10:00.000Z, in 2 h 10 min
+              dfsp2        XOF       -123456789012345678.9999   unknown    100  1000       100      0 %  [....................]      10 %                             unknown
         "#]]
-        .assert_eq(&table(&rows(text).expect("rows")));
-        assert_eq!(table(&[]), "no participant has a net debit cap\n");
+        .assert_eq(&table(&rows(text).expect("rows"), 1_767_261_600_000));
+        assert_eq!(table(&[], 0), "no participant has a net debit cap\n");
+    }
+
+    #[test]
+    fn forecasts_have_a_time_and_a_duration() {
+        let at = "2026-01-01T12:10:00.000Z";
+        let minute = 60_000;
+        let at_ms = 1_767_261_600_000 + 130 * minute;
+        for (minutes, expected) in [
+            (0, "0 min"),
+            (59, "59 min"),
+            (130, "2 h 10 min"),
+            (1_440, "1 day 0 h"),
+            (10_079, "6 days 23 h"),
+        ] {
+            assert_eq!(forecast(at, at_ms - minutes * minute), format!("{at}, in {expected}"));
+        }
+        assert_eq!(forecast(at, at_ms + minute), format!("{at}, in 0 min"));
     }
 
     #[test]

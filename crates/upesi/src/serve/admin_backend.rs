@@ -8,16 +8,17 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ledger::{
-    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, ChangeReply, Command, NoticeId,
-    Outcome, PartyBinding, Stamp, State, TransferId,
+    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, ChangeReply, Command, Currency,
+    NoticeId, Outcome, ParticipantIndex, PartyBinding, Stamp, State, TransferId,
 };
 use node::stall::Stall;
 use node::{Handle, ReadFailure, ReplyTo, SubmissionContext, SubmissionRefused, SystemClock};
 use operations::{
     ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, Cluster, ClusterLane, ClusterNode,
     DiskStatus, DiskUse, Health, OpenBreaker, OpenBreakers, PARKED_MAX,
-    ParticipantStatementRequest, ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane,
-    StalledLanes, Statement, StatementRefusal, StuckStage, Takeover, TransferTrace, Unavailable,
+    ParticipantStatementRequest, PositionTrend, ServiceStatus, SnapshotFile, Snapshots, Span,
+    StalledLane, StalledLanes, Statement, StatementRefusal, StuckStage, Takeover, TransferTrace,
+    Unavailable,
 };
 use ports::{Clock, ClockReading};
 use sequencer::{Durability, Submission};
@@ -196,6 +197,10 @@ impl AdminBackend for NodeBackend {
             });
             reading.await.map_err(|_| Unavailable::Stopped)?
         })
+    }
+
+    fn position_trend(&self, of: (ParticipantIndex, Currency)) -> Option<PositionTrend> {
+        self.liquidity.samples().trend(of)
     }
 
     fn parked_notices(&self) -> BoxFuture<'_, Vec<NoticeId>> {

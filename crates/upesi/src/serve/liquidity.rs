@@ -14,6 +14,7 @@
 mod node_access;
 mod sender;
 mod status;
+mod trend;
 mod watcher;
 
 use std::sync::Arc;
@@ -75,7 +76,7 @@ impl LiquidityThread {
 }
 
 async fn run(backend: Arc<NodeBackend>, receivers: AlertReceivers) {
-    let mut watcher = Watcher::new(Arc::clone(&backend));
+    let watcher = Watcher::new(Arc::clone(&backend));
     let mut sender = Sender::new(backend, receivers);
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,8 +1,11 @@
-//! The values that the thread publishes for metrics.
+//! The values that the thread publishes for metrics and for `GET /liquidity`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use alerts::Channel;
+
+use super::trend::Samples;
 
 /// Values that the thread publishes.
 #[derive(Debug, Default)]
@@ -13,6 +16,7 @@ pub(crate) struct LiquidityStatus {
     sent: [AtomicU64; 2],
     failed: [AtomicU64; 2],
     given_up: AtomicU64,
+    samples: Mutex<Samples>,
 }
 
 /// Numbers of alarms and alerts.
@@ -50,6 +54,11 @@ impl LiquidityStatus {
             mails_failed: of(&self.failed, Channel::Mail),
             given_up: read(&self.given_up),
         }
+    }
+
+    /// The samples of all positions.
+    pub(crate) fn samples(&self) -> MutexGuard<'_, Samples> {
+        self.samples.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn publish(&self, raised: usize, owed: usize, oldest_owed_us: u64) {

@@ -1,11 +1,14 @@
-//! Finds positions that have crossed their alarm threshold, and records a check of each.
+//! Finds positions that have crossed their alarm threshold, and records a check of each. Keeps a
+//! sample of all positions once a minute.
 
 use std::sync::Arc;
 
-use ledger::{CheckLiquidity, Currency, FspName, State};
+use ledger::{Amount, CheckLiquidity, Currency, FspName, State};
+use ports::Clock;
 use tokio::task::JoinSet;
 
 use super::node_access::{read, record};
+use super::trend::PositionKey;
 use crate::serve::admin_backend::NodeBackend;
 
 /// Participants that one query on the sequencer's thread visits.
@@ -21,9 +24,12 @@ pub(super) struct Watcher {
 /// A position that has crossed its threshold.
 type Crossing = (FspName, Currency);
 
-/// The crossings among some participants, and the index of the next participant.
+/// Positions of some participants.
 struct Part {
     crossings: Vec<Crossing>,
+    /// All positions with a net debit cap, if they are sampled.
+    sample: Vec<(PositionKey, Amount)>,
+    /// Index of the next participant.
     next: Option<usize>,
 }
 
@@ -33,14 +39,21 @@ impl Watcher {
     }
 
     /// Looks at all positions once.
-    pub(super) async fn check(&mut self) {
+    pub(super) async fn check(&self) {
+        let now = self.backend.clock.now();
+        let is_sampled = self.backend.liquidity.samples().is_due(now);
+        let mut positions = Vec::new();
         let mut from = Some(0);
         while let Some(first) = from {
-            let part = read(&self.backend, move |state| Part::of(state, first)).await;
+            let part = read(&self.backend, move |state| Part::of(state, first, is_sampled)).await;
             // A node without room for a query is asked again in a second.
-            let Some(Part { crossings, next }) = part else { return };
+            let Some(Part { crossings, sample, next }) = part else { return };
             self.record(crossings).await;
+            positions.extend(sample);
             from = next;
+        }
+        if is_sampled {
+            self.backend.liquidity.samples().add(now, &positions);
         }
     }
 
@@ -68,13 +81,18 @@ impl Watcher {
 }
 
 impl Part {
-    fn of(state: &State, first: usize) -> Self {
-        let mut part = Self { crossings: Vec::new(), next: None };
+    fn of(state: &State, first: usize, is_sampled: bool) -> Self {
+        let mut part = Self { crossings: Vec::new(), sample: Vec::new(), next: None };
         let mut participants = state.registry().iter().skip(first);
         for (index, participant) in participants.by_ref().take(PARTICIPANTS_READ_MAX) {
             for accounts in &participant.by_currency {
                 if state.alarm_change(index, accounts).is_some() {
                     part.crossings.push((participant.name, accounts.currency));
+                }
+                if is_sampled && accounts.net_debit_cap.is_some() {
+                    let position = state.accounts().get(accounts.position);
+                    let position = position.map_or(Amount::ZERO, |account| account.value);
+                    part.sample.push(((index, accounts.currency), position));
                 }
             }
         }

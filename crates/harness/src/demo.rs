@@ -54,6 +54,7 @@ pub fn demo(options: &DemoOptions, command: &SwitchCommand) -> Result<DemoReport
         register: true,
         confirm_to_payee: command.confirm_to_payee,
         holders: None,
+        operator: None,
     };
     let mut measured = carry_out(&setup)?;
     if let Some(error) = measured.cut.take() {

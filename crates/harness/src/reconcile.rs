@@ -71,6 +71,8 @@ pub struct RunTotals<'a> {
     pub metrics_needed: bool,
     pub style: Style,
     pub confirm_to_payee: bool,
+    /// Amounts by which an operator has moved accounts, by account number.
+    pub moved: &'a BTreeMap<u64, Amount>,
 }
 
 impl Balances {
@@ -304,7 +306,9 @@ impl RunTotals<'_> {
                 lines.push(format!("{} has no POSITION account in {currency}", fsp.name));
                 continue;
             };
-            let expected = Amount::from_units(before.value.units() + fsp.position.units());
+            let moved = self.moved.get(&after.id).map_or(0, |amount| amount.units());
+            let counted = before.value.units() + fsp.position.units();
+            let expected = Amount::from_units(counted + moved);
             if after.value != expected {
                 lines.push(format!(
                     "POSITION of {} is {}, its FSP counted {expected}",
@@ -523,6 +527,7 @@ mod tests {
             metrics_needed: true,
             style: Style::Committed,
             confirm_to_payee: true,
+            moved: const { &BTreeMap::new() },
         }
     }
 

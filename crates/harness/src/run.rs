@@ -7,11 +7,13 @@
 //!
 //! The calling thread only sleeps, reads counters and prints, at most ten times per second.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use dfsp::{ACKNOWLEDGED_MAX, Acknowledged, SimulatorOptions};
+use ledger::Amount;
 
 use crate::admin::{Admin, Metrics};
 use crate::error::HarnessError;
@@ -92,7 +94,13 @@ pub struct Setup<'a> {
     pub confirm_to_payee: bool,
     /// Additional FSPs, with transfers that expire during the measured part.
     pub holders: Option<Holders<'a>>,
+    /// Work of an operator on the admin API, on its own thread from the start of the measured part.
+    pub operator: Option<Operator<'a>>,
 }
+
+/// Work of an operator. Returns the amounts by which it has moved accounts, by account number. It
+/// must end soon after [`Interrupt::seen_by_any_listener`].
+pub type Operator<'a> = &'a (dyn Fn(Admin) -> BTreeMap<u64, Amount> + Sync);
 
 /// FSPs whose payees hold transfers until they expire, in the middle of the measured part.
 ///
@@ -297,8 +305,9 @@ pub fn carry_out(setup: &Setup<'_>) -> Result<Measured, HarnessError> {
     let admin = hub.admin()?;
     let held = setup.holders.as_ref().map(|it| it.start(&hub.fspiop())).transpose()?;
     let (began, stock_problem) = (None, None);
+    let moved = BTreeMap::new();
     let mut run =
-        Run { setup, interrupt, live, hub, simulators, held, admin, began, stock_problem };
+        Run { setup, interrupt, live, hub, simulators, held, admin, began, stock_problem, moved };
     run.prepare()?;
     run.finish(environment)
 }
@@ -321,6 +330,8 @@ struct Run<'a> {
     began: Option<Instant>,
     /// The problem of a stock that was used up early.
     stock_problem: Option<String>,
+    /// Amounts by which the operator has moved accounts.
+    moved: BTreeMap<u64, Amount>,
 }
 
 /// Counters at one point in time.
@@ -482,7 +493,22 @@ impl Run<'_> {
         part.end = part.start.clone();
         self.live.step("measuring");
         self.began = Some(part.start.moment);
-        let ran = match self.setup.length {
+        let admin = self.hub.admin()?;
+        let operator = self.setup.operator.zip(admin);
+        let (ran, moved) = thread::scope(|scope| {
+            let operator = operator.map(|(operate, admin)| scope.spawn(move || operate(admin)));
+            let ran = self.run_measured_part();
+            let joined = operator.map(|thread| thread.join().expect("the operator panicked"));
+            (ran, joined.unwrap_or_default())
+        });
+        self.moved = moved;
+        part.end = self.reading();
+        self.stock_problem = ran.is_ok().then(|| self.stock_problem(part)).flatten();
+        ran
+    }
+
+    fn run_measured_part(&mut self) -> Result<(), HarnessError> {
+        match self.setup.length {
             Length::Count(count) => {
                 self.simulators.set_budget(count);
                 self.simulators.set_phase(Phase::Measure);
@@ -496,10 +522,7 @@ impl Run<'_> {
                     Some(holders) => self.watch_expiry(holders),
                 }
             }
-        };
-        part.end = self.reading();
-        self.stock_problem = ran.is_ok().then(|| self.stock_problem(part)).flatten();
-        ran
+        }
     }
 
     /// Returns the problem if the stock was used up before the end of the measured part.
@@ -786,6 +809,7 @@ impl Run<'_> {
             metrics_needed: self.setup.hub.is_spawned(),
             style: self.setup.fsps.style,
             confirm_to_payee: self.setup.confirm_to_payee,
+            moved: &self.moved,
         };
         totals.checks()
     }

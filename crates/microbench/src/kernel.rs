@@ -43,8 +43,17 @@ impl Kernel {
         self.state.apply(&batch, commands, &mut self.effects);
     }
 
+    /// Outcomes of the last batch.
+    pub(crate) fn outcomes(&self) -> &[Outcome] {
+        &self.effects.outcomes
+    }
+
     /// Decides a batch, and later the record of its deliveries.
-    fn apply_and_deliver(&mut self, commands: &[Command], owed: &mut Vec<ledger::Notice>) {
+    pub(crate) fn apply_and_deliver(
+        &mut self,
+        commands: &[Command],
+        owed: &mut Vec<ledger::Notice>,
+    ) {
         self.apply(commands);
         owed.extend_from_slice(&self.effects.notices);
         if owed.len() >= DELIVERIES {

@@ -21,6 +21,7 @@ mod measure;
 mod messages;
 mod operation;
 mod report;
+mod settlement;
 mod signatures;
 mod steps;
 mod stream;
@@ -31,6 +32,7 @@ use std::path::{Path, PathBuf};
 
 pub use operation::{Group, Operation};
 pub use report::{Report, Row, Section};
+pub use settlement::{SettledWindow, settle_window};
 pub use steps::operations;
 
 use measure::{median, time};

@@ -200,7 +200,7 @@ fn currency() -> Currency {
 
 const PREIMAGE: [u8; 32] = [42; 32];
 
-fn administer(change: Change) -> Command {
+pub(crate) fn administer(change: Change) -> Command {
     let (actor, reason) = ("bench".into(), String::new());
     Command::Administer(Box::new(Administer { actor, reason, change }))
 }

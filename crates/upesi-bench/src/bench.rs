@@ -22,7 +22,7 @@ use harness::output::{check_writable, print_results};
 use harness::proc_stats::COMMIT;
 use harness::reconcile::{ACCEPTED, ARRIVED, Check, MATCHING, REACHED, differences, not_taken};
 use harness::report::{DemoReport, Latency};
-use harness::run::{COMPLETED, Drive, HEALTHY, IDLE, Length, Measured, Setup, carry_out};
+use harness::run::{COMPLETED, Drive, HEALTHY, IDLE, Length, Measured, Operator, Setup, carry_out};
 use harness::scenario::Scenario;
 use harness::simulators::{SimulatorResult, place};
 use harness::switch_process::{Confirm, SwitchCommand};
@@ -80,12 +80,12 @@ pub(crate) fn run(
         None => options.ceiling,
     };
     if !compared {
-        let (own, measured) = measure(scenario, options, command)?;
+        let (own, measured) = measure(scenario, options, command, None)?;
         return Ok(report(scenario, options, &own, measured));
     }
     // Before and after, to show whether the speed of the machine changed in between.
     let before = reference(scenario, options, command)?;
-    let (own, measured) = measure(scenario, options, command)?;
+    let (own, measured) = measure(scenario, options, command, None)?;
     let cut = measured.cut.is_some();
     let mut report = report(scenario, options, &own, measured);
     if cut {
@@ -138,7 +138,7 @@ fn reference(
         false => ("reference: one switch with its log in files", command.clone(), "one switch"),
     };
     eprintln!("{what}");
-    let (_, measured) = measure(scenario, &half, &command)?;
+    let (_, measured) = measure(scenario, &half, &command, None)?;
     // The accounts of a forward-only switch never change. Of its checks, only those of the units
     // and that it was idle are meaningful.
     let problems = match options.ceiling {
@@ -173,10 +173,11 @@ fn plan_of(options: &BenchOptions) -> Option<NodesPlan> {
     Some(NodesPlan { next, ..plan })
 }
 
-fn measure(
+pub(crate) fn measure(
     scenario: Scenario,
     options: &BenchOptions,
     command: &SwitchCommand,
+    operator: Option<Operator<'_>>,
 ) -> Result<(SwitchCommand, Measured), HarnessError> {
     let confirm = if options.confirm_to_payee { Confirm::On } else { Confirm::Off };
     let mut command = command.clone().confirming(confirm);
@@ -217,6 +218,7 @@ fn measure(
         register: !options.registered,
         confirm_to_payee: options.confirm_to_payee,
         holders: None,
+        operator,
     };
     let mut measured = carry_out(&setup)?;
     measured.checks.extend(unit_checks(&measured));

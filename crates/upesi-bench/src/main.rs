@@ -8,6 +8,7 @@ mod html_report;
 mod options;
 mod overhead;
 mod prepared_data;
+mod settlement;
 mod sweep;
 
 use std::ffi::OsString;
@@ -37,7 +38,7 @@ Examples:
 
 const GROUPS: &[HelpGroup] = &[
     ("Measure a hub", &["transfer", "prepare", "fulfil", "lookup", "quote", "whole"]),
-    ("Measure parts", &["core", "harness"]),
+    ("Measure parts", &["settlement", "core", "harness"]),
     ("Compare", &["sweep"]),
     ("Prepare", &["preload"]),
     ("Generate", &["completions", "man"]),
@@ -78,6 +79,19 @@ enum Command {
     ///
     /// Also measures whole transactions through a hub that only forwards messages.
     Harness(OverheadOptions),
+    /// Close windows and settle them while transfers run at full rate.
+    ///
+    /// At regular intervals, an operator closes the open window over the admin API, creates a
+    /// settlement, and moves all of its accounts through all states. Reported are the 99th
+    /// percentile of the latency in the seconds of each close, divided by that of the two seconds
+    /// before and after, and the duration of each call. For comparison, the same ratio is computed
+    /// for seconds in which nothing was closed. The time of a call includes HTTP, the sync of the
+    /// log and the time in the queue with transfers.
+    ///
+    /// With --window-transfers, one window of that size is filled and settled by the kernel alone,
+    /// without a log, HTTP or other load, with 1,000 participants.
+    #[command(after_help = settlement::EXAMPLES)]
+    Settlement(Box<settlement::SettlementOptions>),
     /// The core without sockets: kernel, log, encoding, signatures.
     Core(microbench::CoreOptions),
     /// Fill a data directory with final transfers.
@@ -126,6 +140,7 @@ fn carry_out(arguments: &Arguments) -> Result<(), CliError> {
         }
         Command::Sweep(arguments) => return sweep(&arguments.sweep),
         Command::Core(options) => return core(options),
+        Command::Settlement(options) => return settle(options),
         Command::Preload(arguments) => return generate::preload(arguments),
         Command::Completions(arguments) => {
             upesi::print_completions(arguments, command_line());
@@ -173,6 +188,15 @@ fn measure(
     let report = bench::bench(scenario, options, command)
         .map_err(|error| CliError::new(error.to_string()))?;
     verdict("run", report.valid, &report.invalid_because)
+}
+
+fn settle(options: &settlement::SettlementOptions) -> Result<(), CliError> {
+    let failed = |error: harness::HarnessError| CliError::new(error.to_string());
+    if let Some(transfers) = options.window_transfers {
+        return settlement::settle_one(options, transfers).map_err(failed);
+    }
+    let report = settlement::bench(options, &switch_command()?).map_err(failed)?;
+    verdict("run", report.run.valid, &report.run.invalid_because)
 }
 
 fn sweep(sweep: &Sweep) -> Result<(), CliError> {
@@ -227,14 +251,14 @@ fn core(options: &microbench::CoreOptions) -> Result<(), CliError> {
 
 /// The progress line of the part that is being measured.
 #[derive(Default)]
-struct ProgressLine {
+pub(crate) struct ProgressLine {
     progress: Option<Progress>,
     last: u64,
 }
 
 impl ProgressLine {
     /// A lower count than before means that a new part has begun.
-    fn show(&mut self, part: PartProgress) {
+    pub(crate) fn show(&mut self, part: PartProgress) {
         if part.done < self.last {
             self.end();
         }
@@ -245,7 +269,7 @@ impl ProgressLine {
         progress.show(part.done);
     }
 
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         if let Some(mut progress) = self.progress.take() {
             progress.end();
         }

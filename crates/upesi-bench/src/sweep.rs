@@ -32,7 +32,7 @@ mod expiry;
 mod offline;
 mod plans;
 pub(crate) mod report;
-mod stored_transfers;
+pub(crate) mod stored_transfers;
 mod tables;
 
 /// A sweep and its options.

@@ -72,6 +72,7 @@ pub(crate) fn expiry(
         register: true,
         confirm_to_payee: false,
         holders: Some(size.holders(&plan)),
+        operator: None,
     };
     let mut measured = carry_out(&setup)?;
     measured.checks.extend(unit_checks(&measured));

@@ -124,6 +124,25 @@ fn every_scenario_gives_a_valid_result() {
 }
 
 #[test]
+fn windows_are_closed_and_settled_under_load() {
+    let arguments = ["settlement", "--seconds", "6", "--closes", "2", "--warmup", "0.2", "--json"];
+    let result = bench(&arguments).succeeds().json();
+    assert_eq!((&result["valid"], &result["failed"]), (&true.into(), &0.into()), "{result}");
+    let closes = result["closes"].as_array().unwrap();
+    assert_eq!(closes.len(), 2, "{closes:?}");
+    for (window, close) in (1..).zip(closes) {
+        assert_eq!(close["window"], window);
+        assert!(0 < close["transfers"].as_u64().unwrap(), "{close}");
+        assert!(0.0 < close["ratio"].as_f64().unwrap(), "{close}");
+        assert_eq!(close["steps_ms"].as_array().unwrap().len(), 4);
+    }
+    assert_eq!(result["p99_ratio"]["seconds"], 2);
+    let one = bench(&["settlement", "--window-transfers", "10k", "--json"]).succeeds().json();
+    assert_eq!((&one["transfers"], &one["accounts"]), (&10_000.into(), &1_000.into()), "{one}");
+    assert_eq!(one["steps"].as_array().unwrap().len(), 6);
+}
+
+#[test]
 fn open_skewed_run_reports_its_shares_and_writes_a_page() {
     let place = TempDir::new().unwrap();
     let page = place.path().join("out.html");

@@ -348,3 +348,56 @@ fn wrong_receivers_prevent_the_start() {
     let refused = Home::configured(&settings.text).serve_or_not().err().unwrap();
     assert!(refused.contains("alerts.webhook_url: \"ftp://receiver.example\""), "{refused}");
 }
+
+/// Nodes of a shared log: each alert is sent by the node that serves its participant, and by the
+/// other one once that node has stopped.
+#[cfg(feature = "real-brokers")]
+#[test]
+fn one_of_two_nodes_sends_each_alert() {
+    use kafka_testkit::{Cluster, ClusterOptions};
+
+    use crate::kafka::{cluster_of, owner, play};
+
+    let directory = TempDir::new().unwrap();
+    let options = ClusterOptions::new(1, directory.path());
+    let cluster = Cluster::start(options, &mut |line| println!("{line}")).unwrap();
+    let mut receivers = Receivers::start(&json!({}));
+    let settings = Settings::new().with_receivers(&receivers);
+    let log = format!("kafka://{}/scheme", cluster.bootstrap());
+    let home =
+        |node| Home::configured(&settings.text).with_arguments(&["--log", &log, "--node", node]);
+    let scheme = Scheme::at(home("a"));
+    let b_home = home("b");
+    let b = b_home.serve();
+    let b_admin = Admin::new(&b_home, &b);
+    cluster_of(&scheme.admin, 2);
+    let owners = ["payerfsp", "payeefsp", "otherfsp"].map(|name| owner(&b_admin, name, 2));
+    assert!(owners.contains(&"a".to_owned()) && owners.contains(&"b".to_owned()), "{owners:?}");
+
+    play(&scheme, [scheme.switch.fspiop, b.fspiop], "150");
+    assert_eq!(fact(&receivers.webhook()), "alarm threshold reached: payerfsp 150 USD");
+    for name in ["payeefsp", "otherfsp"] {
+        b_admin.set_limit(name, "900");
+        let changed = fact(&receivers.webhook());
+        assert!(changed.starts_with(&format!("net debit cap changed: {name} ")), "{changed}");
+    }
+    receivers.mails(3);
+    let sent = |admin: &Admin| admin.metric("upesi_alert_webhooks_sent_total");
+    for admin in [&scheme.admin, &b_admin] {
+        wait_until_finished(admin);
+    }
+    assert_eq!(sent(&scheme.admin) + sent(&b_admin), 3);
+    receivers.received_nothing_more();
+
+    b.stop(Signal::TERM);
+    for name in ["payerfsp", "payeefsp", "otherfsp"] {
+        scheme.admin.set_limit(name, "901");
+        let changed = fact(&receivers.webhook());
+        assert!(changed.starts_with(&format!("net debit cap changed: {name} ")), "{changed}");
+    }
+    receivers.mails(3);
+    wait_until_finished(&scheme.admin);
+    receivers.received_nothing_more();
+    scheme.end();
+    b_home.verify().succeeds();
+}

@@ -40,6 +40,7 @@ mod kafka_trim;
 #[cfg(feature = "real-brokers")]
 mod kafka_upgrade;
 mod kill;
+mod liquidity;
 mod long_history;
 mod lookup_and_quotes;
 #[cfg(feature = "real-object-stores")]

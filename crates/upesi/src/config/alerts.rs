@@ -23,6 +23,19 @@ pub(crate) struct AlertReceivers {
 }
 
 impl Alerts {
+    /// Whether webhooks leave this machine unencrypted.
+    pub(super) fn has_plain_webhook(&self) -> bool {
+        let authority = |url: &str| url.strip_prefix("http://").map(str::to_owned);
+        let authority = self.webhook_url.as_deref().and_then(authority);
+        authority.is_some_and(|authority| !is_local(&authority))
+    }
+
+    /// Whether e-mails leave this machine unencrypted.
+    pub(super) fn has_plain_relay(&self) -> bool {
+        let is_remote = self.smtp_relay.as_deref().is_some_and(|relay| !is_local(relay));
+        is_remote && self.smtp_tls == SmtpTls::None
+    }
+
     /// The first contradiction between settings.
     pub(super) fn fault(&self) -> Option<&'static str> {
         let is_mail = self.smtp_relay.is_some();
@@ -109,6 +122,11 @@ impl Alerts {
         });
         read.transpose()
     }
+}
+
+/// Whether a host, with a port and a path or without, is a name of this machine.
+fn is_local(host: &str) -> bool {
+    ["127.", "localhost", "[::1]"].iter().any(|local| host.starts_with(local))
 }
 
 /// Adds the name of the setting to an error.

@@ -119,6 +119,8 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
     Gauge "upesi_alerts_owed" "Alerts about liquidity that are not finished." now.alerts.owed;
     Gauge "upesi_alerts_oldest_seconds" "Age of the oldest alert that is not finished."
         now.alerts.oldest_owed_us / 1_000_000;
+    Counter "upesi_alerts_dropped_total" "Alerts that were dropped, because 10,000 were owed."
+        now.alerts.dropped;
     Counter "upesi_alert_webhooks_sent_total" "Webhooks that were accepted."
         now.alerts.webhooks_sent;
     Counter "upesi_alert_webhooks_failed_total" "Attempts to send a webhook that failed."
@@ -313,6 +315,7 @@ mod tests {
                 raised: 61,
                 owed: 62,
                 oldest_owed_us: 63_900_000,
+                dropped: 69,
                 webhooks_sent: 64,
                 webhooks_failed: 65,
                 mails_sent: 66,
@@ -369,6 +372,7 @@ mod tests {
             upesi_liquidity_alarms 61
             upesi_alerts_owed 62
             upesi_alerts_oldest_seconds 63
+            upesi_alerts_dropped_total 69
             upesi_alert_webhooks_sent_total 64
             upesi_alert_webhooks_failed_total 65
             upesi_alert_mails_sent_total 66

@@ -69,6 +69,14 @@ static WARNINGS: &[Rule] = warnings! { config;
         "jws.unsigned_delete: directory entries are deleted without the signature that \
          jws.validate requires of all other messages",
         "jws.unsigned_delete = false, unless an SDK cannot sign a DELETE";
+    config.alerts.has_plain_webhook() =>
+        "alerts.webhook_url is not https: anyone who can read the network to the receiver sees \
+         positions and caps",
+        "an https:// URL";
+    config.alerts.has_plain_relay() =>
+        "alerts.smtp_tls = \"none\": anyone who can read the network to the relay sees positions \
+         and caps",
+        "alerts.smtp_tls = \"starttls\", or a relay on this machine";
     config.kafka.is_unencrypted() =>
         "kafka.user without kafka.tls: anyone who can read the network between node and brokers \
          can read every transfer and may take over the connection",
@@ -275,6 +283,14 @@ mod tests {
         jws.validate = ["participants"]; jws.unsigned_delete = true | jws.unsigned_delete
         log.segment_mib = 1 | log.segment_mib is below
         log.batch_records_max = 50 | log.batch_records_max is below
+        alerts.webhook_url = "http://127.0.0.1:9/"; alerts.webhook_secret_file = "s" |
+        alerts.webhook_url = "https://a.example/"; alerts.webhook_secret_file = "s" |
+        alerts.webhook_url = "http://a.example/"; alerts.webhook_secret_file = "s" \
+            | alerts.webhook_url is not https
+        alerts.smtp_relay = "[::1]:25"; alerts.mail_from = "a@b"; alerts.smtp_tls = "none" |
+        alerts.smtp_relay = "m.example:25"; alerts.mail_from = "a@b" |
+        alerts.smtp_relay = "m.example:25"; alerts.mail_from = "a@b"; alerts.smtp_tls = "none" \
+            | alerts.smtp_tls = "none"
         kafka.user = "hub"; kafka.password_file = "secret" | kafka.user without kafka.tls
         health.stuck_seconds = 2 |
         health.stuck_seconds = 2; health.watchdog = "exit" | health.stuck_seconds is below

@@ -10,6 +10,7 @@ use ports::Clock;
 use tokio::task::JoinSet;
 
 use super::node_access::{read, record};
+use super::status::AlertCounts;
 use crate::config::AlertReceivers;
 use crate::serve::admin_backend::NodeBackend;
 
@@ -45,6 +46,7 @@ enum Sent {
 /// The alerts that the state owes.
 struct OwedAlerts {
     raised: usize,
+    dropped: u64,
     at: (AlertId, usize),
     /// `None` if they have not changed.
     alerts: Option<Vec<Alert>>,
@@ -67,11 +69,17 @@ impl Sender {
     pub(super) async fn read(&mut self) {
         let known = self.copied;
         let found = read(&self.backend, move |state| OwedAlerts::of(state, known)).await;
-        let Some(OwedAlerts { raised, at, alerts }) = found else { return };
+        let Some(OwedAlerts { raised, dropped, at, alerts }) = found else { return };
         self.copied = at;
         self.owed = alerts.unwrap_or_else(|| std::mem::take(&mut self.owed));
         let oldest = self.owed.first().map_or(0, |alert| self.now().0.saturating_sub(alert.at.0));
-        self.backend.liquidity.publish(raised, self.owed.len(), oldest);
+        self.backend.liquidity.publish(&AlertCounts {
+            raised: raised as u64,
+            owed: self.owed.len() as u64,
+            oldest_owed_us: oldest,
+            dropped,
+            ..AlertCounts::default()
+        });
         if self.owed.is_empty() && self.queue.is_empty() {
             return;
         }
@@ -193,7 +201,8 @@ impl OwedAlerts {
         let owed = state.alerts().owed();
         let at = (state.alerts().numbers().last, owed.len());
         let alerts = (at != known).then(|| owed.copied().collect());
-        Self { raised: state.alerts().alarms().count(), at, alerts }
+        let dropped = state.alerts().numbers().dropped;
+        Self { raised: state.alerts().alarms().count(), dropped, at, alerts }
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) struct LiquidityStatus {
     raised: AtomicU64,
     owed: AtomicU64,
     oldest_owed_us: AtomicU64,
+    dropped: AtomicU64,
     sent: [AtomicU64; 2],
     failed: [AtomicU64; 2],
     given_up: AtomicU64,
@@ -28,6 +29,8 @@ pub(crate) struct AlertCounts {
     pub(crate) owed: u64,
     /// Age of the oldest owed alert, in microseconds.
     pub(crate) oldest_owed_us: u64,
+    /// Alerts that were dropped, because too many were owed.
+    pub(crate) dropped: u64,
     /// Webhooks that were accepted.
     pub(crate) webhooks_sent: u64,
     /// Attempts to send a webhook that failed.
@@ -48,6 +51,7 @@ impl LiquidityStatus {
             raised: read(&self.raised),
             owed: read(&self.owed),
             oldest_owed_us: read(&self.oldest_owed_us),
+            dropped: read(&self.dropped),
             webhooks_sent: of(&self.sent, Channel::Webhook),
             webhooks_failed: of(&self.failed, Channel::Webhook),
             mails_sent: of(&self.sent, Channel::Mail),
@@ -61,10 +65,12 @@ impl LiquidityStatus {
         self.samples.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn publish(&self, raised: usize, owed: usize, oldest_owed_us: u64) {
-        self.raised.store(raised as u64, Ordering::Relaxed);
-        self.owed.store(owed as u64, Ordering::Relaxed);
-        self.oldest_owed_us.store(oldest_owed_us, Ordering::Relaxed);
+    /// Publishes the numbers of the state; of [`AlertCounts`], the other ones are counted here.
+    pub(super) fn publish(&self, state: &AlertCounts) {
+        self.raised.store(state.raised, Ordering::Relaxed);
+        self.owed.store(state.owed, Ordering::Relaxed);
+        self.oldest_owed_us.store(state.oldest_owed_us, Ordering::Relaxed);
+        self.dropped.store(state.dropped, Ordering::Relaxed);
     }
 
     pub(super) fn count_sent(&self, channel: Channel) {

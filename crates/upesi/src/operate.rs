@@ -6,5 +6,6 @@ pub(crate) mod liquidity;
 pub(crate) mod onboard;
 pub(crate) mod parties;
 pub(crate) mod quarantine;
+pub(crate) mod reconcile;
 pub(crate) mod settlement;
 pub(crate) mod statement;

@@ -14,7 +14,7 @@ use crate::cli::stdout;
 use crate::data::{archive, backup, migrate, restore, snapshot};
 use crate::inspect::{explain, replay, verify, what_if};
 use crate::operate::{
-    cluster, health, liquidity, onboard, parties, quarantine, settlement, statement,
+    cluster, health, liquidity, onboard, parties, quarantine, reconcile, settlement, statement,
 };
 use crate::{config, serve};
 
@@ -56,6 +56,7 @@ const GROUPS: &[HelpGroup] = &[
             "parties",
             "settlement",
             "statement",
+            "reconcile",
             "liquidity",
             "quarantine",
         ],
@@ -182,6 +183,12 @@ enum Command {
     /// Close windows and settle them, on a running switch.
     #[command(after_help = settlement::EXAMPLES)]
     Settlement(settlement::SettlementArguments),
+    /// Compare the statement of the settlement bank with the SETTLEMENT accounts.
+    ///
+    /// Lists entries that both have, entries that only one has, entries with different amounts, and
+    /// different closing balances. Changes nothing.
+    #[command(after_help = reconcile::EXAMPLES)]
+    Reconcile(reconcile::ReconcileArguments),
     /// Print the statement of a settlement, of a window or of a participant.
     ///
     /// Opening balance, entries and closing balance per account, and the records of the log between
@@ -303,6 +310,7 @@ impl Command {
             Self::Onboard(arguments) => onboard::onboard(&arguments),
             Self::Parties(arguments) => parties::parties(&arguments),
             Self::Quarantine(arguments) => quarantine::quarantine(&arguments),
+            Self::Reconcile(arguments) => reconcile::reconcile(&arguments),
             Self::Replay(arguments) => replay::replay(&arguments),
             Self::Restore(arguments) => restore::restore(&arguments),
             Self::Snapshot(arguments) => snapshot::snapshot(&arguments),

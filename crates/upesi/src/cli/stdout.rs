@@ -55,8 +55,9 @@ pub fn end_with_reader(command: impl FnOnce() -> Result<(), CliError>) -> ExitCo
 /// Returns the exit code, and logs the error of a failure.
 pub fn exit_code(result: Result<(), CliError>) -> ExitCode {
     let Err(failure) = result else { return ExitCode::SUCCESS };
+    let code = failure.code();
     ports::log_line(failure);
-    ExitCode::FAILURE
+    ExitCode::from(code)
 }
 
 /// The reason of a failed print, if that was the cause of the panic.

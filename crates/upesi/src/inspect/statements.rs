@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use journal::{DurableFrames, RealDisk, TieredDisk};
-use ledger::{ApplyStep, Command, LogIndex, State};
+use ledger::{ApplyStep, Change, Command, FspName, LogIndex, State};
 use operations::{ParticipantStatementRequest, Statement, StatementPeriod, StatementRefusal};
 use ports::{ColdStore, RecordReader, StopReading};
 use record::frame::Tail;
@@ -41,10 +41,22 @@ pub(crate) fn compute_offline(
     data: &Path,
     request: ParticipantStatementRequest,
 ) -> Result<Statement, CliError> {
+    let name = request.participant;
+    let not_found = || CliError::new(format!("{}: participant {name} not found", data.display()));
+    compute_all_offline(data, vec![request])?.pop().ok_or_else(not_found)
+}
+
+/// Computes statements in one pass over the log in a directory. A switch may be running on it.
+/// Requests for unknown participants are ignored.
+pub(crate) fn compute_all_offline(
+    data: &Path,
+    requests: Vec<ParticipantStatementRequest>,
+) -> Result<Vec<Statement>, CliError> {
     let log = OfflineLog::open_live(data)?;
     let references = RefCell::new(BTreeMap::new());
     let reference = |record: LogIndex| references.borrow().get(&record).cloned();
-    let mut collector = Collector::new(request, &State::new(), &reference);
+    let new = |request| Collector::new(request, &State::new(), &reference);
+    let mut collectors: Vec<_> = requests.iter().copied().map(new).collect();
     let (replay, _) = log.replay(&mut |replay, placed| {
         replay.apply(placed.frame, &mut |step, state, _| {
             if let ApplyStep::Before(record, Command::Administer(administer)) = step
@@ -52,17 +64,40 @@ pub(crate) fn compute_offline(
             {
                 references.borrow_mut().insert(record, text);
             }
-            collector.watch(step, state);
+            collectors.iter_mut().for_each(|collector| collector.watch(step, state));
         })?;
-        Ok(if collector.is_over() { Continue::Stop } else { Continue::On })
+        let is_over = collectors.iter().all(Collector::is_over);
+        Ok(if is_over { Continue::Stop } else { Continue::On })
     })?;
-    if replay.state().registry().find(&request.participant).is_none() {
-        let name = request.participant.as_str();
-        return Err(log.failure(format!("participant {name} not found")));
-    }
-    let computed = collector.finish(replay.state());
-    let refused = computed.map_err(|fault| log.failure(fault))?;
-    refused.map_err(|refusal| log.failure(refusal))
+    let is_known = |request: &ParticipantStatementRequest| {
+        replay.state().registry().find(&request.participant).is_some()
+    };
+    let known = collectors.into_iter().zip(&requests).filter(|(_, request)| is_known(request));
+    let finished = known.map(|(collector, _)| {
+        let refused = collector.finish(replay.state()).map_err(|fault| log.failure(fault))?;
+        refused.map_err(|refusal| log.failure(refusal))
+    });
+    finished.collect()
+}
+
+/// The participants that a log creates, or refuses to create, without the hub.
+pub(crate) fn participants_of(data: &Path) -> Result<Vec<FspName>, CliError> {
+    let log = OfflineLog::open_live(data)?;
+    let mut names = Vec::new();
+    let walked = log.walk(&mut |placed| {
+        for record in placed.frame.records() {
+            let read = record::command::read_fields(record.kind, record.version, record.fields);
+            if let Ok(Command::Administer(administer)) = read
+                && let Change::CreateParticipant(change) = administer.change
+                && !names.contains(&change.name)
+            {
+                names.push(change.name);
+            }
+        }
+        Ok(())
+    });
+    walked.map_err(|error| log.failure(error))?;
+    Ok(names)
 }
 
 /// The log and the snapshots of a running switch.

@@ -108,7 +108,7 @@ fn participant_name(text: &str) -> Result<FspName, String> {
     FspName::new(text).ok_or_else(|| "expected the name of a participant".into())
 }
 
-fn currency(text: &str) -> Result<Currency, String> {
+pub(super) fn currency(text: &str) -> Result<Currency, String> {
     Currency::parse(text).ok_or_else(|| "expected three upper-case letters".into())
 }
 
@@ -139,15 +139,12 @@ impl Form {
 pub(crate) fn statement(arguments: &StatementArguments) -> Result<(), CliError> {
     let StatementArguments { subject, format, output, admin, token } = arguments;
     let form = format.requested();
+    let fetch = |path: &str| StatementClient::at(admin, token.as_deref())?.fetch(path);
     let text = match subject {
-        SubjectArguments::Settlement(number) => {
-            fetch(admin, token.as_deref(), &path_of("settlements", number, form))?
-        }
-        SubjectArguments::Window(number) => {
-            fetch(admin, token.as_deref(), &path_of("settlementWindows", number, form))?
-        }
+        SubjectArguments::Settlement(number) => fetch(&path_of("settlements", number, form))?,
+        SubjectArguments::Window(number) => fetch(&path_of("settlementWindows", number, form))?,
         SubjectArguments::Participant(participant) => match &participant.data {
-            None => fetch(admin, token.as_deref(), &participant.path(form)?)?,
+            None => fetch(&participant.path(form)?)?,
             Some(data) => participant.compute(data, form)?,
         },
     };
@@ -169,51 +166,69 @@ fn path_of(resource: &str, arguments: &NumberArguments, form: StatementFormat) -
 }
 
 impl ParticipantArguments {
+    fn request(&self) -> Result<ParticipantStatementRequest, CliError> {
+        let (from, to) = times(self.from, self.to)?;
+        let times = StatementPeriod::Times { from, to };
+        Ok(ParticipantStatementRequest {
+            participant: self.name,
+            currency: self.currency,
+            period: self.window.map_or(times, |id| StatementPeriod::Window(WindowId(id))),
+            detail: if self.each { EntryDetail::Each } else { EntryDetail::Summed },
+        })
+    }
+
     /// The path in the admin API, with its query.
     fn path(&self, form: StatementFormat) -> Result<String, CliError> {
-        let name = encoded(self.name.as_str());
-        let mut path = format!("/participants/{name}/statement?format={}", form.name());
-        let mut add = |name: &str, value: Option<String>| {
-            value.into_iter().for_each(|value| path += &format!("&{name}={}", encoded(&value)));
-        };
-        add("currency", self.currency.map(|currency| currency.to_string()));
-        let (from, to) = self.times()?;
-        add("from", from.map(moment));
-        add("to", to.map(moment));
-        add("windowId", self.window.map(|id| id.to_string()));
-        add("settlementId", self.settlement.map(|id| id.to_string()));
-        add("entries", self.each.then(|| "each".to_owned()));
-        Ok(path)
+        let path = query(&self.request()?, form);
+        Ok(match self.settlement {
+            None => path,
+            Some(id) => format!("{path}&settlementId={id}"),
+        })
     }
 
     /// Computes the statement from a log.
     fn compute(&self, data: &Path, form: StatementFormat) -> Result<Vec<u8>, CliError> {
-        let (from, to) = self.times()?;
-        let times = StatementPeriod::Times { from, to };
-        let statement = compute_offline(
-            data,
-            ParticipantStatementRequest {
-                participant: self.name,
-                currency: self.currency,
-                period: self.window.map_or(times, |id| StatementPeriod::Window(WindowId(id))),
-                detail: if self.each { EntryDetail::Each } else { EntryDetail::Summed },
-            },
-        )?;
+        let statement = compute_offline(data, self.request()?)?;
         let written = statement.write(form);
         written.map(Vec::from).map_err(|error| CliError::new(error.to_string()))
     }
+}
 
-    fn times(&self) -> Result<(Option<Stamp>, Option<Stamp>), CliError> {
-        let time = |until: Option<Until>, option: &str| match until {
-            None => Ok(None),
-            Some(Until::Time(stamp)) => Ok(Some(stamp)),
-            Some(_) => Err(CliError::new(format!("{option}: expected a time"))),
-        };
-        let (from, to) = (time(self.from, "--from")?, time(self.to, "--to")?);
-        match from.zip(to).is_some_and(|(from, to)| to <= from) {
-            true => Err(CliError::new("--to: is not later than --from")),
-            false => Ok((from, to)),
+/// The path of a participant's statement in the admin API, with its query.
+pub(super) fn query(request: &ParticipantStatementRequest, form: StatementFormat) -> String {
+    let name = encoded(request.participant.as_str());
+    let mut path = format!("/participants/{name}/statement?format={}", form.name());
+    let mut add = |name: &str, value: Option<String>| {
+        value.into_iter().for_each(|value| path += &format!("&{name}={}", encoded(&value)));
+    };
+    add("currency", request.currency.map(|currency| currency.to_string()));
+    match request.period {
+        StatementPeriod::Times { from, to } => {
+            add("from", from.map(moment));
+            add("to", to.map(moment));
         }
+        StatementPeriod::Window(WindowId(id)) => add("windowId", Some(id.to_string())),
+        // The admin API has no such parameter.
+        StatementPeriod::Records { .. } => {}
+    }
+    add("entries", (request.detail == EntryDetail::Each).then(|| "each".to_owned()));
+    path
+}
+
+/// The times of `--from` and `--to`.
+pub(super) fn times(
+    from: Option<Until>,
+    to: Option<Until>,
+) -> Result<(Option<Stamp>, Option<Stamp>), CliError> {
+    let time = |until: Option<Until>, option: &str| match until {
+        None => Ok(None),
+        Some(Until::Time(stamp)) => Ok(Some(stamp)),
+        Some(_) => Err(CliError::new(format!("{option}: expected a time"))),
+    };
+    let (from, to) = (time(from, "--from")?, time(to, "--to")?);
+    match from.zip(to).is_some_and(|(from, to)| to <= from) {
+        true => Err(CliError::new("--to: is not later than --from")),
+        false => Ok((from, to)),
     }
 }
 
@@ -223,32 +238,41 @@ fn moment(stamp: Stamp) -> String {
     format!("{}Z", text.get(..23).unwrap_or(&text))
 }
 
-fn parsed(text: &[u8]) -> Result<Value, CliError> {
+pub(super) fn parsed(text: &[u8]) -> Result<Value, CliError> {
     let parsed = serde_json::from_slice(text);
     parsed.map_err(|error| CliError::new(format!("the statement is not JSON: {error}")))
 }
 
-/// The body of a response. A long wait is reported.
-fn fetch(admin: &str, token: Option<&Path>, path: &str) -> Result<Vec<u8>, CliError> {
-    let failed = |error: harness::HarnessError| CliError::new(error.to_string());
-    let mut admin = Admin::at(admin, token).map_err(failed)?.waiting(PATIENCE);
-    let (done, is_done) = mpsc::sync_channel::<()>(1);
-    let notifier = thread::spawn(move || {
-        if is_done.recv_timeout(QUIET) == Err(mpsc::RecvTimeoutError::Timeout) {
-            eprintln!("upesi: waiting for the switch, which reads its log");
-        }
-    });
-    let answer = admin.call("GET", path, None).map_err(failed);
-    drop(done);
-    let _joined = notifier.join();
-    let answer = answer?;
-    if answer.status == 200 {
-        return Ok(answer.body);
+/// Fetches statements from a running switch.
+pub(super) struct StatementClient(Admin);
+
+impl StatementClient {
+    pub(super) fn at(admin: &str, token: Option<&Path>) -> Result<Self, CliError> {
+        let admin = Admin::at(admin, token).map_err(|error| CliError::new(error.to_string()))?;
+        Ok(Self(admin.waiting(PATIENCE)))
     }
-    let value = serde_json::from_slice::<Value>(&answer.body).unwrap_or(Value::Null);
-    let text = value["errorInformation"]["errorDescription"].as_str().unwrap_or("no description");
-    let hint = if answer.status == 401 { "; name the token file with --token" } else { "" };
-    Err(CliError::new(format!("GET {path}: status {}: {text}{hint}", answer.status)))
+
+    /// The body of a response. A long wait is reported.
+    pub(super) fn fetch(&mut self, path: &str) -> Result<Vec<u8>, CliError> {
+        let (done, is_done) = mpsc::sync_channel::<()>(1);
+        let notifier = thread::spawn(move || {
+            if is_done.recv_timeout(QUIET) == Err(mpsc::RecvTimeoutError::Timeout) {
+                eprintln!("upesi: waiting for the switch, which reads its log");
+            }
+        });
+        let answer = self.0.call("GET", path, None);
+        drop(done);
+        let _joined = notifier.join();
+        let answer = answer.map_err(|error| CliError::new(error.to_string()))?;
+        if answer.status == 200 {
+            return Ok(answer.body);
+        }
+        let value = serde_json::from_slice::<Value>(&answer.body).unwrap_or(Value::Null);
+        let text = value["errorInformation"]["errorDescription"].as_str();
+        let text = text.unwrap_or("no description");
+        let hint = if answer.status == 401 { "; name the token file with --token" } else { "" };
+        Err(CliError::new(format!("GET {path}: status {}: {text}{hint}", answer.status)))
+    }
 }
 
 fn write(output: Option<&Path>, text: &[u8]) -> Result<(), CliError> {

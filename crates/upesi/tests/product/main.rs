@@ -50,6 +50,7 @@ mod onboard;
 mod operations;
 mod parties;
 mod preload;
+mod reconcile;
 mod settlement;
 mod signatures;
 mod snapshots;

@@ -71,7 +71,7 @@ fn advance(admin: &Admin, settlement: u32, state: &str) {
 
 /// A day with committed and reserved transfers, funds in and out, a settlement, an abort and a
 /// correction; a snapshot is taken in the middle of the first window.
-fn day() -> Scheme {
+pub(crate) fn day() -> Scheme {
     let scheme = Scheme::start();
     let admin = &scheme.admin;
     scheme.pay("30.5");
@@ -207,7 +207,7 @@ fn periods_follow_each_other(admin: &Admin) {
 }
 
 /// Runs `upesi statement` and returns its output.
-fn printed(arguments: &[&str]) -> String {
+pub(crate) fn printed(arguments: &[&str]) -> String {
     let mut command = Command::new(PROGRAM);
     command.arg("statement").args(arguments);
     finish(command).succeeds().out()

@@ -100,3 +100,69 @@ impl Part {
         part
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ledger::{
+        AccountKind, Administer, Batch, Change, Command, CreateHubAccount, CreateParticipant,
+        Effects, Genesis, LogIndex, SetInitialPositionAndLimits, Stamp,
+    };
+
+    use super::*;
+
+    fn usd() -> Currency {
+        Currency::parse("USD").expect("a currency")
+    }
+
+    fn name(number: usize) -> FspName {
+        FspName::new(&format!("dfsp{number}")).expect("a name")
+    }
+
+    /// A state with this number of participants, whose cap is 1000 and whose alarm is at 10 %.
+    fn state(participants: usize, position: impl Fn(usize) -> i128) -> State {
+        let hub = FspName::new("Hub").expect("a name");
+        let mut commands = vec![Command::Genesis(Genesis { seed: [7; 16], hub })];
+        let mut change = |change: Change| {
+            let administer = Administer { actor: String::new(), reason: String::new(), change };
+            commands.push(Command::Administer(Box::new(administer)));
+        };
+        let currency = usd();
+        for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
+            change(CreateHubAccount { currency, kind }.into());
+        }
+        for number in 1..=participants {
+            let name = name(number);
+            change(CreateParticipant { name, currency }.into());
+            let net_debit_cap = Amount::from_units(1_000 * 10_000);
+            let position = Amount::from_units(position(number) * 10_000);
+            let initial = SetInitialPositionAndLimits { name, currency, net_debit_cap, position };
+            change(initial.into());
+        }
+        let mut state = State::new();
+        for (at, command) in (1..).zip(&commands) {
+            let stamp = Stamp::from_millis(at);
+            let batch = Batch { first: LogIndex(at), stamp, node: 1, epoch: 1, sequence: at };
+            state.apply(&batch, [command], &mut Effects::default());
+        }
+        state
+    }
+
+    #[test]
+    fn parts_visit_each_participant_once() {
+        let high = [1, 998, 999, 1_000, 1_999, 2_000, 2_500];
+        let state = state(2_500, |number| if high.contains(&number) { 100 } else { 99 });
+        let (mut crossings, mut sampled, mut from) = (Vec::new(), 0, Some(0));
+        let mut parts = 0;
+        while let Some(first) = from {
+            let part = Part::of(&state, first, true);
+            crossings.extend(part.crossings);
+            sampled += part.sample.len();
+            from = part.next;
+            parts += 1;
+        }
+        assert_eq!(crossings, high.map(|number| (name(number), usd())));
+        assert_eq!((parts, sampled), (3, 2_500));
+        let unsampled = Part::of(&state, 0, false);
+        assert_eq!((unsampled.sample.len(), unsampled.crossings.len()), (0, 3));
+    }
+}

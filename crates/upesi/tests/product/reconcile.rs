@@ -94,7 +94,7 @@ fn a_bank_is_compared_with_the_settlement_accounts() {
     fs::write(&path, format!("{HEADING}\nx,,a,1,USD,up\n2026-05-01,,a,-,USD,credit\n")).unwrap();
     let unread = reconcile(&path, &online);
     assert_eq!(unread.status.code(), Some(2), "{}", unread.err());
-    for line in ["line 2: date \"x\"", "line 3: amount \"-\"", "2 lines cannot be read"] {
+    for line in ["line 2: direction \"up\"", "line 3: amount \"-\"", "2 lines cannot be read"] {
         assert!(unread.err().contains(line), "{line}: {}", unread.err());
     }
     let missing = reconcile(&directory.path().join("missing"), &online);

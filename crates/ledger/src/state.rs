@@ -87,13 +87,15 @@ pub enum ChangeResult {
 pub struct ChangeReply {
     /// The outcome.
     pub outcome: Outcome,
+    /// The record of the command; 0 if the caller does not know it.
+    pub log_index: LogIndex,
     /// The result of a change that has more than an outcome.
     pub result: Option<ChangeResult>,
 }
 
 impl From<Outcome> for ChangeReply {
     fn from(outcome: Outcome) -> Self {
-        Self { outcome, result: None }
+        Self { outcome, log_index: LogIndex(0), result: None }
     }
 }
 
@@ -121,7 +123,7 @@ impl Effects {
     #[must_use]
     pub fn decided(&self, record: LogIndex, outcome: Outcome) -> ChangeReply {
         let result = self.results.iter().find(|(index, _)| *index == record);
-        ChangeReply { outcome, result: result.map(|(_, result)| result.clone()) }
+        ChangeReply { outcome, log_index: record, result: result.map(|(_, result)| result.clone()) }
     }
 
     /// Empties all buffers.

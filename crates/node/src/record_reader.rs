@@ -43,7 +43,11 @@ impl TrackedReader {
         let mut fault = self.lock();
         if fault.is_none() {
             let why = format!("record {} cannot be read: {error}", log_index.0);
-            ports::log_line(format_args!("{why}; requests that need it wait or are refused"));
+            tracing::error!(
+                log_index = log_index.0,
+                %error,
+                "a record cannot be read; requests that need it wait or are refused"
+            );
             *fault = Some(ReadFailure { log_index, why });
             self.is_failing.store(true, Ordering::Relaxed);
         }
@@ -52,7 +56,7 @@ impl TrackedReader {
     fn note_read(&self, log_index: LogIndex) {
         let mut fault = self.lock();
         if fault.as_ref().is_some_and(|fault| fault.log_index == log_index) {
-            ports::log_line(format_args!("record {} can be read again", log_index.0));
+            tracing::info!(log_index = log_index.0, "the record can be read again");
             *fault = None;
             self.is_failing.store(false, Ordering::Relaxed);
         }

@@ -75,9 +75,7 @@ impl FailedTokens {
         self.count.fetch_add(1, Ordering::Relaxed);
         let (allowed, report) = self.count_failure(network_of(address), Instant::now());
         if let Some(count) = report {
-            ports::log_line(format_args!(
-                "admin API: {count} requests without a valid token, the last from {address}"
-            ));
+            tracing::warn!(count, last_from = %address, "admin requests without a valid token");
         }
         if allowed {
             return refusal;

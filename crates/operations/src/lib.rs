@@ -16,6 +16,7 @@
 #![warn(missing_docs)]
 
 mod accounts;
+mod audit;
 mod auth;
 mod backend;
 mod body;

@@ -11,6 +11,7 @@ use ledger::{
 use openapi::schema::reference;
 use tokio::sync::oneshot;
 
+use crate::audit::AuditEntry;
 use crate::backend::{AdminBackend, ChangeAuthor, Unavailable};
 use crate::body::Body;
 use crate::body_reader::{BodyReader, CURRENCY_FORM, known_currency, refuse};
@@ -33,6 +34,7 @@ pub(crate) struct AdminRequest<'a> {
     pub(crate) query: &'a str,
     pub(crate) body: Bytes,
     pub(crate) identity: ChangeAuthor,
+    pub(crate) audit: &'a AuditEntry,
     /// The route, which names the changes that it records.
     pub(crate) route: &'static Route,
 }
@@ -68,6 +70,7 @@ impl AdminRequest<'_> {
             .administer(Administer { actor, reason, change })
             .await
             .map_err(outcome_errors::from_unavailable)?;
+        self.audit.recorded(decided.log_index);
         let outcome = outcome_errors::outcome_of_change(decided.outcome)?;
         Ok((outcome, decided.result))
     }

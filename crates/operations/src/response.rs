@@ -40,6 +40,11 @@ impl AdminResponse {
         Self { status, body: None }
     }
 
+    /// Its status.
+    pub(crate) const fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// A body of JSON.
     pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Self {
         let body = serde_json::to_vec(value).expect("a response is always writable");

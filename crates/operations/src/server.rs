@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::audit::AuditEntry;
 use crate::auth::{self, PeerAddresses};
 use crate::backend::{AdminBackend, ChangeAuthor};
 use crate::client_socket::Wire;
@@ -200,7 +201,11 @@ impl Server {
             };
         }
         let matched = Resource::find(head.uri.path());
-        match self.handle(&head, body, (matched.as_ref(), permit), addresses).await {
+        let audit = AuditEntry::default();
+        let result =
+            self.handle((&head, &audit), body, (matched.as_ref(), permit), addresses).await;
+        audit.write(&head, addresses.peer, &result);
+        match result {
             Ok(response) => response.into_response(None),
             Err(refusal) => {
                 let allow = matched.map(|matched| matched.resource.allow());
@@ -211,7 +216,7 @@ impl Server {
 
     async fn handle<B>(
         &self,
-        head: &Parts,
+        (head, audit): (&Parts, &AuditEntry),
         body: B,
         (matched, permit): (Option<&MatchedResource>, Option<&ConnectionPermit>),
         PeerAddresses { local, peer }: PeerAddresses,
@@ -226,6 +231,9 @@ impl Server {
             true => ChangeAuthor::default(),
             false => self.identify(head, peer).await?,
         };
+        if !open {
+            audit.identified(&identity);
+        }
         let matched = matched.ok_or_else(Refusal::unknown_uri)?;
         let route = route.ok_or_else(Refusal::method_not_allowed)?;
         fspiop::headers::check_content_encoding(&head.headers)?;
@@ -246,6 +254,7 @@ impl Server {
             query: head.uri.query().unwrap_or_default(),
             body,
             identity,
+            audit,
             route,
         };
         if route.needs_accept {

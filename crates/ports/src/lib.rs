@@ -1,15 +1,13 @@
 //! The traits through which the state machines use the outside world, with their contracts.
 //!
 //! Each port has a production implementation in a driver crate and a deterministic one for the
-//! simulator; both pass the same tests. Nothing here does I/O except [`log_line`] and
-//! [`print_line`].
+//! simulator; both pass the same tests. Nothing here does I/O.
 #![warn(missing_docs)]
 
 mod clock;
 pub mod contract;
 mod disk;
 mod log;
-mod log_line;
 mod observed_log;
 mod store;
 mod topic;
@@ -19,7 +17,6 @@ pub use disk::{Disk, DiskError, DiskFile, byte_of};
 pub use log::{
     Log, LogError, OwnedPayload, OwnedRecord, RecordReader, Rejection, StopReading, Visitor,
 };
-pub use log_line::{log_line, print_line};
 pub use observed_log::{LogObserver, ObservedLog};
 pub use store::{
     ColdReader, ColdStore, PartyChange, PartyEffect, PartyRow, StoreError, StoreMark, WaitFor,

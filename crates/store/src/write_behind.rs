@@ -263,7 +263,7 @@ impl Shared {
             written = store.mend().and_then(|()| store.write(batch));
         }
         if self.lock().failing.take().is_some() {
-            ports::print_line("the cold store is written again");
+            tracing::info!("the cold store is written again");
         }
         true
     }
@@ -290,7 +290,7 @@ impl Shared {
 
     fn log(&self, what: fmt::Arguments<'_>) {
         if self.logs {
-            ports::log_line(what);
+            tracing::error!("cold store: {what}");
         }
     }
 

@@ -333,14 +333,19 @@ impl Egress {
 
     /// Informs the operator that a circuit breaker has opened or closed.
     fn report(&self, participant: ParticipantIndex, change: BreakerChange) {
-        let happened = match change {
-            BreakerChange::None => return,
-            BreakerChange::Opened => "opened: no HTTP answer to several forwards in a row",
-            BreakerChange::Closed => "closed",
-        };
+        if change == BreakerChange::None {
+            return;
+        }
         let view = self.directory.view();
-        let name = view.get(participant).map_or("?", |member| member.name.as_str());
-        ports::log_line(format_args!("forwards to {name}: circuit breaker {happened}"));
+        let participant = view.get(participant).map_or("?", |member| member.name.as_str());
+        match change {
+            BreakerChange::None => {}
+            BreakerChange::Opened => tracing::warn!(
+                participant,
+                "circuit breaker opened: no HTTP answer to several forwards in a row"
+            ),
+            BreakerChange::Closed => tracing::info!(participant, "circuit breaker closed"),
+        }
     }
 }
 

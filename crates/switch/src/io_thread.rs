@@ -116,6 +116,7 @@ impl IoThread {
             connections,
             limits: options.connections,
             gateways: options.gateways,
+            logs_requests: options.logs_requests,
             refused_connections: Cell::new(0),
             room: Rc::default(),
             buffered_bytes: Cell::new(0),

@@ -35,6 +35,8 @@ pub struct IoThreadOptions {
     pub signatures: Signatures,
     /// Time without progress after which a lane with work is stuck.
     pub patience: Duration,
+    /// Whether each request is logged.
+    pub logs_requests: bool,
     /// An injected stall, for tests.
     pub injected_stall: Option<InjectedStall>,
 }
@@ -52,6 +54,7 @@ impl Default for IoThreadOptions {
             transfer_mode: TransferMode::ChangeReply,
             signatures: Signatures::default(),
             patience: Duration::from_secs(10),
+            logs_requests: false,
             injected_stall: None,
         }
     }

@@ -216,11 +216,11 @@ impl Pools {
     fn deny(&self, name: &Name) -> Failure {
         self.thread.counters.calls_denied.add(1);
         if !name.denied.replace(true) {
-            ports::log_line(format_args!(
-                "{} is not called: endpoints.networks and endpoints.ports in the \
-                 configuration do not allow it",
-                name.authority
-            ));
+            tracing::warn!(
+                address = &*name.authority,
+                "not called: endpoints.networks and endpoints.ports in the configuration do not \
+                 allow it"
+            );
         }
         Failure::Denied
     }

@@ -72,6 +72,7 @@ pub(crate) struct Server {
     pub(crate) limits: ConnectionLimits,
     /// Networks of gateways; if empty, `X-Client-Id` is accepted from all.
     pub(crate) gateways: Arc<[Network]>,
+    pub(crate) logs_requests: bool,
     pub(crate) refused_connections: Cell<usize>,
     /// The buffer into which clients' sockets are read.
     pub(crate) room: Rc<ReadBuffer>,
@@ -186,7 +187,11 @@ pub(crate) fn serve(
         // A client that sends `Expect: 100-continue` gets an error before it sends the body.
         let expects_continue = parts.headers.contains_key(EXPECT);
         let mut about = RequestInfo { read_ns, operation: None, trace: [0; 16] };
+        let logged = server.logs_requests.then(|| parts.method.clone());
         let result = respond(&server, &mut about, (&mut parts, &mut body), &guard).await;
+        if let Some(method) = logged {
+            log_request((&method, &parts.uri), (&about, arrived_ns), &result);
+        }
         let measurements = &server.thread.measurements;
         let refusal = match result {
             Ok(response) => {
@@ -206,6 +211,28 @@ pub(crate) fn serve(
         server.thread.measurements.refused(about.operation, &refusal);
         Ok(refuse(&refusal))
     }
+}
+
+#[cold]
+fn log_request(
+    (method, uri): (&Method, &Uri),
+    (about, arrived_ns): (&RequestInfo, u64),
+    result: &Result<Response<Full<Bytes>>, Refusal>,
+) {
+    let (status, code) = match result {
+        Ok(response) => (response.status(), None),
+        Err(refusal) => (refusal.status, Some(refusal.code.number())),
+    };
+    tracing::info!(
+        target: "access",
+        %method,
+        path = uri.path(),
+        status = status.as_u16(),
+        code,
+        micros = (monotonic_ns() - arrived_ns) / 1_000,
+        trace_id = format_args!("{:032x}", u128::from_be_bytes(about.trace)),
+        "request"
+    );
 }
 
 /// The facts about a request that its measurement needs.

@@ -154,14 +154,16 @@ fn report(name: &str, seen: &LaneObservation) {
     let (owed, seconds) = (seen.owed, seen.idle.as_secs());
     match seen.change {
         None => {}
-        Some(Change::Stalled) => ports::log_line(format_args!(
-            "lane {name}: stalled: no notice delivered for {seconds} s; {owed} owed; last \
-             attempt: {}",
-            described(seen.last)
-        )),
-        Some(Change::Recovered) => ports::log_line(format_args!(
-            "lane {name}: recovered after {seconds} s without a delivered notice; {owed} owed"
-        )),
+        Some(Change::Stalled) => tracing::warn!(
+            participant = name,
+            owed,
+            seconds,
+            last_attempt = described(seen.last),
+            "lane stalled: no notice is delivered"
+        ),
+        Some(Change::Recovered) => {
+            tracing::info!(participant = name, owed, seconds, "lane recovered");
+        }
     }
 }
 

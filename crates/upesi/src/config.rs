@@ -19,9 +19,11 @@ use ledger::{FspName, Settings};
 use switch::ConnectionLimits;
 
 pub(crate) use self::alerts::AlertReceivers;
-pub(crate) use self::settings::{Admin, Archive, Config, Delivery, Fspiop, Health, Jws, settings};
+pub(crate) use self::settings::{
+    Admin, Archive, Config, Delivery, Fspiop, Health, Jws, Logging, settings,
+};
 pub(crate) use self::table::{Setting, TakesEffect};
-pub(crate) use self::values::{Auth, ProbeListener, Watchdog};
+pub(crate) use self::values::{Auth, LogFormat, LogLevels, ProbeListener, Watchdog};
 use self::values::{NetworkEntry, Resource};
 use crate::CliError;
 

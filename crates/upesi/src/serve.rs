@@ -8,6 +8,7 @@ pub(crate) mod descriptors;
 pub(crate) mod durable_mark_thread;
 pub(crate) mod liquidity;
 pub(crate) mod log_backend;
+pub(crate) mod logging;
 pub(crate) mod metrics;
 pub(crate) mod open_store;
 pub(crate) mod shutdown;
@@ -19,7 +20,7 @@ pub(crate) mod watchdog;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -33,6 +34,7 @@ use journal::{
     DurableFrames, OpenError, RealDisk, Recovery, TailPolicy, Tier, TieredDisk, TruncatedTail,
     Verify, advice_on,
 };
+use jws::KeyDirectory;
 use ledger::{Administer, Change, Command, Configure, FspName, Genesis, LogIndex, Settings, State};
 use node::latency_trace::{LatencyTrace, TracedLog};
 use node::{Directory, Handle, Node, SystemClock};
@@ -56,6 +58,7 @@ use crate::serve::descriptors::{connections_all, raise_limit};
 use crate::serve::durable_mark_thread::DurableMarkThread;
 use crate::serve::liquidity::LiquidityThread;
 use crate::serve::log_backend::{Log, LogLocation, NodeParts, OpenBackend, RunningNode, Topic};
+use crate::serve::logging::{FlushAtEnd, Logging};
 use crate::serve::open_store::StorePaths;
 use crate::serve::shutdown::{Deadline, until_stopped};
 use crate::serve::signals::{EarlySignals, SignalRequest, Signals, log_ignored, start_runtime};
@@ -91,42 +94,52 @@ pub(crate) fn serve(
     transfer_mode: TransferMode,
 ) -> Result<(), CliError> {
     let config = configuration(arguments)?;
+    let logging = Logging::start(&config.logging)?;
+    let _flush = FlushAtEnd;
     let location = LogLocation::from_arguments(&arguments.log, &config)?;
+    arm_exit(arguments);
+    serve_at(location, &config, arguments, (transfer_mode, &logging))
+}
+
+fn serve_at(
+    location: LogLocation,
+    config: &Config,
+    arguments: &ServeArguments,
+    (transfer_mode, logging): (TransferMode, &Logging),
+) -> Result<(), CliError> {
     let clock = SystemClock::new();
     // Ports first: a second switch that is started by mistake exits at once.
-    let Listeners { fspiop, admin, probes, addresses } = Listeners::bind(&config)?;
+    let Listeners { fspiop, admin, probes, addresses } = Listeners::bind(config)?;
     let early_signals = EarlySignals::begin()?;
     prepare_directory(arguments)?;
-    let auth = admin_auth(&config, &arguments.data)?;
-    let keys = Keys::open(&config)?;
+    let auth = admin_auth(config, &arguments.data)?;
+    let keys = Keys::open(config)?;
     let alerts = config.alerts.receivers()?;
     let sync_delay = SyncDelay::from_arguments(&arguments.slowness);
-    arm_exit(arguments);
     let options = LogOptions { sync_delay, location, tail_policy: arguments.tail_policy() };
     let OpenedNode { sequencer, directory, snapshots, segments, shared, quarantined } =
-        open(&config, &arguments.data, &options, &clock)?;
+        open(config, &arguments.data, &options, &clock)?;
     // Before the switch reports that it is ready, because a client may send a signal then.
-    let (runtime, mut signals) = start_runtime(keys.admin.directory.clone())?;
+    let (runtime, mut signals) = start_runtime()?;
     drop(early_signals);
     let egress_policy = Arc::new(config.reach(addresses.all().collect()));
-    let io_options = switch_options(&config, keys.signatures, &egress_policy);
+    let common = switch_options(config, keys.signatures, &egress_policy);
     let injected_stall = arguments.inject_stuck.and_then(StallTarget::injected_stall);
-    let io_options = switch::IoThreadOptions { transfer_mode, injected_stall, ..io_options };
+    let io_options = switch::IoThreadOptions { transfer_mode, injected_stall, ..common };
     let (ports, mailboxes) = switch::prepare(fspiop, io_options, clock, seed()?);
-    let parts = NodeParts { clock, directory, mailboxes };
-    let paths = (&config, &*arguments.data, &options.location);
-    let started = start_node(parts, sequencer, shared, paths)?;
+    let paths = (config, &*arguments.data, &options.location);
+    let started = start_node(NodeParts { clock, directory, mailboxes }, sequencer, shared, paths)?;
     let Some(node) = when_joined(started, &runtime, &mut signals)? else { return Ok(()) };
     // Dropped at the end of this function, so that the last mark covers the last sync.
     let _durable_mark = DurableMarkThread::start(snapshots.disk.clone(), snapshots.frames.clone())?;
     let statements = snapshots.statements();
-    let snapshotter = snapshots.start(&config, node.handle(), print_snapshot)?;
+    let snapshotter = snapshots.start(config, node.handle(), log_snapshot)?;
     let (stop, stopping) = watch::channel(false);
     let traffic = ports.traffic();
     let running = ports.start(&node.handle(), stopping.clone()).map_err(no_io_thread)?;
     let mut watchdog = Watchdog::new(&config.health, node.handle(), Arc::clone(&traffic), clock);
     let jobs =
-        BackgroundJobs::start(&config, (&arguments.data, arguments.config.as_deref()), segments)?;
+        BackgroundJobs::start(config, (&arguments.data, arguments.config.as_deref()), segments)?;
     let backend = Arc::new(NodeBackend {
         handle: node.handle(),
         traffic,
@@ -141,7 +154,8 @@ pub(crate) fn serve(
     });
     let liquidity = LiquidityThread::start(Arc::clone(&backend), alerts, stopping.clone())?;
     announce(arguments, (transfer_mode, sync_delay), &node, &addresses);
-    let options = admin_options(&config, auth, (keys.admin, egress_policy));
+    let reloadable = Reloadable { arguments, logging, keys: keys.admin.directory.clone() };
+    let options = admin_options(config, auth, (keys.admin, egress_policy));
     let has_ended = || {
         watchdog.check();
         node.has_ended() || running.has_ended() || liquidity.has_ended()
@@ -149,7 +163,8 @@ pub(crate) fn serve(
     let admin = AdminServer { listener: admin, probes, backend, options };
     let stuck = Duration::from_secs(config.health.stuck_seconds);
     let stop = StopControl { stop: &stop, stopping, timeout: CONNECTIONS_STOP + stuck };
-    let (reason, deadline) = runtime.block_on(run_admin(admin, signals, stop, has_ended))?;
+    let (reason, deadline) =
+        runtime.block_on(run_admin(admin, (signals, reloadable), stop, has_ended))?;
     let is_broken = (running.has_ended() || liquidity.has_ended()) && !node.has_ended();
     stop_threads(running, liquidity, deadline);
     stop_jobs(snapshotter, jobs, stuck);
@@ -163,6 +178,10 @@ fn configuration(arguments: &ServeArguments) -> Result<Config, CliError> {
     config.fspiop.listen = arguments.fspiop.unwrap_or(config.fspiop.listen);
     config.admin.listen = arguments.admin.unwrap_or(config.admin.listen);
     config.health.listen = arguments.health.map(ProbeListener::At).or(config.health.listen);
+    config.logging.format = arguments.log_format.unwrap_or(config.logging.format);
+    if let Some(level) = &arguments.log_level {
+        config.logging.level.clone_from(level);
+    }
     Ok(config)
 }
 
@@ -371,6 +390,28 @@ struct AdminServer {
     options: AdminOptions,
 }
 
+/// The parts that SIGHUP reloads.
+struct Reloadable<'a> {
+    arguments: &'a ServeArguments,
+    logging: &'a Logging,
+    keys: Option<Arc<KeyDirectory>>,
+}
+
+impl Reloadable<'_> {
+    async fn reload(&self) {
+        match configuration(self.arguments) {
+            Ok(config) => self.logging.reload(&config.logging.level),
+            Err(error) => {
+                tracing::error!(%error, "the configuration cannot be read; levels stay unchanged");
+            }
+        }
+        if let Some(keys) = &self.keys {
+            signatures::reload(Arc::clone(keys)).await;
+        }
+        tracing::info!("reloaded the configuration on SIGHUP");
+    }
+}
+
 /// Signals all threads to stop, with a timeout.
 struct StopControl<'a> {
     stop: &'a watch::Sender<bool>,
@@ -382,7 +423,7 @@ struct StopControl<'a> {
 /// and the deadline for all connections to end.
 async fn run_admin(
     admin: AdminServer,
-    signals: Signals,
+    (signals, reloadable): (Signals, Reloadable<'_>),
     StopControl { stop, stopping, timeout }: StopControl<'_>,
     mut has_ended: impl FnMut() -> bool,
 ) -> Result<(StopReason, Deadline), CliError> {
@@ -390,7 +431,7 @@ async fn run_admin(
     let probes = serve_probes(probes, Arc::clone(&backend), until_stopped(stopping.clone()))?;
     let admin = operations::serve(for_tokio(listener)?, backend, options, until_stopped(stopping));
     let end = async {
-        let reason = wait_for_stop(signals, &mut has_ended).await;
+        let reason = wait_for_stop(signals, &reloadable, &mut has_ended).await;
         stop.send_replace(true);
         (reason, Deadline::begin("a connection or its thread", timeout))
     };
@@ -424,13 +465,17 @@ enum StopReason {
     ThreadEnded,
 }
 
-async fn wait_for_stop(mut signals: Signals, mut has_ended: impl FnMut() -> bool) -> StopReason {
+async fn wait_for_stop(
+    mut signals: Signals,
+    reloadable: &Reloadable<'_>,
+    mut has_ended: impl FnMut() -> bool,
+) -> StopReason {
     let mut watch = tokio::time::interval(WATCH_INTERVAL);
     loop {
         tokio::select! {
             request = signals.next() => match request {
                 SignalRequest::Stop => return StopReason::Signal,
-                SignalRequest::Reload(keys) => signatures::reload(keys).await,
+                SignalRequest::Reload => reloadable.reload().await,
                 SignalRequest::Ignored(name, why) => log_ignored(name, why),
             },
             _ = watch.tick() => if has_ended() { return StopReason::ThreadEnded },
@@ -650,28 +695,20 @@ fn freeze_state<M: Send + Sync + 'static>(node: &Handle<M>) -> Option<FrozenStat
     receiver.recv_timeout(FREEZE_TIMEOUT).ok()
 }
 
-fn print_snapshot(event: &SnapshotEvent) {
+fn log_snapshot(event: &SnapshotEvent) {
     match event {
         SnapshotEvent::Taken(taken, took) => {
             for why in &taken.skipped {
-                print_line(&format!("removed an unusable snapshot: {why}"));
+                tracing::warn!(%why, "removed an unusable snapshot");
             }
-            print_line(&format!(
-                "took the snapshot of record {}: {} MiB in {:.1} s",
-                taken.file.log_index.0,
-                taken.bytes.div_ceil(1 << 20),
-                took.as_secs_f64()
-            ));
+            let (log_index, mib) = (taken.file.log_index.0, taken.bytes.div_ceil(1 << 20));
+            tracing::info!(log_index, mib, seconds = took.as_secs_f64(), "took a snapshot");
         }
-        SnapshotEvent::Failed(error) => print_line(&format!(
-            "snapshot failed: {error}. The log is not affected; the next attempt is in 1 min"
-        )),
+        SnapshotEvent::Failed(error) => tracing::error!(
+            %error,
+            "a snapshot failed. The log is not affected; the next attempt is in 1 min"
+        ),
     }
-}
-
-/// Prints a line. The switch continues if standard output is closed.
-fn print_line(line: &str) {
-    let _written = writeln!(std::io::stdout(), "upesi: {line}");
 }
 
 /// A recovered log.
@@ -826,6 +863,7 @@ fn switch_options(
         expiration_max: config.transfers.expiration_max.map(|span| span.0),
         signatures,
         patience: Duration::from_secs(config.health.stuck_seconds),
+        logs_requests: config.logging.access,
         ..switch::IoThreadOptions::default()
     }
 }

@@ -269,7 +269,10 @@ pub fn run() -> ExitCode {
     let command = arguments.command;
     match command {
         Command::Serve(_) | Command::NullSwitch(_) => stdout::exit_code(command.carry_out()),
-        _ => stdout::end_with_reader(|| command.carry_out()),
+        _ => {
+            serve::logging::start_for_command();
+            stdout::end_with_reader(|| command.carry_out())
+        }
     }
 }
 

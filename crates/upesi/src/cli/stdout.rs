@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::fmt::Display;
+use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,9 +27,26 @@ pub(crate) fn reserve_output_for_script() {
 /// Prints a message about a start, to standard error if standard output is reserved.
 pub(crate) fn print_message(line: impl Display) {
     match IS_RESERVED.load(Ordering::Relaxed) {
-        true => ports::log_line(line),
-        false => ports::print_line(line),
+        true => print_error_line(line),
+        false => print_line(line),
     }
+}
+
+/// Writes a line to standard error, prefixed with the program's name. A line that cannot be
+/// written, as on a full disk or a closed pipe, is dropped.
+pub(crate) fn print_error_line(line: impl Display) {
+    write_to(io::stderr().lock(), line);
+}
+
+/// Writes a line to standard output, prefixed with the program's name.
+fn print_line(line: impl Display) {
+    write_to(io::stdout().lock(), line);
+}
+
+/// One write call per line, so that lines of different threads do not mix.
+fn write_to(mut place: impl io::Write, line: impl Display) {
+    let _lost = place.write_all(format!("upesi: {line}\n").as_bytes());
+    let _later = place.flush();
 }
 
 /// Carries out a command. Its destructors run even if standard output is closed.
@@ -56,7 +74,7 @@ pub fn end_with_reader(command: impl FnOnce() -> Result<(), CliError>) -> ExitCo
 pub fn exit_code(result: Result<(), CliError>) -> ExitCode {
     let Err(failure) = result else { return ExitCode::SUCCESS };
     let code = failure.code();
-    ports::log_line(failure);
+    print_error_line(failure);
     ExitCode::from(code)
 }
 

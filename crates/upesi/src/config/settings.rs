@@ -13,7 +13,8 @@ use switch::{ConnectionLimits, PoolLimits};
 
 use crate::config::table::{Bounds, Number, Setting, TakesEffect, settings};
 use crate::config::values::{
-    Auth, Mechanism, NetworkEntry, ProbeListener, Resource, SmtpTls, TimeSpan, Watchdog,
+    Auth, LogFormat, LogLevels, Mechanism, NetworkEntry, ProbeListener, Resource, SmtpTls,
+    TimeSpan, Watchdog,
 };
 
 const HOUR_MS: u64 = 3_600_000;
@@ -248,6 +249,24 @@ settings! {
         ca: Option<PathBuf> = None;
         /// How long an alert is retried. After that it is given up, with a line on standard error
         horizon_seconds: u64 = DAY_SECONDS, 1..=MONTH_SECONDS;
+    }
+
+    /// Messages to operators, on standard error, and the audit trail.
+    logging: Logging {
+        /// `"text"` or `"json"`: each message is a line with time, level, target and fields.
+        /// `--log-format` on the command line overrides it
+        format: LogFormat = LogFormat::Text;
+        /// The lowest level of messages: `"error"` (act now), `"warn"` (look at it), `"info"`,
+        /// `"debug"`, or with exceptions by target: `"info,switch=debug"`. `--log-level` on the
+        /// command line overrides it
+        level: LogLevels = LogLevels::default() => Reload;
+        /// Log each FSPIOP request, at level `info` with the target `access`
+        access: bool = false;
+        /// File for the audit trail: one line of JSON per request to the admin API that changes
+        /// something, needs the token or is refused. It is appended to before the request is
+        /// answered, and opened again on SIGHUP. Unset, the trail is among the messages, with the
+        /// target `audit`
+        audit_file: Option<PathBuf> = None => Reload;
     }
 
     /// Snapshots of the state.

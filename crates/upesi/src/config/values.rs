@@ -1,10 +1,12 @@
 //! Types of values in the configuration file.
 
 use std::net::SocketAddr;
+use std::str::FromStr;
 use std::time::Duration;
 
 use fspiop::egress_policy::{Network, NoNetwork};
 use serde::{Deserialize, Serialize, Serializer};
+use tracing_subscriber::filter::{LevelFilter, Targets};
 
 /// A length of time with its unit: `"1500ms"`, `"90s"`, `"15m"`, `"24h"` or `"30d"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +131,80 @@ pub(crate) enum SmtpTls {
     None,
     StartTls,
     Tls,
+}
+
+/// Format of log messages.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// Libraries that write log messages.
+const LIBRARIES: [&str; 8] =
+    ["h2", "hyper", "hyper_util", "fjall", "lsm_tree", "object_store", "reqwest", "rustls"];
+
+/// Levels of log messages, by target.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct LogLevels {
+    text: String,
+    targets: Targets,
+}
+
+impl LogLevels {
+    /// The levels. Messages of libraries, which a client could cause in any number, are left out
+    /// unless the text names the library.
+    pub(crate) fn targets(&self) -> Targets {
+        let is_named = |library: &&str| self.text.split([',', '=']).any(|part| part == *library);
+        let silent = LIBRARIES.iter().filter(|library| !is_named(library));
+        silent
+            .fold(self.targets.clone(), |all, library| all.with_target(*library, LevelFilter::OFF))
+    }
+}
+
+impl Default for LogLevels {
+    fn default() -> Self {
+        "info".parse().expect("a level")
+    }
+}
+
+impl FromStr for LogLevels {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refused = || {
+            format!(
+                "{text:?} is not a level: write error, warn, info, debug or trace, or with \
+                 exceptions by target info,switch=debug"
+            )
+        };
+        // A target alone would switch on everything of it.
+        let is_level =
+            |part: &str| part.rsplit('=').next().unwrap_or(part).parse::<LevelFilter>().is_ok();
+        if text.is_empty() || !text.split(',').all(is_level) {
+            return Err(refused());
+        }
+        let targets = text.parse().map_err(|_| refused())?;
+        Ok(Self { text: text.to_owned(), targets })
+    }
+}
+
+impl TryFrom<String> for LogLevels {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl Serialize for LogLevels {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
 }
 
 /// SASL mechanism, by its name in Kafka.

@@ -86,7 +86,7 @@ impl AdminBackend for NodeBackend {
     ) -> Result<Option<PartyBinding>, Unavailable> {
         let found = self.handle.find_party(id_type, id, sub_id);
         let row = found.map_err(|error| {
-            ports::log_line(error);
+            tracing::error!(%error, "a party cannot be read");
             Unavailable::Unreadable
         })?;
         Ok(row.map(|row| PartyBinding {
@@ -138,7 +138,7 @@ impl AdminBackend for NodeBackend {
                 answer
             });
             let answer = task.await.map_err(|_| Unavailable::Stopped)?.map_err(|error| {
-                ports::log_line(format_args!("transfer {id}: cannot be explained: {error}"));
+                tracing::error!(transfer = %id, %error, "cannot be explained");
                 Unavailable::Unreadable
             })?;
             let json = answer.map(|it| serde_json::to_vec(&it).map(Bytes::from)).transpose();
@@ -170,7 +170,7 @@ impl AdminBackend for NodeBackend {
             let answer = task.await.map_err(|_| Unavailable::Stopped)?;
             answer.map_err(|error| {
                 let name = request.participant;
-                ports::log_line(format_args!("statement of {name}: cannot be computed: {error}"));
+                tracing::error!(participant = %name, %error, "a statement cannot be computed");
                 Unavailable::Unreadable
             })
         })
@@ -191,7 +191,7 @@ impl AdminBackend for NodeBackend {
                     return Err(Unavailable::StoreBehind);
                 }
                 store.settlements(kind, numbers, ARCHIVED_MAX).map_err(|error| {
-                    ports::log_line(error);
+                    tracing::error!(%error, "windows and settlements cannot be read");
                     Unavailable::Unreadable
                 })
             });

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use journal::TailPolicy;
 
+use crate::config::{LogFormat, LogLevels};
 use crate::serve::log_backend::LogArguments;
 use crate::serve::slow_disk::SlownessArguments;
 use crate::serve::watchdog::StallTarget;
@@ -30,6 +31,12 @@ pub(crate) struct ServeArguments {
     /// Health address, overrides `health.listen`; port 0 picks a free port.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) health: Option<SocketAddr>,
+    /// Format of the messages on standard error, overrides `logging.format`.
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub(crate) log_format: Option<LogFormat>,
+    /// Lowest level of messages, overrides `logging.level`: `warn`, `info,switch=debug`.
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log_level: Option<LogLevels>,
     /// Truncate a damaged log tail after the last valid record.
     ///
     /// Acknowledged records in the tail are lost and must be reconciled manually. Refused if a

@@ -22,7 +22,6 @@ use operations::{BackgroundJob, DiskStatus, DiskUse};
 use ports::StopReading;
 
 use crate::CliError;
-use crate::cli::stdout;
 use crate::config::{self, Config};
 use crate::data::archive::before_now;
 use crate::data::backup::{self, extras};
@@ -199,7 +198,7 @@ impl JobReporter {
         match result {
             Ok(log_index) => {
                 if job.failing.take().is_some() {
-                    stdout::print_message(format_args!("{}: recovered", self.name));
+                    tracing::info!(job = self.name, "works again");
                 }
                 job.last_done = Some(now());
                 job.log_index = log_index.map_or(job.log_index, |log_index| log_index.0);
@@ -209,7 +208,7 @@ impl JobReporter {
             Err(error) => {
                 let error = error.to_string();
                 if job.failing.as_ref() != Some(&error) {
-                    stdout::print_message(format_args!("{}: {error}; will be retried", self.name));
+                    tracing::error!(job = self.name, %error, "failed; it is retried");
                     job.failing = Some(error);
                 }
                 Err(())
@@ -282,17 +281,16 @@ impl ArchiveMonitor {
             let checked = opened.and_then(|it| journal::claim_for(&self.log, &*it));
             match checked.map_err(|error| error.to_string()) {
                 Err(why) if self.unreachable.get(&place) != Some(&why) => {
-                    stdout::print_message(format_args!(
-                        "ARCHIVE UNREACHABLE; requests that need its segments fail: {why}"
-                    ));
+                    tracing::error!(
+                        %why,
+                        "the archive cannot be reached; requests that need its segments fail"
+                    );
                     self.unreachable.insert(place, why);
                 }
                 Err(_) => {}
                 Ok(()) => {
                     if self.unreachable.remove(&place).is_some() {
-                        stdout::print_message(format_args!(
-                            "the archive in {place} is reachable again"
-                        ));
+                        tracing::info!(%place, "the archive can be reached again");
                     }
                 }
             }
@@ -334,9 +332,7 @@ impl BackupJob {
     fn open(&self) -> Result<Backup, ArchiveError> {
         let backup = Backup::open(&self.log, Arc::clone(&self.place))?;
         for object in backup.damaged() {
-            stdout::print_message(format_args!(
-                "backup: {object}: missing or damaged; will be rewritten"
-            ));
+            tracing::warn!(%object, "missing or damaged in the backup; it is written again");
         }
         Ok(backup)
     }
@@ -389,7 +385,7 @@ impl DiskMonitor {
         let mut storage = lock(&self.storage);
         if failing.is_some() && storage.failing.is_none() {
             let why = failing.as_deref().unwrap_or_default();
-            stdout::print_message(format_args!("{why}; GET /storage shows the last values"));
+            tracing::error!(%why, "the disk cannot be checked; GET /storage shows the last values");
         }
         storage.failing = failing;
     }
@@ -412,7 +408,7 @@ impl DiskMonitor {
             storage.growth_bytes_per_day.and_then(|growth| (free_bytes * 24).checked_div(growth));
         let fullness = fullness(disk_bytes, free_bytes, hours_until_full);
         if fullness != storage.fullness {
-            print_disk_use(fullness, free_bytes, hours_until_full);
+            log_disk_use(fullness, free_bytes, hours_until_full);
         }
         let known = storage.clone();
         *storage = DiskStatus { fullness, disk_bytes, free_bytes, hours_until_full, ..known };
@@ -501,19 +497,24 @@ fn fullness(disk_bytes: u64, free_bytes: u64, hours_until_full: Option<u64>) -> 
     }
 }
 
-fn print_disk_use(fullness: DiskUse, free_bytes: u64, hours_until_full: Option<u64>) {
-    let free = free_bytes >> 20;
-    let until = hours_until_full
-        .map_or(String::new(), |hours| format!(", full in about {hours} h at the present growth"));
+fn log_disk_use(fullness: DiskUse, free_bytes: u64, hours_until_full: Option<u64>) {
+    let free_mib = free_bytes >> 20;
+    let status = fullness.name();
     match fullness {
-        DiskUse::Ok => stdout::print_message(format_args!(
-            "the disk of the log has enough space again: {free} MiB free"
-        )),
-        DiskUse::Low | DiskUse::Critical | DiskUse::Full => stdout::print_message(format_args!(
-            "the disk of the log fills up ({}): {free} MiB free{until}. Free space or set \
-             archive.to; requests are refused with 503 when the disk is full",
-            fullness.name()
-        )),
+        DiskUse::Ok => tracing::info!(free_mib, "the disk of the log has enough space again"),
+        DiskUse::Low => tracing::warn!(
+            status,
+            free_mib,
+            hours_until_full,
+            "the disk of the log fills up: free space, or set archive.to"
+        ),
+        DiskUse::Critical | DiskUse::Full => tracing::error!(
+            status,
+            free_mib,
+            hours_until_full,
+            "the disk of the log fills up: free space, or set archive.to; requests are refused \
+             with 503 when it is full"
+        ),
     }
 }
 

@@ -54,10 +54,12 @@ fn write_until_dropped<D: Disk>(mut marker: DurableMarkWriter<D>, waiting: &Rece
             Ok(()) => is_failing = false,
             Err(error) if !is_failing => {
                 is_failing = true;
-                ports::log_line(format_args!(
-                    "{MARK}: cannot be written: {error}. The log is not affected; until the file \
-                     is written, a truncated log cannot be detected"
-                ));
+                tracing::warn!(
+                    file = MARK,
+                    %error,
+                    "cannot be written. The log is not affected; until the file is written, a \
+                     truncated log cannot be detected"
+                );
             }
             Err(_) => {}
         }

@@ -5,6 +5,7 @@ use node::{Handle, StageTimes};
 use switch::{ForwardedMessage, StalledLanes, Totals, Traffic, TrafficTimes};
 
 use crate::serve::liquidity::{AlertCounts, LiquidityStatus};
+use crate::serve::logging;
 
 /// Sources of the metrics.
 #[derive(Default)]
@@ -15,6 +16,7 @@ struct MetricSources {
     edge: Totals,
     stalled: StalledLanes,
     open_breakers: u64,
+    log_messages_dropped: u64,
     stages: StageHistograms,
     times: TrafficTimes,
     alerts: AlertCounts,
@@ -143,6 +145,10 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
         now.edge.signatures_asked.saturating_sub(
             now.edge.signatures_made + now.edge.signatures_failed);
 
+    Counter "upesi_log_messages_dropped_total"
+        "Log messages dropped because standard error was too slow."
+        now.log_messages_dropped;
+
     Histogram "upesi_request_seconds"
         "FSPIOP requests, from their arrival to the synchronous answer 200 or 202."
         now.times.answers;
@@ -182,6 +188,7 @@ pub(crate) fn collect(
         edge: traffic.totals(),
         stalled: traffic.stalled_lanes(),
         open_breakers: traffic.open_breakers().len() as u64,
+        log_messages_dropped: logging::dropped(),
         stages: StageHistograms::of(handle.stage_times()),
         times: traffic.times(&handle.view()),
         alerts: liquidity.counts(),
@@ -322,6 +329,7 @@ mod tests {
                 mails_failed: 67,
                 given_up: 68,
             },
+            log_messages_dropped: 44,
             ..MetricSources::default()
         };
         let mut families = Vec::new();
@@ -383,6 +391,7 @@ mod tests {
             upesi_signatures_made_total 28
             upesi_signatures_failed_total 29
             upesi_signatures_waiting 30
+            upesi_log_messages_dropped_total 44
             upesi_inbox_wait_seconds_bucket{le="0.0001"} 0
             upesi_inbox_wait_seconds_bucket{le="0.00025"} 0
             upesi_inbox_wait_seconds_bucket{le="0.0005"} 0

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::serve::logging;
 use crate::serve::watchdog::EXIT_CODE;
 
 /// Exits the process unless it is dropped in time. Nothing acknowledged is lost: every answered
@@ -23,11 +24,13 @@ impl Deadline {
         let (done, waiting) = sync_channel(0);
         let wait = move || {
             if waiting.recv_timeout(timeout) == Err(RecvTimeoutError::Timeout) {
-                ports::log_line(format_args!(
-                    "{what} did not stop within {} s; the process exits now. All acknowledged \
-                     records are in the log",
-                    timeout.as_secs()
-                ));
+                tracing::error!(
+                    part = what,
+                    seconds = timeout.as_secs(),
+                    "did not stop in time; the process exits now. All acknowledged records are in \
+                     the log"
+                );
+                logging::flush();
                 exit(EXIT_CODE);
             }
         };

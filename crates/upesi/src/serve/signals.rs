@@ -1,28 +1,27 @@
 //! Handling of signals.
 //!
-//! SIGINT, SIGTERM and SIGQUIT stop the switch in order. SIGHUP reloads the directory of keys, if
-//! one is configured; the admin token is read with each request anyway. SIGUSR1, SIGUSR2, SIGALRM
+//! SIGINT, SIGTERM and SIGQUIT stop the switch in order. SIGHUP reloads the levels of messages and
+//! the directory of keys, and opens the audit file again; the admin token is read with each request
+//! anyway. SIGUSR1, SIGUSR2, SIGALRM
 //! and SIGIO are logged and ignored. Unhandled, they and SIGHUP would end the process, so that a
 //! closed terminal or a tool of the machine could stop a switch. The Rust runtime ignores SIGPIPE.
 
 use std::future::poll_fn;
 use std::process::exit;
-use std::sync::Arc;
 use std::task::Poll;
 use std::thread::JoinHandle;
 
-use jws::KeyDirectory;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::CliError;
+use crate::serve::logging;
 
 /// The handled signals.
 pub(crate) struct Signals {
     stop: Vec<Signal>,
     hangup: Signal,
-    keys: Option<Arc<KeyDirectory>>,
     ignored: Vec<(&'static str, Signal)>,
 }
 
@@ -30,8 +29,8 @@ pub(crate) struct Signals {
 pub(crate) enum SignalRequest {
     /// Stop the switch.
     Stop,
-    /// Reload the keys of this directory.
-    Reload(Arc<KeyDirectory>),
+    /// Reload what can be reloaded.
+    Reload,
     /// Ignored: its name, and the reason.
     Ignored(&'static str, &'static str),
 }
@@ -44,7 +43,7 @@ impl Signals {
             tokio::select! {
                 request = self.next() => match request {
                     SignalRequest::Stop => return None,
-                    SignalRequest::Reload(_) => log_ignored("SIGHUP", "the switch is starting"),
+                    SignalRequest::Reload => log_ignored("SIGHUP", "the switch is starting"),
                     SignalRequest::Ignored(name, why) => log_ignored(name, why),
                 },
                 done = &mut waited => return Some(done),
@@ -54,16 +53,13 @@ impl Signals {
 
     /// Waits for the next signal.
     pub(crate) async fn next(&mut self) -> SignalRequest {
-        let Self { stop, hangup, keys, ignored } = self;
+        let Self { stop, hangup, ignored } = self;
         poll_fn(|context| {
             if stop.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
                 return Poll::Ready(SignalRequest::Stop);
             }
             if hangup.poll_recv(context).is_ready() {
-                return Poll::Ready(match keys {
-                    Some(keys) => SignalRequest::Reload(Arc::clone(keys)),
-                    None => SignalRequest::Ignored("SIGHUP", NOTHING_TO_READ),
-                });
+                return Poll::Ready(SignalRequest::Reload);
             }
             for (name, signal) in ignored.iter_mut() {
                 if signal.poll_recv(context).is_ready() {
@@ -79,18 +75,13 @@ impl Signals {
     }
 }
 
-const NOTHING_TO_READ: &str =
-    "nothing to reload: jws.keys is not set, and the admin token is read with each request";
-
 /// Logs an ignored signal.
 pub(crate) fn log_ignored(name: &str, why: &str) {
-    ports::log_line(format_args!("{name} ignored: {why}"));
+    tracing::info!(signal = name, "ignored: {why}");
 }
 
 /// Starts the runtime of this thread and takes over the signals.
-pub(crate) fn start_runtime(
-    keys: Option<Arc<KeyDirectory>>,
-) -> Result<(Runtime, Signals), CliError> {
+pub(crate) fn start_runtime() -> Result<(Runtime, Signals), CliError> {
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build()
@@ -110,7 +101,6 @@ pub(crate) fn start_runtime(
     let signals = Signals {
         stop: stop.into_iter().map(listen).collect::<Result<_, CliError>>()?,
         hangup: listen(SignalKind::hangup())?,
-        keys,
         ignored: ignored.collect::<Result<_, CliError>>()?,
     };
     drop(context);
@@ -128,10 +118,11 @@ impl EarlySignals {
     /// Starts a thread that handles the signals. An exit must be safe at any time.
     pub(crate) fn begin() -> Result<Self, CliError> {
         let (until, waited) = oneshot::channel();
-        let (runtime, mut signals) = start_runtime(None)?;
+        let (runtime, mut signals) = start_runtime()?;
         let watch = move || {
             if runtime.block_on(signals.unless_stopped(waited)).is_none() {
-                ports::log_line("stopped by a signal before it was ready");
+                tracing::info!("stopped by a signal before it was ready");
+                logging::flush();
                 exit(0);
             }
         };

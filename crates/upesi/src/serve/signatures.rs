@@ -66,7 +66,7 @@ pub(crate) async fn reload(directory: Arc<KeyDirectory>) {
     // An error means that the runtime ends, and the program with it.
     let Ok(ReloadReport { keys, participants, faults }) = reading.await else { return };
     for fault in faults {
-        ports::log_line(format_args!("jws.keys: {fault}; its previous keys stay in force"));
+        tracing::warn!(%fault, "jws.keys: the previous keys stay in force");
     }
     stdout::print_message(format_args!(
         "jws.keys: {keys} keys of {participants} participants loaded"

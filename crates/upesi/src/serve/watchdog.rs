@@ -16,6 +16,7 @@ use switch::{ForwardedMessage, InjectedStall, Traffic};
 
 use crate::cli::stdout;
 use crate::config::{self, Health};
+use crate::serve::logging;
 
 /// Exit code of the process if the watchdog ends it.
 pub(crate) const EXIT_CODE: i32 = 70;
@@ -109,28 +110,26 @@ impl Watchdog {
         let stuck = self.detector.look(now_us, &self.node.progress(), &self.traffic.pulses());
         for name in &self.reported {
             if stuck.iter().all(|one| one.stage != *name) {
-                ports::log_line(format_args!("{name} makes progress again"));
+                tracing::info!(stage = name, "makes progress again");
             }
         }
         for one in &stuck {
             if !self.reported.contains(&one.stage) {
-                ports::log_line(line(one));
+                let Stall { stage, idle, detail, .. } = one;
+                tracing::error!(%stage, seconds = idle.as_secs(), "is stuck: {detail}");
             }
         }
         self.reported = stuck.iter().map(|one| one.stage.clone()).collect();
         let fatal = stuck.iter().find(|one| self.exits && one.restart_helps);
         if let Some(one) = fatal {
-            ports::log_line(format_args!(
-                "watchdog: the process exits because {} is stuck; a supervisor should restart it",
-                one.stage
-            ));
+            let stage = &one.stage;
+            tracing::error!(
+                %stage,
+                "the process exits because it is stuck; a supervisor should restart it"
+            );
+            logging::flush();
             exit(EXIT_CODE);
         }
         self.node.publish_faults(stuck, self.detector.is_full());
     }
-}
-
-fn line(stuck: &Stall) -> String {
-    let Stall { stage, idle, detail, .. } = stuck;
-    format!("{stage} is stuck for {} s: {detail}", idle.as_secs())
 }

@@ -41,6 +41,7 @@ mod kafka_trim;
 mod kafka_upgrade;
 mod kill;
 mod liquidity;
+mod logging;
 mod long_history;
 mod lookup_and_quotes;
 #[cfg(feature = "real-object-stores")]

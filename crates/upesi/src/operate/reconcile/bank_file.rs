@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::CliError;
+use crate::cli::stdout::print_error_line;
 use crate::operate::reconcile::bank::BankStatement;
 use crate::operate::reconcile::{camt053, csv_file};
 
@@ -34,7 +35,7 @@ pub(super) fn read(path: &Path) -> Result<BankStatement, CliError> {
     };
     parsed.map_err(|faults| {
         for fault in faults.iter().take(FAULTS_MAX) {
-            ports::log_line(format_args!("{place}: line {}: {}", fault.line, fault.what));
+            print_error_line(format_args!("{place}: line {}: {}", fault.line, fault.what));
         }
         failed(format!("{} lines cannot be read; nothing was compared", faults.len()))
     })

@@ -156,7 +156,7 @@ impl Sender {
                 self.queue.succeeded(alert.id, receiver);
                 self.backend.liquidity.count_sent(channel);
                 if self.failing[channel as usize].take().is_some() {
-                    ports::log_line(format_args!("alerts by {}: sent again", name(channel)));
+                    tracing::info!(channel = name(channel), "alerts are sent again");
                 }
             }
             Err(error) => {
@@ -171,24 +171,25 @@ impl Sender {
     fn note_failure(&mut self, alert: AlertId, channel: Channel, error: String) {
         let failing = &mut self.failing[channel as usize];
         if failing.as_ref() != Some(&error) {
-            ports::log_line(format_args!(
-                "alert {}: not sent by {}: {error}; retried until it is {} s old",
-                alert.0,
-                name(channel),
-                self.receivers.horizon.as_secs()
-            ));
+            tracing::warn!(
+                alert = alert.0,
+                channel = name(channel),
+                %error,
+                retried_seconds = self.receivers.horizon.as_secs(),
+                "an alert is not sent; it is retried"
+            );
             *failing = Some(error);
         }
     }
 
     fn note_given_up(&self, GivenUp { alert, receiver }: &GivenUp) {
         self.backend.liquidity.count_given_up();
-        ports::log_line(format_args!(
-            "ALERT {} NOT SENT by {}: given up after {} s",
-            alert.id.0,
-            name(receiver.channel()),
-            self.receivers.horizon.as_secs()
-        ));
+        tracing::error!(
+            alert = alert.id.0,
+            channel = name(receiver.channel()),
+            after_seconds = self.receivers.horizon.as_secs(),
+            "an alert was not sent and is given up"
+        );
     }
 
     fn now(&self) -> Stamp {

@@ -1,0 +1,121 @@
+//! Log messages, the access log and the audit trail of a running switch.
+
+use std::fs;
+use std::time::Instant;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use testkit::http::{Connection, PATIENCE};
+
+use crate::support::message::{Message, Transfer};
+use crate::support::scheme::Scheme;
+use crate::support::switch::{Home, Switch};
+
+fn json_lines(text: &str) -> Vec<Value> {
+    let parse = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    text.lines().map(parse).collect()
+}
+
+/// The messages of a target, once one of them contains `last`.
+fn messages_of(switch: &Switch, target: &str, last: &str) -> Vec<Value> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let all = switch.messages();
+        let of_target: Vec<_> =
+            json_lines(&all).into_iter().filter(|it| it["target"] == target).collect();
+        if of_target.iter().any(|message| message.to_string().contains(last)) {
+            return of_target;
+        }
+        assert!(Instant::now() < deadline, "{last} is not logged: {all}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn messages_are_json_and_name_each_request_when_asked() {
+    let home = Home::configured("[logging]\nformat = \"json\"\naccess = true\n");
+    let scheme = Scheme::at(home);
+    let transfer = Transfer::of("1");
+    scheme.send(&transfer.prepare(), 202);
+    let hostile = Message::new("GET", "/transfers/%0a%22%1b[31m", "payerfsp");
+    assert_eq!(scheme.ask(&hostile).status, 400);
+    let requests = messages_of(&scheme.switch, "access", "%1b");
+    let prepare = requests.iter().find(|it| it["method"] == "POST" && it["path"] == "/transfers");
+    let prepare = prepare.unwrap_or_else(|| panic!("{requests:?}"));
+    assert_eq!((&prepare["level"], &prepare["status"]), (&"INFO".into(), &202.into()), "{prepare}");
+    assert!(prepare["timestamp"].as_str().unwrap().ends_with('Z'), "{prepare}");
+    assert_eq!(prepare["trace_id"].as_str().unwrap().len(), 32, "{prepare}");
+    let refused = requests.last().unwrap();
+    assert_eq!((&refused["status"], &refused["code"]), (&400.into(), &3101.into()), "{refused}");
+    scheme.switch.signal(Signal::TERM);
+    assert!(scheme.switch.end().0.success());
+}
+
+#[test]
+fn audit_trail_names_every_change_and_every_refusal() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("audit.log");
+    let home = Home::configured(&format!("[logging]\naudit_file = {:?}\n", file.to_str().unwrap()));
+    let scheme = Scheme::at(home);
+    let before = json_lines(&fs::read_to_string(&file).unwrap());
+    assert!(before.iter().any(|it| it["path"] == "/participants" && it["status"] == 201));
+    let last = |path: &str| {
+        let entries = json_lines(&fs::read_to_string(&file).unwrap());
+        entries.into_iter().rfind(|it| it["path"] == path).unwrap()
+    };
+
+    scheme.admin.set_limit("otherfsp", "900");
+    let changed = last("/participants/otherfsp/limits");
+    assert_eq!((&changed["method"], &changed["status"]), (&"PUT".into(), &200.into()), "{changed}");
+    assert_eq!(changed["from"], "127.0.0.1", "{changed}");
+    assert!(changed["actor"].as_str().unwrap().contains("token:"), "{changed}");
+    let state = scheme.admin.json("/state");
+    assert!(changed["log_index"].as_u64().unwrap() <= state["logIndex"].as_u64().unwrap());
+
+    let refused = Connection::open(scheme.switch.admin).unwrap().exchange(
+        b"PUT /participants/otherfsp/limits HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n",
+    );
+    assert_eq!(refused.unwrap().status, 401);
+    let refused = last("/participants/otherfsp/limits");
+    assert_eq!((&refused["status"], &refused["code"]), (&401.into(), &3000.into()), "{refused}");
+    assert!(refused["actor"].is_null() && refused["log_index"].is_null(), "{refused}");
+
+    // The file is renamed by a tool that rotates it; the switch continues in a new one.
+    let rotated = directory.path().join("audit.log.1");
+    fs::rename(&file, &rotated).unwrap();
+    scheme.switch.signal(Signal::HUP);
+    let deadline = Instant::now() + PATIENCE;
+    while !file.exists() {
+        assert!(Instant::now() < deadline, "{}", scheme.switch.messages());
+        std::thread::yield_now();
+    }
+    scheme.admin.set_limit("otherfsp", "901");
+    assert_eq!(json_lines(&fs::read_to_string(&file).unwrap()).len(), 1);
+    assert!(!scheme.switch.messages().contains(" audit: "), "the trail is in the file alone");
+    scheme.switch.stop_after_refused_tokens(Signal::TERM);
+}
+
+/// A switch whose levels are changed by its configuration file and SIGHUP.
+#[test]
+fn levels_are_reloaded() {
+    let scheme = Scheme::configured("[logging]\nlevel = \"warn\"\n");
+    scheme.admin.set_limit("otherfsp", "900");
+    assert!(!scheme.switch.messages().contains(" INFO "), "{}", scheme.switch.messages());
+    let configuration = scheme.home.configuration();
+    let text = fs::read_to_string(&configuration).unwrap();
+    fs::write(&configuration, text.replace("\"warn\"", "\"warn,audit=info\"")).unwrap();
+    scheme.switch.signal(Signal::HUP);
+    let deadline = Instant::now() + PATIENCE;
+    while !scheme.switch.messages().contains(" audit: ") {
+        assert!(Instant::now() < deadline, "{}", scheme.switch.messages());
+        scheme.admin.set_limit("otherfsp", "901");
+    }
+    fs::write(&configuration, text.replace("\"warn\"", "\"loud\"")).unwrap();
+    scheme.switch.signal(Signal::HUP);
+    while !scheme.switch.complaints().contains("levels stay unchanged") {
+        assert!(Instant::now() < deadline, "{}", scheme.switch.messages());
+        std::thread::yield_now();
+    }
+    scheme.switch.signal(Signal::TERM);
+    assert!(scheme.switch.end().0.success());
+}

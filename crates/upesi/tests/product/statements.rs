@@ -70,7 +70,8 @@ fn advance(admin: &Admin, settlement: u32, state: &str) {
 }
 
 /// A day with committed and reserved transfers, funds in and out, a settlement, an abort and a
-/// correction; a snapshot is taken in the middle of the first window.
+/// correction. A snapshot is taken in the middle of the first window, while funds out are reserved
+/// that are committed in the second one.
 pub(crate) fn day() -> Scheme {
     let scheme = Scheme::start();
     let admin = &scheme.admin;
@@ -81,8 +82,8 @@ pub(crate) fn day() -> Scheme {
     admin.must("POST", "/snapshots", "", 202);
     admin.wait_for("upesi_snapshots_taken_total", |taken| 0 < taken);
     scheme.pay("0.25");
-    commit_funds_out(admin, "otherfsp", &gone);
     settle(admin, 1);
+    commit_funds_out(admin, "otherfsp", &gone);
     scheme.pay("5");
     STATES.iter().for_each(|state| advance(admin, 1, state));
     settle(admin, 2);
@@ -246,6 +247,59 @@ fn a_log_and_its_switch_give_the_same_statements() {
     let unknown = refused(&["settlement", "9", "--admin", &admin]);
     assert!(unknown.contains("Settlement with ID '9' not found"), "{unknown}");
     scheme.end();
+}
+
+/// A gross model returns the position with each commit, and takes the amount from the deposit.
+#[test]
+fn gross_settlement_has_its_own_entries() {
+    let scheme = Scheme::start();
+    let model = json!({
+        "name": "CGS", "settlementGranularity": "GROSS", "settlementInterchange": "BILATERAL",
+        "settlementDelay": "IMMEDIATE", "currency": "USD", "requireLiquidityCheck": true,
+        "ledgerAccountType": "POSITION", "autoPositionReset": true,
+        "settlementAccountType": "SETTLEMENT",
+    });
+    scheme.admin.must("POST", "/settlementModels", &model.to_string(), 201);
+    scheme.pay("12");
+    scheme.wait_until_delivered();
+    for (name, position, settlement) in [
+        (
+            "payerfsp",
+            ["transfers paid 12", "gross settlement -12"],
+            ["funds in -2000", "gross settlement 12"],
+        ),
+        (
+            "payeefsp",
+            ["transfers received -12", "gross settlement 12"],
+            ["funds in -2000", "gross settlement -12"],
+        ),
+    ] {
+        let statement = scheme.admin.json(&format!("/participants/{name}/statement"));
+        assert_eq!(causes(account(&statement, "POSITION")), position, "{name}");
+        assert_eq!(causes(account(&statement, "SETTLEMENT")), settlement, "{name}");
+    }
+    scheme.end();
+}
+
+/// A switch and the command read archived segments from their archive.
+#[test]
+fn archived_segments_are_part_of_statements() {
+    let (home, _) = crate::archive::stopped_scheme();
+    let data = home.data().display().to_string();
+    let request = ["participant", "payerfsp", "--format", "json"];
+    let before = printed(&[&request[..], &["--data", &data]].concat());
+    let directory = tempfile::tempdir().unwrap();
+    let place = format!("file://{}", directory.path().display());
+    let mut command = Command::new(PROGRAM);
+    command.args(["archive", "--data", &data, "--to", &place, "--json"]);
+    let archived = finish(command).succeeds().json();
+    assert!(!list(&archived["segments"]).is_empty(), "{archived}");
+    assert_eq!(printed(&[&request[..], &["--data", &data]].concat()), before);
+    let switch = home.serve();
+    let statement = Admin::new(&home, &switch).json("/participants/payerfsp/statement");
+    let before: Value = serde_json::from_str(&before).unwrap();
+    assert_eq!(statement["accounts"], before["accounts"]);
+    switch.stop(rustix::process::Signal::TERM);
 }
 
 #[test]

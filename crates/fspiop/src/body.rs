@@ -64,7 +64,7 @@ pub const BATCH_PARTIES_MAX: usize = 10_000;
 
 /// base64url with arbitrary unused bits in the last character. The reference decodes fulfilments
 /// like this and compares their hash with the condition.
-const LENIENT: GeneralPurpose = GeneralPurpose::new(
+pub(crate) const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new()
         .with_decode_allow_trailing_bits(true)

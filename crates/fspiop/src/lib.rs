@@ -44,6 +44,7 @@ pub mod stored_message;
 mod test_table;
 pub mod time;
 mod trace;
+mod transaction;
 
 use http::{HeaderMap, Method};
 
@@ -57,6 +58,7 @@ pub use route::{
     is_identifier, percent_encode,
 };
 pub use trace::TraceContext;
+pub use transaction::Transaction;
 
 /// A request with valid path, method, headers and identifiers.
 #[derive(Clone, Debug)]

@@ -12,12 +12,13 @@ use std::collections::BTreeMap;
 use ledger::{
     Abort, AbortSettlement, Account as Books, AccountId, AccountKind, AccountStep, Administer,
     AdvanceSettlement, Amount, Change, ChangeParties, ChangeResult, CloseWindow, Command,
-    Configure, CreateParticipant, CreateSettlement, CreateSettlementModel, Currency,
-    DeliveryResult, Digest, EndFundsOut, Eviction, FinalTransfer, FinishedDelivery, FspName,
-    Fulfil, FulfilState, Fulfilment, FundsDirection, LogIndex, MoveFunds, Notice, NoticeId,
-    Outcome, PartyBinding, PartyChangeForm, Prepare, Redeliver, SetAccountActive,
-    SetInitialPositionAndLimits, SetLimit, SetParticipantActive, SetSettlementModelActive,
-    Settings, SettlementId, SettlementModel, SettlementState, Stamp, State, TransferId, WindowId,
+    Configure, CreateFeeRule, CreateParticipant, CreateSettlement, CreateSettlementModel, Currency,
+    DeliveryResult, Digest, EndFundsOut, Eviction, Fee, FeeConditions, FeePayer, FeeRule,
+    FeeRuleId, FinalTransfer, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment,
+    FundsDirection, LogIndex, MoveFunds, Notice, NoticeId, Outcome, PartyBinding, PartyChangeForm,
+    Prepare, Redeliver, Rounding, SetAccountActive, SetFeeRuleActive, SetInitialPositionAndLimits,
+    SetLimit, SetParticipantActive, SetSettlementModelActive, Settings, SettlementId,
+    SettlementModel, SettlementState, Stamp, State, TransferId, WindowId,
 };
 use record::command::{FIELDS_VERSION, read_fields, write_fields};
 use sha2::{Digest as _, Sha256};
@@ -140,6 +141,7 @@ fn prepare(input: &mut Input<'_>, now_ms: u64) -> Prepare {
         expiration_ms,
         hash: digest(&body),
         trace: [number; 16],
+        fee_rule: input.below(8).checked_sub(3).map(|number| FeeRuleId(number as u32)),
     }
 }
 
@@ -253,8 +255,8 @@ fn change(input: &mut Input<'_>, state: &State) -> Change {
 }
 
 /// Models that may be added; the first two exist from the beginning.
-const MODELS: [&str; 6] =
-    ["DEFAULTDEFERREDNET", "DEFERREDNETUSD", "PAIRS", "CGS", "PAIRSDEFAULT", "NONE"];
+const MODELS: [&str; 7] =
+    ["DEFAULTDEFERREDNET", "DEFERREDNETUSD", "PAIRS", "CGS", "PAIRSDEFAULT", "FEES", "NONE"];
 
 /// A change of windows, settlements or their models, mostly about the newest ones.
 fn settle(input: &mut Input<'_>, state: &State) -> Change {
@@ -278,12 +280,50 @@ fn settle(input: &mut Input<'_>, state: &State) -> Change {
             CreateSettlement { model, reason: reason(), windows }.into()
         }
         6 => AbortSettlement { settlement: settlement(input, state), reason: reason() }.into(),
+        7 if input.usually() => CreateFeeRule { rule: Box::new(fee_rule(input)) }.into(),
+        7 => {
+            let rule = FeeRuleId(input.below(5) as u32);
+            SetFeeRuleActive { rule, active: input.flag() }.into()
+        }
         _ => advance(input, state),
     }
 }
 
+fn fee_rule(input: &mut Input<'_>) -> FeeRule {
+    let fee = match input.flag() {
+        true => Fee::Fixed { amount: input.amount() },
+        false => Fee::Percentage {
+            parts_per_million: [1, 6_000, 1_000_000][input.below(3)],
+            decimals: input.below(5) as u32,
+            rounding: Rounding::ALL[input.below(4)],
+        },
+    };
+    FeeRule {
+        name: input.below(5).to_string(),
+        currency: input.flag().then(|| Currency::parse("USD").expect("a currency")),
+        conditions: FeeConditions::default(),
+        fee,
+        payer: FeePayer::ALL[input.below(2)],
+        active: input.usually(),
+    }
+}
+
 fn model(input: &mut Input<'_>) -> SettlementModel {
-    let at = 2 + input.below(3);
+    let at = 2 + input.below(4);
+    if at == 5 {
+        return SettlementModel {
+            name: MODELS[at].to_owned(),
+            net: true,
+            multilateral: input.flag(),
+            deferred: true,
+            currency: None,
+            liquidity_check: input.usually(),
+            auto_position_reset: input.usually(),
+            ledger_account: AccountKind::InterchangeFee,
+            settlement_account: AccountKind::InterchangeFeeSettlement,
+            active: input.usually(),
+        };
+    }
     let net = at != 3;
     let accounts = [
         AccountKind::Settlement,

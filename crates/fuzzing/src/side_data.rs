@@ -5,9 +5,9 @@
 //! accept the same bytes with the same values. Accepted values are written and read again.
 
 use ledger::{
-    AccountKind, Amount, BalanceChange, Currency, Decision, DecisionInputs, Digest, FinalTransfer,
-    FspName, HubAccount, LogIndex, NoticeId, Outcome, OwedNotice, ParticipantIndex, PartyInputs,
-    RecordedResponse, ResponseKind, Stamp, TransferId,
+    AccountKind, Amount, BalanceChange, Currency, Decision, DecisionInputs, Digest, FeeAccount,
+    FinalTransfer, FspName, HubAccount, LogIndex, NoticeId, Outcome, OwedNotice, ParticipantIndex,
+    PartyInputs, RecordedResponse, ResponseKind, Stamp, TransferId,
 };
 use record::attempts::{self, AttemptEnd};
 use record::bundle::{
@@ -331,7 +331,7 @@ fn decision_text(decided: &Decision) -> String {
 }
 
 fn inputs_text(inputs: &DecisionInputs) -> String {
-    let DecisionInputs { parties, hub, hub_name, lane_capacity } = inputs;
+    let DecisionInputs { parties, fees, hub, hub_name, lane_capacity } = inputs;
     let balance = |change: &BalanceChange| {
         format!("{} {} {}", change.account.0, change.before.units(), change.change.units())
     };
@@ -348,7 +348,12 @@ fn inputs_text(inputs: &DecisionInputs) -> String {
     let hub = hub.iter().map(|HubAccount { kind, currency, balance: change }| {
         format!("{currency} {} {}", kind.number(), balance(change))
     });
-    let all: Vec<_> = parties.iter().map(party).chain(hub).collect();
+    // Without a currency of their own, they follow the parties.
+    let last = parties.last().map_or_else(String::new, |party| party.currency.to_string());
+    let fees = fees.iter().map(|FeeAccount { party, balance: change }| {
+        format!("{last} fee {party} {}", balance(change))
+    });
+    let all: Vec<_> = parties.iter().map(party).chain(fees).chain(hub).collect();
     format!("{lane_capacity} {} {all:?}", hub_name.as_str())
 }
 
@@ -461,7 +466,9 @@ impl<'a> SecondReader<'a> {
         }
         let (capacity, hub_name) = (u32::try_from(self.number()?).ok()?, self.name()?);
         let (mut all, mut currency) = (Vec::new(), None);
+        let (mut fees, mut hubs) = (0, 0);
         for _ in 1..count {
+            let before = currency;
             if currency.is_none() || self.0.first() == Some(&8) {
                 let _tag = if currency.is_some() { self.byte()? } else { 8 };
                 let next = Currency::parse(std::str::from_utf8(self.take(3)?).ok()?)?;
@@ -471,8 +478,15 @@ impl<'a> SecondReader<'a> {
             }
             let (tag, currency) = (self.byte()?, currency?);
             let text = match tag {
-                0..8 if names.len() == all.len() => self.party_inputs(tag, names)?,
+                64 if before == Some(currency) && hubs == 0 => {
+                    fees += 1;
+                    let party = u32::try_from(self.number()?).ok()?;
+                    names.get(party as usize)?;
+                    format!("fee {party} {}", self.balance_change()?)
+                }
+                0..8 if fees + hubs == 0 => self.party_inputs(tag, names)?,
                 128.. => {
+                    hubs += 1;
                     AccountKind::from_number(tag - 128)?;
                     format!("{} {}", tag - 128, self.balance_change()?)
                 }

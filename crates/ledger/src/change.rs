@@ -8,16 +8,18 @@
 //! `commands` builds the dispatch from it, so a change without a decision does not compile.
 //! decision for each.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::accounts::AccountKind;
 use crate::alerts::ALERTS_MAX;
+use crate::fees::FeeRule;
 use crate::field::{
     BoundedAmount, Bytes, LONG, List, NonNegative, Optional, SHORT, Text, choices, numbered, stored,
 };
 use crate::ids::{
-    ACCOUNTS_MAX, AccountId, AlertId, Digest, FspName, NoticeId, OracleId, SettlementId,
+    ACCOUNTS_MAX, AccountId, AlertId, Digest, FeeRuleId, FspName, NoticeId, OracleId, SettlementId,
     TransferId, WindowId,
 };
 use crate::money::{Amount, Currency};
@@ -55,6 +57,8 @@ pub enum StatePart {
     Settlements,
     /// Alarms of liquidity, and alerts that are owed.
     Alerts,
+    /// Rules for interchange fees.
+    FeeRules,
 }
 
 impl StatePart {
@@ -66,7 +70,8 @@ impl StatePart {
             | Self::Rules
             | Self::Participants
             | Self::Accounts
-            | Self::SettlementModels => true,
+            | Self::SettlementModels
+            | Self::FeeRules => true,
             Self::Limits
             | Self::Balances
             | Self::Transfers
@@ -347,6 +352,10 @@ macro_rules! admin_outcomes {
             SettlementAccountCommitted = 138,
             /// Admin: the position has not crossed the threshold of its alarm.
             LiquidityUnchanged = 139,
+            /// Admin: a fee rule of that name exists.
+            FeeRuleExists = 140,
+            /// Admin: no such fee rule.
+            FeeRuleNotFound = 141,
         } }
     };
 }
@@ -365,7 +374,7 @@ changes! {
         2 Activate {
             /// Version of the rules.
             rules_version: u32,
-        } touches [Rules, Windows] => [RulesVersionRefused, Accepted]
+        } touches [Rules, Windows, Accounts] => [RulesVersionRefused, Accepted]
             windows "Opens the first window, under rules with settlement.",
         /// `POST /participants/Hub/accounts`.
         3 CreateHubAccount {
@@ -378,7 +387,7 @@ changes! {
         4 CreateSettlementModel {
             /// The model.
             model: SettlementModel,
-        } touches [SettlementModels] => [
+        } touches [SettlementModels, Accounts] => [
             SettlementModelExists, AccountKindWrong, RegistryFull, Accepted,
         ],
         /// `PUT /settlementModels/{name}`.
@@ -620,6 +629,20 @@ changes! {
             posts "The amount, between the account and the hub's reconciliation account."
             about "The adjustment."
             since 2,
+        /// `POST /interchangeFeeRules`.
+        57 CreateFeeRule {
+            /// The rule.
+            rule: Box<FeeRule>,
+        } touches [FeeRules] => [FeeRuleExists, SettlementModelMissing, RegistryFull, Accepted]
+            since 3,
+        /// `PUT /interchangeFeeRules/{id}`.
+        58 SetFeeRuleActive {
+            /// The rule.
+            rule: FeeRuleId,
+            /// Whether it applies to new transfers.
+            active: bool,
+        } touches [FeeRules] => [FeeRuleNotFound, Accepted]
+            since 3,
     }
 }
 

@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 
 use crate::change::Change;
 use crate::field::{
-    LONG, List, NameOrEmpty, NonNegative, Optional, SHORT, Text, choices, numbered, stored,
+    AtEnd, LONG, List, NameOrEmpty, NonNegative, Optional, SHORT, Text, choices, numbered, stored,
 };
-use crate::ids::{Digest, FspName, NoticeId, TransferId};
+use crate::ids::{Digest, FeeRuleId, FspName, NoticeId, TransferId};
 use crate::money::{Amount, Currency};
 
 /// Maximum number of entries in one record (finished deliveries, changed parties).
@@ -166,6 +166,8 @@ stored! {
         pub hash: Digest,
         /// Trace of the request.
         pub trace: TraceId,
+        /// The first fee rule that matched the transaction in the ILP packet.
+        pub fee_rule: Option<FeeRuleId> as AtEnd,
     }
 }
 

@@ -41,6 +41,8 @@ pub struct DecisionInputs {
     pub lane_capacity: u32,
     /// The participants' accounts concerned; of a transfer, the payer's first.
     pub parties: Vec<PartyInputs>,
+    /// The parties' INTERCHANGE_FEE accounts that changed.
+    pub fees: Vec<FeeAccount>,
     /// The hub's accounts that changed.
     pub hub: Vec<HubAccount>,
 }
@@ -64,6 +66,15 @@ pub struct PartyInputs {
     pub net_debit_cap: Option<Amount>,
     /// Notices owed to it before the decision.
     pub owed: u32,
+}
+
+/// An INTERCHANGE_FEE account around a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeeAccount {
+    /// Index of its owner among the parties.
+    pub party: u32,
+    /// The balance, in the currency of the party.
+    pub balance: BalanceChange,
 }
 
 /// An account of the hub around a decision.
@@ -111,12 +122,14 @@ pub struct OwedNotice {
     pub outcome: Outcome,
 }
 
-/// The byte before an input: these flags for a participant's, [`HUB`] and the account kind for one
-/// of the hub. [`CURRENCY`] and a currency come first if the currency changes.
+/// The byte before an input: these flags for a participant's, [`FEE`] for an account of fees,
+/// [`HUB`] and the account kind for one of the hub. [`CURRENCY`] and a currency come first if the
+/// currency changes.
 const ACTIVE: u8 = 1;
 const ACCOUNT_ACTIVE: u8 = 2;
 const HAS_CAP: u8 = 4;
 const CURRENCY: u8 = 8;
+const FEE: u8 = 0x40;
 const HUB: u8 = 0x80;
 
 impl Decision {
@@ -158,14 +171,19 @@ impl Decision {
 
 impl DecisionInputs {
     fn write(&self, to: &mut impl ByteSink) {
-        let Self { hub_name, lane_capacity, parties, hub } = self;
-        VarInt::write(&((1 + parties.len() + hub.len()) as u32), to);
+        let Self { hub_name, lane_capacity, parties, fees, hub } = self;
+        VarInt::write(&((1 + parties.len() + fees.len() + hub.len()) as u32), to);
         VarInt::write(lane_capacity, to);
         hub_name.write(to);
         let mut last = None;
         for party in parties {
             write_currency(party.currency, &mut last, to);
             party.write(to);
+        }
+        for account in fees {
+            to.byte(FEE);
+            VarInt::write(&account.party, to);
+            account.balance.write(to);
         }
         for account in hub {
             write_currency(account.currency, &mut last, to);
@@ -180,14 +198,22 @@ impl DecisionInputs {
             return Ok(None);
         }
         let (lane_capacity, hub_name) = (VarInt::read(from)?, from.value()?);
-        let mut inputs = Self { hub_name, lane_capacity, parties: Vec::new(), hub: Vec::new() };
+        let (parties, fees, hub) = Default::default();
+        let mut inputs = Self { hub_name, lane_capacity, parties, fees, hub };
         let mut last = None;
         for _ in 1..count {
             let (currency, tag) = read_currency(last, from)?;
-            last = Some(currency);
+            let is_same = last.replace(currency) == Some(currency);
             match tag {
-                0..CURRENCY if inputs.hub.is_empty() => {
+                0..CURRENCY if inputs.hub.is_empty() && inputs.fees.is_empty() => {
                     inputs.parties.push(PartyInputs::read(tag, currency, from)?);
+                }
+                FEE if is_same && inputs.hub.is_empty() => {
+                    let account = FeeAccount { party: VarInt::read(from)?, balance: from.value()? };
+                    if inputs.parties.len() <= account.party as usize {
+                        return Err(FieldError::Value);
+                    }
+                    inputs.fees.push(account);
                 }
                 HUB.. => {
                     let kind = AccountKind::from_number(tag - HUB).ok_or(FieldError::Value)?;

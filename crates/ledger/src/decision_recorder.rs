@@ -14,7 +14,7 @@ use crate::command::{Command, Prepare};
 use crate::command_scope::CommandScope;
 use crate::commands::reconciliation_account;
 use crate::decision::{
-    BalanceChange, Decision, DecisionInputs, HubAccount, OwedNotice, PartyInputs,
+    BalanceChange, Decision, DecisionInputs, FeeAccount, HubAccount, OwedNotice, PartyInputs,
 };
 use crate::ids::{AccountId, LogIndex, NoticeId, ParticipantIndex, TransferId};
 use crate::money::{Amount, Currency};
@@ -49,6 +49,7 @@ struct Inputs {
     /// Whether the decision depends on them.
     is_needed: bool,
     parties: Vec<PartyInputs>,
+    fees: Vec<FeeAccount>,
     hub: Vec<HubAccount>,
 }
 
@@ -94,6 +95,7 @@ impl DecisionRecorder {
         self.rows.extend(rows);
         self.inputs.is_needed = false;
         self.inputs.parties.clear();
+        self.inputs.fees.clear();
         self.inputs.hub.clear();
     }
 
@@ -157,8 +159,8 @@ impl DecisionRecorder {
             sink.record_decision(&decision);
         }
         self.owed = decision.owed;
-        if let Some(DecisionInputs { parties, hub, .. }) = decision.inputs {
-            (self.inputs.parties, self.inputs.hub) = (parties, hub);
+        if let Some(DecisionInputs { parties, fees, hub, .. }) = decision.inputs {
+            (self.inputs.parties, self.inputs.fees, self.inputs.hub) = (parties, fees, hub);
         }
     }
 }
@@ -187,6 +189,13 @@ impl Inputs {
         self.is_needed = true;
         for party in [open.payer, open.payee] {
             self.add_party(state, party, account.currency);
+        }
+        if let Some(fee) = state.fees.pending(id) {
+            let payer = state.accounts.get(fee.from).map(|account| account.owner);
+            let party = u32::from(payer != Some(open.payer));
+            for (party, account) in [(party, fee.from), (1 - party, fee.to)] {
+                self.fees.push(FeeAccount { party, balance: current_balance(state, account) });
+            }
         }
         self.add_hub_account(state, AccountKind::InFlight, account.currency);
     }
@@ -238,6 +247,7 @@ impl Inputs {
             update(&mut party.position);
             update(&mut party.settlement);
         }
+        self.fees.iter_mut().for_each(|account| update(&mut account.balance));
         self.hub.iter_mut().for_each(|account| update(&mut account.balance));
     }
 
@@ -253,14 +263,17 @@ impl Inputs {
         in_flight.for_each(|account| add(&mut account.balance, -amount));
     }
 
-    /// Returns the inputs, with only those of the hub's accounts that changed.
+    /// Returns the inputs, with only those accounts of fees and of the hub that changed.
     fn take(&mut self, state: &State) -> DecisionInputs {
+        let mut fees = core::mem::take(&mut self.fees);
+        fees.retain(|account| account.balance.change != Amount::ZERO);
         let mut hub = core::mem::take(&mut self.hub);
         hub.retain(|account| account.balance.change != Amount::ZERO);
         DecisionInputs {
             hub_name: state.hub,
             lane_capacity: state.settings.lane_capacity,
             parties: core::mem::take(&mut self.parties),
+            fees,
             hub,
         }
     }

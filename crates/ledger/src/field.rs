@@ -14,8 +14,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::ids::{
-    ACCOUNTS_MAX, AccountId, AlertId, ContentId, Digest, FspName, LogIndex, NoticeId, OracleId,
-    ParticipantIndex, SettlementId, Stamp, TransferId, WindowId,
+    ACCOUNTS_MAX, AccountId, AlertId, ContentId, Digest, FeeRuleId, FspName, LogIndex, NoticeId,
+    OracleId, ParticipantIndex, SettlementId, Stamp, TransferId, WindowId,
 };
 use crate::money::{Amount, Currency};
 
@@ -325,6 +325,46 @@ impl Form<Option<FspName>> for NameOrEmpty {
     }
 }
 
+/// A value at the very end of a record that older versions do not have. `None` takes no bytes, so
+/// that a record without it is the same in all versions.
+pub struct AtEnd;
+
+impl<T: Field> Form<Option<T>> for AtEnd {
+    fn write(value: &Option<T>, to: &mut impl ByteSink) {
+        value.iter().for_each(|value| value.write(to));
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Option<T>, FieldError> {
+        match from.0.is_empty() {
+            true => Ok(None),
+            false => T::read(from).map(Some),
+        }
+    }
+
+    fn generate(chooser: &mut impl Chooser) -> Option<T> {
+        Option::generate(chooser)
+    }
+}
+
+/// A number of at most `MAX`.
+pub struct AtMost<const MAX: u32>;
+
+impl<const MAX: u32> Form<u32> for AtMost<MAX> {
+    fn write(value: &u32, to: &mut impl ByteSink) {
+        assert!(*value <= MAX, "{value} is more than the bound, {MAX}");
+        value.write(to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<u32, FieldError> {
+        let value = u32::read(from)?;
+        if MAX < value { Err(FieldError::Value) } else { Ok(value) }
+    }
+
+    fn generate(chooser: &mut impl Chooser) -> u32 {
+        chooser.choose(MAX.into()) as u32
+    }
+}
+
 /// Two values, each in its own form.
 pub struct Pair<F, G>(F, G);
 
@@ -567,6 +607,7 @@ wrappers!(
     AlertId,
     ContentId,
     Digest,
+    FeeRuleId,
     LogIndex,
     NoticeId,
     OracleId,

@@ -49,6 +49,10 @@ pub struct ContentId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SettlementId(pub u32);
 
+/// Number of a fee rule: rising from 1 without gaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FeeRuleId(pub u32);
+
 /// Index of a participant in the registry. The hub is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParticipantIndex(pub u32);

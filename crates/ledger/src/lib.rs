@@ -34,6 +34,7 @@ mod decision;
 mod decision_recorder;
 mod evicted;
 mod eviction;
+mod fees;
 pub mod field;
 mod hashing;
 mod ids;
@@ -64,14 +65,20 @@ pub use command::{
     Fulfil, FulfilState, Fulfilment, Genesis, PartyBinding, PartyChangeForm, Prepare, TraceId,
     TransferMessage,
 };
-pub use decision::{BalanceChange, Decision, DecisionInputs, HubAccount, OwedNotice, PartyInputs};
+pub use decision::{
+    BalanceChange, Decision, DecisionInputs, FeeAccount, HubAccount, OwedNotice, PartyInputs,
+};
 pub use decision_recorder::{DecisionRecorder, DecisionSink};
 pub use evicted::EvictedRows;
 pub use eviction::Eviction;
+pub use fees::{
+    FEE_DECIMALS_MAX, FEE_RULES_MAX, FEE_WHOLE, Fee, FeeBook, FeeConditions, FeePayer, FeeRule,
+    PendingFee, Rounding, TransactionFacts, first_match,
+};
 pub use field::FieldError;
 pub use ids::{
-    ACCOUNTS_MAX, AccountId, AlertId, ContentId, Digest, FSP_NAME_BYTES_MAX, FspName, LogIndex,
-    NoticeId, OracleId, ParticipantIndex, SettlementId, Stamp, TransferId, WindowId,
+    ACCOUNTS_MAX, AccountId, AlertId, ContentId, Digest, FSP_NAME_BYTES_MAX, FeeRuleId, FspName,
+    LogIndex, NoticeId, OracleId, ParticipantIndex, SettlementId, Stamp, TransferId, WindowId,
 };
 pub use money::{Amount, Currency, PRECISION_MAX, SCALE};
 pub use notice::{DeadLetter, Notice, NoticeKind};

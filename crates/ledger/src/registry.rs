@@ -275,6 +275,14 @@ impl Registry {
         own
     }
 
+    /// The active models that serve their account type in a currency.
+    pub(crate) fn models_serving(&self, currency: Currency) -> Vec<SettlementModel> {
+        let serves = |model: &&SettlementModel| {
+            model.active && self.is_served(model, (model.ledger_account, currency))
+        };
+        self.models.iter().filter(serves).cloned().collect()
+    }
+
     /// Whether a model settles an account type in a currency: it names the currency, or it names
     /// none and no active model of the account type names the currency.
     #[must_use]

@@ -22,6 +22,7 @@ use crate::batch_digest::BatchDigest;
 use crate::change::{LedgerAccountType, Oracle, Settings, SettlementModel};
 use crate::commands::choose_modes;
 use crate::evicted::EvictedRows;
+use crate::fees::{FEE_RULES_MAX, FeeBook, FeeRule, PendingFee};
 use crate::field::{Field, FieldError, Reader, Row, RowList, stored};
 use crate::hashing::KeyedHashing;
 use crate::ids::{
@@ -34,7 +35,7 @@ use crate::registry::{
     LEDGER_ACCOUNT_TYPES_MAX, ORACLES_MAX, PARTICIPANTS_MAX, Participant, ReferenceData, Registry,
     SETTLEMENT_MODELS_MAX,
 };
-use crate::rules::{SETTLEMENT, rules_known};
+use crate::rules::{FEES, SETTLEMENT, rules_known};
 use crate::settlement::{
     AccountSums, PairSums, SETTLEMENTS_MAX, Settlement, SettlementAccount, SettlementNumbers,
     WINDOWS_MAX, Window,
@@ -45,6 +46,7 @@ use crate::table::tables;
 use crate::transfers::{TransferLocation, Transfers};
 
 mod alerts;
+mod fees;
 mod notices;
 mod registry;
 mod settlement;
@@ -131,6 +133,10 @@ tables! {
     18 Alerts: Alert, ordered, at most ALERTS_MAX;
     /// Raised alarms of liquidity, by participant and currency.
     19 LiquidityAlarms: LiquidityAlarm, ordered, at most ACCOUNTS_MAX;
+    /// Fee rules, in order of number.
+    20 FeeRules: FeeRule, ordered, at most FEE_RULES_MAX;
+    /// Fees of transfers in flight, in order of id.
+    21 PendingFees: (TransferId, PendingFee), ordered, at most UNBOUNDED;
 }
 
 /// Receives the tables of a state, one after the other.
@@ -230,6 +236,7 @@ impl State {
             outbox: self.outbox.clone(),
             settlement: self.settlement.clone(),
             alerts: self.alerts.clone(),
+            fees: self.fees.clone(),
             counters: self.counters,
             nodes: self.nodes.clone(),
             batch_digest: BatchDigest::default(),
@@ -335,6 +342,7 @@ pub struct StateBuilder {
     last_notice: NoticeId,
     settlement: SettlementRows,
     alerts: Alerts,
+    fees: FeeBook,
 }
 
 /// Amounts by account.
@@ -381,6 +389,7 @@ impl StateBuilder {
             outbox,
             last_notice: NoticeId(0),
             settlement: SettlementRows::default(),
+            fees: FeeBook::default(),
         })
     }
 
@@ -420,6 +429,9 @@ impl StateBuilder {
         if has_window != (SETTLEMENT <= head.rules_version && 0 < head.log_index.0) {
             return Err(InvalidState("the open window does not fit the rules in force"));
         }
+        if head.rules_version < FEES && !self.fees.rules.is_empty() {
+            return Err(InvalidState("the fee rules do not fit the rules in force"));
+        }
         let registry = Registry::restore(keyed, self.participants, self.catalogue)?;
         let mut state = State {
             hub: head.hub,
@@ -434,6 +446,7 @@ impl StateBuilder {
             outbox: self.outbox,
             settlement,
             alerts: self.alerts,
+            fees: self.fees,
             counters: head.counters,
             nodes: head.nodes,
             batch_digest: BatchDigest::default(),
@@ -461,14 +474,17 @@ impl StateBuilder {
         }
     }
 
+    fn account(&self, id: AccountId) -> Option<&Account> {
+        self.accounts.get((id.0 as usize).checked_sub(1)?)
+    }
+
     fn check_account(
         &self,
         id: AccountId,
         (owner, kind): (ParticipantIndex, AccountKind),
     ) -> Result<&Account, InvalidState> {
-        let at = (id.0 as usize).checked_sub(1);
-        let account = at.and_then(|at| self.accounts.get(at));
-        let fits = account
+        let fits = self
+            .account(id)
             .filter(|account| account.id == id && account.owner == owner && account.kind == kind);
         fits.ok_or(MISSING_ACCOUNT)
     }

@@ -7,6 +7,7 @@ use crate::alerts::Alerts;
 use crate::batch_digest::BatchDigest;
 use crate::change::Settings;
 use crate::command::{Command, TraceId};
+use crate::fees::FeeBook;
 use crate::field::stored;
 use crate::hashing::KeyedHashing;
 use crate::ids::{
@@ -205,6 +206,7 @@ pub struct State {
     pub(crate) outbox: Outbox,
     pub(crate) settlement: SettlementBook,
     pub(crate) alerts: Alerts,
+    pub(crate) fees: FeeBook,
     pub(crate) counters: Counters,
     pub(crate) nodes: Vec<NodeTail>,
     pub(crate) batch_digest: BatchDigest,
@@ -235,6 +237,7 @@ impl State {
             outbox: Outbox::new(),
             settlement: SettlementBook::default(),
             alerts: Alerts::default(),
+            fees: FeeBook::default(),
             counters: Counters::default(),
             nodes: Vec::new(),
             batch_digest: BatchDigest::default(),
@@ -294,6 +297,12 @@ impl State {
     #[must_use]
     pub const fn alerts(&self) -> &Alerts {
         &self.alerts
+    }
+
+    /// Fee rules, and the fees of transfers in flight.
+    #[must_use]
+    pub const fn fees(&self) -> &FeeBook {
+        &self.fees
     }
 
     /// Decides by this version of the rules, which is that of the log. Before the first record

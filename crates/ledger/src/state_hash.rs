@@ -1,8 +1,9 @@
-//! The hash of the logical state, version 3: equal on two replicas if and only if they agree about
+//! The hash of the logical state, version 4: equal on two replicas if and only if they agree about
 //! everything, whichever rows each has in memory.
 //!
-//! Under rules without settlement the hash is that of version 2, which has no part of settlement
-//! and alerts. Nodes of both versions of the program compare their states until the newer rules are
+//! Under rules without fees the hash is that of version 3, which has no fee rules. Under rules
+//! without settlement it is that of version 2, which has no part of settlement and alerts either.
+//! Nodes of different versions of the program compare their states until the newer rules are
 //! activated.
 //!
 //! The stored form of each part is hashed ([`crate::field`]), so a renamed field changes no hash.
@@ -14,12 +15,14 @@ use core::convert::Infallible;
 use crate::evicted::EvictedRows;
 use crate::field::{Field, Row};
 use crate::ids::Digest;
-use crate::rules::SETTLEMENT;
+use crate::rules::{FEES, SETTLEMENT};
 use crate::snapshot::{StateHeader, Table, TableVisitor};
 use crate::state::State;
 
 /// The version of the state hash under the newest rules.
-pub const STATE_HASH_VERSION: u8 = 3;
+pub const STATE_HASH_VERSION: u8 = 4;
+/// The version under rules without fees.
+const WITHOUT_FEES: u8 = 3;
 /// The version under rules without settlement.
 const WITHOUT_SETTLEMENT: u8 = 2;
 
@@ -66,9 +69,10 @@ impl State {
             settlement,
             alerts,
         } = self.tables().header();
-        let version = match SETTLEMENT <= rules_version {
-            true => STATE_HASH_VERSION,
-            false => WITHOUT_SETTLEMENT,
+        let version = match rules_version {
+            ..SETTLEMENT => WITHOUT_SETTLEMENT,
+            SETTLEMENT..FEES => WITHOUT_FEES,
+            FEES.. => STATE_HASH_VERSION,
         };
         let mut hasher = versioned(version);
         settings.write(&mut hasher);
@@ -117,7 +121,12 @@ impl TableVisitor for TableHasher {
         table: Table,
         rows: impl IntoIterator<Item = R>,
     ) -> Result<(), Infallible> {
-        if self.version == WITHOUT_SETTLEMENT && Table::DeadLetters.number() < table.number() {
+        let last = match self.version {
+            WITHOUT_SETTLEMENT => Table::DeadLetters,
+            WITHOUT_FEES => Table::LiquidityAlarms,
+            _ => Table::PendingFees,
+        };
+        if last < table {
             return Ok(());
         }
         table.number().write(&mut self.hasher);

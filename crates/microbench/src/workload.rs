@@ -120,6 +120,7 @@ impl Workload {
             expiration_ms: self.expiration_ms,
             hash: digest(self.made, 1),
             trace: trace(self.made),
+            fee_rule: None,
         };
         let fulfil = Fulfil {
             id,

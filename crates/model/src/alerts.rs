@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use ledger::{
-    ALERTS_MAX, AlertId, AlertKind, CheckLiquidity, Currency, FinishAlerts, LogIndex, Outcome,
-    Stamp, State,
+    ALERTS_MAX, AccountKind, AlertId, AlertKind, CheckLiquidity, Currency, FinishAlerts, LogIndex,
+    Outcome, Stamp, State,
 };
 
 use super::settlement::SETTLEMENT_RULES;
@@ -66,6 +66,9 @@ impl Model {
     /// The alerts about a position that a settlement has moved.
     pub(super) fn alert_settlement(&mut self, account: usize, is_cap_changed: bool) {
         let held = &self.scheme.accounts[account];
+        if held.kind != AccountKind::Position {
+            return;
+        }
         let (owner, currency) = (held.owner as u32, held.currency);
         self.alert(AlertKind::SettlementPositionChange, owner, currency);
         if is_cap_changed {

@@ -18,6 +18,7 @@
 //! bytes per transfer.
 
 mod alerts;
+mod fees;
 mod funds;
 mod outbox;
 mod reference_data;
@@ -29,11 +30,12 @@ use std::collections::BTreeMap;
 
 use ledger::{
     Activate, Amount, Change, ChangeParties, Command, Configure, Counters, Currency,
-    DeliveryResult, Effects, FinishedDelivery, FspName, NoticeId, NoticeKind, Outcome, Redeliver,
-    Settings, Stamp, State, TransferId,
+    DeliveryResult, Effects, FeeRule, FinishedDelivery, FspName, NoticeId, NoticeKind, Outcome,
+    Redeliver, Settings, Stamp, State, TransferId,
 };
 
 use alerts::Alerts;
+use fees::FEE_RULES;
 use funds::FundsMovement;
 use outbox::{NoticeContent, Outbox};
 use reference_data::ReferenceData;
@@ -45,7 +47,7 @@ use transfers::{Transfer, TransferStatus};
 type Money = i128;
 
 /// The newest version of the rules.
-const RULES: u32 = 2;
+const RULES: u32 = 3;
 
 /// The model of one hub.
 #[derive(Clone, Debug)]
@@ -64,12 +66,15 @@ pub struct Model {
     outbox: Outbox,
     settlement: Settlements,
     alerts: Alerts,
+    fee_rules: Vec<FeeRule>,
     counters: Counters,
     reserved: usize,
     /// Number of reserved outflows that were returned.
     pub returned_outflows: u64,
     /// Number of transfers that a gross model settled when they were committed.
     pub settled_at_once: u64,
+    /// Number of fees that were charged.
+    pub fees_charged: u64,
 }
 
 impl Default for Model {
@@ -88,10 +93,12 @@ impl Default for Model {
             outbox: Outbox::default(),
             settlement: Settlements::default(),
             alerts: Alerts::default(),
+            fee_rules: Vec::new(),
             counters: Counters::default(),
             reserved: 0,
             returned_outflows: 0,
             settled_at_once: 0,
+            fees_charged: 0,
         }
     }
 }
@@ -174,6 +181,7 @@ impl Model {
         self.reference_data.compare(state);
         self.settlement.compare_in_full(state);
         self.alerts.compare(state);
+        self.compare_fees(state);
         self.outbox.compare_in_full(state);
         assert_eq!(state.reserved_transfer_count(), self.reserved, "transfers in flight");
         for (id, transfer) in &self.transfers {
@@ -301,7 +309,10 @@ impl Predict for Activate {
         if self.rules_version < model.rules || RULES < self.rules_version {
             return Outcome::RulesVersionRefused;
         }
-        model.rules = self.rules_version;
+        let before = std::mem::replace(&mut model.rules, self.rules_version);
+        if before < FEE_RULES && FEE_RULES <= model.rules {
+            model.scheme.open_fee_accounts();
+        }
         model.begin_settlement();
         Outcome::Accepted
     }

@@ -7,6 +7,7 @@ use ledger::{
     SetSettlementModelActive, SettlementModel, Stamp, State,
 };
 
+use super::fees::FEE_RULES;
 use super::{Model, Money, Predict};
 
 /// Default warning threshold of a net debit cap, in ten-thousandths of a percent.
@@ -199,11 +200,14 @@ impl Scheme {
         gross(Some(currency)).or_else(|| gross(None).filter(|_| !has_net))
     }
 
-    /// Whether an active bilateral net model serves transfers in a currency.
-    pub(super) fn is_netted_in_pairs(&self, currency: Currency) -> bool {
+    /// Whether an active bilateral net model serves an account type in a currency.
+    pub(super) fn is_netted_in_pairs(&self, content: (AccountKind, Currency)) -> bool {
         let bilateral = |model: &&SettlementModel| model.active && model.net && !model.multilateral;
-        let content = (AccountKind::Position, currency);
         self.models.iter().filter(bilateral).any(|model| self.is_served_by(model, content))
+    }
+
+    pub(super) fn net_deferred_models(&self) -> impl Iterator<Item = &SettlementModel> {
+        self.models.iter().filter(|it| it.active && it.net && it.deferred)
     }
 
     fn active_models(
@@ -341,7 +345,7 @@ impl Scheme {
         Ok(())
     }
 
-    fn add_model(&mut self, model: &SettlementModel) -> Result<(), Outcome> {
+    fn add_model(&mut self, model: &SettlementModel, rules: u32) -> Result<(), Outcome> {
         use AccountKind::*;
         let of_fsps = [Position, Settlement, InterchangeFee, InterchangeFeeSettlement];
         if self.models.iter().any(|known| known.name == model.name) {
@@ -354,11 +358,40 @@ impl Scheme {
             return Err(Outcome::RegistryFull);
         }
         self.models.push(model.clone());
+        if FEE_RULES <= rules && model.ledger_account == InterchangeFee {
+            self.open_for_all(model);
+        }
         Ok(())
     }
 
+    /// The rules with fees begin, and models of fees exist already.
+    pub(super) fn open_fee_accounts(&mut self) {
+        for model in self.models.clone() {
+            if model.ledger_account == AccountKind::InterchangeFee {
+                self.open_for_all(&model);
+            }
+        }
+    }
+
+    /// Settlement 1.8: fee accounts appear when their model is created, for every participant and
+    /// currency that it serves. They are active if the participant's others are.
+    fn open_for_all(&mut self, model: &SettlementModel) {
+        for owner in 0..self.participants.len() {
+            for held in self.participants[owner].by_currency.clone() {
+                let serves = model.currency.is_none() || model.currency == Some(held.currency);
+                let mut kinds = [model.ledger_account, model.settlement_account];
+                kinds.sort_unstable();
+                for kind in kinds {
+                    if serves && self.account_of_kind(held.position, kind).is_none() {
+                        self.open((owner, kind), held.currency, held.net_debit_cap.is_some());
+                    }
+                }
+            }
+        }
+    }
+
     /// 4.3: a participant with its accounts in a currency, all inactive.
-    fn create(&mut self, name: FspName, currency: Currency) -> Result<(), Outcome> {
+    fn create(&mut self, name: FspName, currency: Currency, rules: u32) -> Result<(), Outcome> {
         let lower = |name: &FspName| name.as_str().to_ascii_lowercase();
         let known = self.find_index(&name);
         let alike = self.participants.iter().any(|other| lower(&other.name) == lower(&name));
@@ -371,7 +404,7 @@ impl Scheme {
         if !hub(AccountKind::HubReconciliation) || !hub(AccountKind::HubMultilateralSettlement) {
             return Err(Outcome::HubAccountsMissing);
         }
-        let kinds = self.kinds_for(currency).ok_or(Outcome::SettlementModelMissing)?;
+        let kinds = self.kinds_for(currency, rules).ok_or(Outcome::SettlementModelMissing)?;
         let index = known.unwrap_or_else(|| {
             self.add_participant(name);
             self.participants.len() - 1
@@ -386,14 +419,27 @@ impl Scheme {
     }
 
     /// Account kinds named by the models of a currency, or otherwise the default ones; `None` if no
-    /// model serves transfers.
-    fn kinds_for(&self, currency: Currency) -> Option<Vec<AccountKind>> {
+    /// model serves transfers. Rules with fees choose them for each account type.
+    fn kinds_for(&self, currency: Currency, rules: u32) -> Option<Vec<AccountKind>> {
         let of = |wanted| {
             let fits = move |it: &&SettlementModel| it.active && it.currency == wanted;
             self.models.iter().filter(fits).collect::<Vec<_>>()
         };
         let own = of(Some(currency));
-        let models = if own.is_empty() { of(None) } else { own };
+        let models = if FEE_RULES <= rules {
+            let has_own = |it: &&SettlementModel| {
+                own.iter().any(|own| own.ledger_account == it.ledger_account)
+            };
+            let fits = |it: &&SettlementModel| match it.currency {
+                None => it.active && !has_own(it),
+                Some(only) => it.active && only == currency,
+            };
+            self.models.iter().filter(fits).collect()
+        } else if own.is_empty() {
+            of(None)
+        } else {
+            own
+        };
         let serves = |model: &&SettlementModel| {
             (model.ledger_account, model.settlement_account)
                 == (AccountKind::Position, AccountKind::Settlement)
@@ -486,7 +532,8 @@ impl Predict for CreateHubAccount {
 
 impl Predict for CreateSettlementModel {
     fn predict(&self, model: &mut Model) -> Outcome {
-        predicted(model.scheme.add_model(&self.model))
+        let rules = model.rules;
+        predicted(model.scheme.add_model(&self.model, rules))
     }
 }
 
@@ -501,7 +548,8 @@ impl Predict for SetSettlementModelActive {
 
 impl Predict for CreateParticipant {
     fn predict(&self, model: &mut Model) -> Outcome {
-        predicted(model.scheme.create(self.name, self.currency))
+        let rules = model.rules;
+        predicted(model.scheme.create(self.name, self.currency, rules))
     }
 }
 

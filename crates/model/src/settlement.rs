@@ -20,7 +20,7 @@ pub(super) const SETTLEMENT_RULES: u32 = 2;
 /// Number of settled windows, and of final settlements, that are not archived.
 const KEPT: usize = 100;
 
-/// A committed transfer, between two accounts.
+/// A committed transfer or its fee, between two accounts.
 #[derive(Clone, Copy, Debug)]
 struct Committed {
     payer: usize,
@@ -478,9 +478,21 @@ impl Model {
             return;
         }
         // A participant that joined before the gross model has no accounts for it.
-        let in_pairs = gross.is_none() && self.scheme.is_netted_in_pairs(currency);
+        let content = (AccountKind::Position, currency);
+        let in_pairs = gross.is_none() && self.scheme.is_netted_in_pairs(content);
+        self.join_window(Committed { payer, payee, amount, in_pairs });
+    }
+
+    /// A fee joins the open window.
+    pub(super) fn add_to_window(&mut self, [payer, payee]: [usize; 2], amount: Money) {
+        let account = &self.scheme.accounts[payer];
+        let in_pairs = self.scheme.is_netted_in_pairs((account.kind, account.currency));
+        self.join_window(Committed { payer, payee, amount, in_pairs });
+    }
+
+    fn join_window(&mut self, committed: Committed) {
         let open = self.settlement.windows.values_mut().last().expect("a window is always open");
-        open.transfers.push(Committed { payer, payee, amount, in_pairs });
+        open.transfers.push(committed);
     }
 
     fn add_result(&mut self, result: ChangeResult) {

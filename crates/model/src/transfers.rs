@@ -8,6 +8,7 @@ use ledger::{
 };
 use sha2::{Digest as _, Sha256};
 
+use super::fees::ReservedFee;
 use super::outbox::NoticeContent;
 use super::{Model, Money, is_commit};
 
@@ -34,6 +35,7 @@ pub(super) struct Transfer {
     status: TransferStatus,
     /// The first response of its payee.
     response: Option<RecordedResponse>,
+    fee: Option<ReservedFee>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +73,11 @@ struct PayeeResponse<'a> {
 impl Transfer {
     pub(super) fn is_reserved_in(&self, currency: Currency) -> bool {
         self.status == TransferStatus::Reserved && self.currency == currency
+    }
+
+    /// The fee, until the transfer ends.
+    pub(super) fn reserved_fee(&self) -> Option<ReservedFee> {
+        self.fee.filter(|_| self.status == TransferStatus::Reserved)
     }
 
     /// The result of a GET (3.9).
@@ -147,6 +154,11 @@ impl Model {
             prepare_notice: None,
             status: refusal.map_or(TransferStatus::Reserved, TransferStatus::Ended),
             response: None,
+            fee: self.fee_to_reserve(
+                prepare.fee_rule.map(|rule| rule.0),
+                (&prepare.payer, &prepare.payee),
+                (prepare.currency, prepare.amount.units()),
+            ),
         };
         if refusal.is_some() {
             self.counters.refused += 1;
@@ -439,7 +451,8 @@ impl Model {
         assert_eq!(transfer.status, TransferStatus::Reserved, "{id} ended twice");
         transfer.status = TransferStatus::Ended(outcome);
         transfer.changed = self.stamp;
-        let Transfer { payer, payee, currency, amount, deadline, prepare_notice, .. } = *transfer;
+        let Transfer { payer, payee, currency, amount, deadline, prepare_notice, fee, .. } =
+            *transfer;
         self.deadlines.remove(&deadline);
         self.reserved -= 1;
         let to = if outcome == Outcome::Committed { payee } else { payer };
@@ -448,6 +461,7 @@ impl Model {
             let position = |name| self.scheme.accounts_in(name, currency).map(|held| held.position);
             let parties = [&payer, &payee].map(|name| position(name).expect("it was checked"));
             self.settle_committed(parties, amount);
+            fee.into_iter().for_each(|due| self.charge(due));
         }
         if let Some(prepare_notice) = prepare_notice {
             self.outbox.withdraw(prepare_notice);

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use ledger::{Currency, FspName, ParticipantIndex, PublicKey, Settings, State};
+use ledger::{Currency, FeeRule, FspName, ParticipantIndex, PublicKey, Settings, State};
 
 /// A participant as the edge sees it.
 #[derive(Clone, Debug)]
@@ -32,13 +32,15 @@ impl ParticipantInfo {
     }
 }
 
-/// All participants and the settings in force.
+/// All participants, the settings in force, and the fee rules.
 #[derive(Clone, Debug)]
 pub struct ParticipantsView {
     /// The hub's name.
     pub hub: FspName,
     /// Settings in force.
     pub settings: Settings,
+    /// All fee rules in order of number; none while no rule is active.
+    pub fee_rules: Vec<FeeRule>,
     members: Vec<ParticipantInfo>,
     by_name: HashMap<FspName, ParticipantIndex>,
     /// The same by the name in lower case, without the hub.
@@ -80,7 +82,10 @@ impl ParticipantsView {
         let by_name = members.iter().map(|member| (member.name, member.index)).collect();
         let others = members.iter().filter(|member| member.index != ParticipantIndex::HUB);
         let senders = others.map(|member| (member.name.folded(), member.index)).collect();
-        Self { hub: *state.hub(), settings: *state.settings(), members, by_name, senders }
+        let (hub, settings) = (*state.hub(), *state.settings());
+        let rules = state.fees().rules();
+        let fee_rules = if rules.iter().any(|rule| rule.active) { rules } else { &[] }.to_vec();
+        Self { hub, settings, fee_rules, members, by_name, senders }
     }
 
     /// The participant of this exact name.

@@ -30,6 +30,7 @@ mod enums;
 mod explanations;
 mod failed_tokens;
 mod funds;
+mod interchange_fee_rules;
 mod keys;
 mod limits;
 mod liquidity;

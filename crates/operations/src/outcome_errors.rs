@@ -85,6 +85,8 @@ pub(crate) fn from_outcome(outcome: AdminOutcome) -> Option<Refusal> {
         SettlementModelGross => invalid(MODEL_GROSS),
         WindowsInapplicable => invalid("Inapplicable windows"),
         SettlementNotFound => invalid("Settlement not found"),
+        FeeRuleExists => client("an interchange fee rule of this name already exists"),
+        FeeRuleNotFound => not_found("interchange fee rule not found"),
         LiquidityUnchanged => invalid("the position has not crossed its alarm threshold"),
         SettlementArchived | SettlementCommitted => {
             invalid("State change is not allowed for the settlement")
@@ -188,6 +190,8 @@ mod tests {
             SettlementCommitted: 400 Bad Request, 3100: Generic validation error - State change is not allowed for the settlement
             SettlementAccountCommitted: 400 Bad Request, 3100: Generic validation error - At least one settlement transfer is committed. Aborting is not allowed.
             LiquidityUnchanged: 400 Bad Request, 3100: Generic validation error - the position has not crossed its alarm threshold
+            FeeRuleExists: 400 Bad Request, 3000: Generic client error - an interchange fee rule of this name already exists
+            FeeRuleNotFound: 400 Bad Request, 3200: Generic ID not found - interchange fee rule not found
             Repeated: 503 Service Unavailable, 2003: Service currently unavailable - duplicate log record; retry the request to get its result
             Expired: 500 Internal Server Error, 2001: Internal server error - unexpected outcome Expired; please report this defect of the hub
         "#]].assert_eq(&table);

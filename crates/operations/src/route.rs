@@ -19,10 +19,10 @@ use crate::request::AdminRequest;
 use crate::response::HandlerResult;
 use crate::schema::{Content, any_text, some_text};
 use crate::{
-    accounts, cluster, dead_letters, endpoint_cache, enums, explanations, funds, keys, limits,
-    liquidity, metrics, monitoring, openapi_document, oracles, participants, parties, rules,
-    settlement_models, settlement_windows, settlements, snapshots, statements, storage,
-    transactions, waterfall,
+    accounts, cluster, dead_letters, endpoint_cache, enums, explanations, funds,
+    interchange_fee_rules, keys, limits, liquidity, metrics, monitoring, openapi_document, oracles,
+    participants, parties, rules, settlement_models, settlement_windows, settlements, snapshots,
+    statements, storage, transactions, waterfall,
 };
 
 /// The resources of every module, with their group in the document.
@@ -37,6 +37,7 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("settlement", settlement_models::RESOURCES),
     ("settlement", settlement_windows::RESOURCES),
     ("settlement", settlements::RESOURCES),
+    ("settlement", interchange_fee_rules::RESOURCES),
     ("settlement", statements::RESOURCES),
     ("accounts", statements::OF_PARTICIPANTS),
     ("oracles", oracles::RESOURCES),

@@ -6,7 +6,7 @@
 //! 2. [`BlockHeader::parse`] returns the length of the next stored block; [`SnapshotReader::block`]
 //!    checks it and takes its rows; [`SnapshotReader::finish`] returns the state.
 //!
-//! # Layout, version 2 (all integers little endian)
+//! # Layout, version 3 (all integers little endian)
 //! A snapshot is a sequence of blocks, numbered from 0, each with rows of one kind. Kinds are in
 //! ascending order; a kind without rows has no block.
 //!
@@ -33,10 +33,12 @@
 //! | 13 to 15 | windows, their sums per account, their sums per pair |
 //! | 16, 17 | settlements, their accounts |
 //! | 18, 19 | alerts owed, raised alarms |
+//! | 20, 21 | fee rules, fees of transfers in flight |
 //! | 255 | end: BLAKE3 of all bytes before this block |
 //!
-//! Version 1 has no kinds 13 to 19, and its header ends before the last two fields, `settlement`
-//! and `alerts`, which then have their defaults. All blocks of a snapshot have the same version.
+//! Version 2 has no kinds 20 and 21. Version 1 has no kinds 13 to 21, and its header ends before
+//! the last two fields, `settlement` and `alerts`, which then have their defaults. All blocks of a
+//! snapshot have the same version.
 //!
 //! The checksums identify the damaged block. The digest at the end proves that all blocks are
 //! present and unchanged. The final transfers are those in memory, not all there ever were.
@@ -60,7 +62,7 @@ use crate::frame::{LogIdentity, Tail};
 mod tests;
 
 /// The format version that this code writes.
-pub const SNAPSHOT_VERSION: u16 = 2;
+pub const SNAPSHOT_VERSION: u16 = 3;
 /// The format version without settlement.
 const SNAPSHOT_VERSION_FIRST: u16 = 1;
 /// Length of a block's header, in bytes.

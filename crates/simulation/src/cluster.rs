@@ -225,10 +225,11 @@ impl ClusterSimulation {
         parameters.interval_us = random.pick(&[50_000, 200_000, 600_000]);
         parameters.network_us = random.pick(&[(100, 1_000), (200, 5_000), (300, 40_000)]);
         parameters.lifetime_ms = random.pick(&[(2_000, 8_000), (5_000, 20_000)]);
-        let actors = Actors::new(random.next(), &parameters);
+        let mut actors = Actors::new(random.next(), &parameters);
         let changes = OperatorWorkload::new(&actors).changes().to_vec();
         let traffic_us = parameters.interval_us * u64::from(transfers);
         let settlement = SettlementWorkload::new(seed, workload::STREAM, (700, traffic_us));
+        actors.has_fees = settlement.arrivals.is_active();
         let machine = |number: usize| Machine {
             disk: MemoryDisk::new(seed ^ number as u64),
             up: None,

@@ -83,7 +83,7 @@ impl SimulationRun {
         let mut random = Random::new(mix(seed));
         let mut parameters = Parameters::draw(&mut random, options.transfers);
         options.without.apply(&mut parameters);
-        let actors = Actors::new(random.next(), &parameters);
+        let mut actors = Actors::new(random.next(), &parameters);
         let disk = MemoryDisk::new(random.next());
         let behaviours = vec![CallbackBehaviour::Fine; usize::from(parameters.fsps)];
         let window = parameters.policy.window;
@@ -121,6 +121,7 @@ impl SimulationRun {
         if options.without.kinds.contains(&Removal::Settlement) {
             settlement_workload.arrivals.leave();
         }
+        actors.has_fees = settlement_workload.arrivals.is_active();
         Self {
             operator: OperatorWorkload::new(&actors),
             registry_workload,

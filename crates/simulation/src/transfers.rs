@@ -5,8 +5,8 @@
 //! forwards it: the bytes that the hub stores and forwards are the request itself.
 
 use ledger::{
-    Abort, Administer, Amount, Change, Command, Currency, Digest, FspName, Fulfil, FulfilState,
-    Fulfilment, Prepare, TransferId,
+    Abort, Administer, Amount, Change, Command, Currency, Digest, FeeRuleId, FspName, Fulfil,
+    FulfilState, Fulfilment, Prepare, TransferId,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -103,6 +103,8 @@ pub(crate) struct Actors {
     pub(crate) salt: u64,
     pub(crate) fsps: Vec<FspName>,
     pub(crate) currencies: Vec<Currency>,
+    /// Prepares name fee rules, most of which exist.
+    pub(crate) has_fees: bool,
 }
 
 impl Request {
@@ -163,6 +165,7 @@ impl Actors {
             salt,
             fsps: (1..=parameters.fsps).map(name).collect(),
             currencies: currencies.collect(),
+            has_fees: false,
         }
     }
 
@@ -254,7 +257,13 @@ impl Actors {
             expiration_ms: plan.expiration_ms,
             hash: self.hash(request),
             trace: self.trace(request),
+            fee_rule: self.fee_rule(plan.number),
         }))
+    }
+
+    /// The rule that the edge found for a transfer: one of the first few, or none.
+    fn fee_rule(&self, number: u32) -> Option<FeeRuleId> {
+        (self.has_fees && !number.is_multiple_of(4)).then_some(FeeRuleId(number % 4))
     }
 
     /// The command that the hub's edge makes of an answer. Changed answers of every other

@@ -133,6 +133,7 @@ fn sixty_seeds_reach_every_kind_of_fault_and_every_outcome() {
             ("settlements archived", counts.settlement.archived),
             ("rows read back from the archive", counts.settlement.read_back),
             ("transfers settled at once", counts.settlement.at_once),
+            ("fees", counts.settlement.fees),
             ("slow disks", counts.slow),
             ("damaged copies refused", counts.damage_refused),
             ("bits flipped", counts.bits_flipped),

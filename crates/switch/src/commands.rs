@@ -8,14 +8,14 @@ use fspiop::body::{
 };
 use fspiop::forwarded_headers::{Forwarding, rewrite, strip};
 use fspiop::{
-    Accepted, ErrorCode, PartyPath, Refusal, Route, TraceContext, Version, body_hash,
+    Accepted, ErrorCode, PartyPath, Refusal, Route, TraceContext, Transaction, Version, body_hash,
     is_identifier, stored_message,
 };
 use http::header::DATE;
 use http::{HeaderMap, Method, Uri};
 use ledger::{
-    ChangeParties, Command, Currency, Digest, FspName, FulfilState, PartyBinding, PartyChangeForm,
-    TransferId,
+    ChangeParties, Command, Currency, Digest, FeeRule, FspName, FulfilState, PartyBinding,
+    PartyChangeForm, TransferId, first_match,
 };
 
 use crate::inbound::{Envelope, Inbound, RecordedMessage};
@@ -162,7 +162,21 @@ fn prepare(envelope: &Envelope, prepare: &Prepare, body: &[u8]) -> Command {
         expiration_ms: prepare.expiration_ms,
         hash: Digest(body_hash(body)),
         trace: envelope.trace.trace_id,
+        fee_rule: None,
     }))
+}
+
+/// Names the first of these fee rules that matches the transaction of a prepare. Other commands do
+/// not change.
+pub(crate) fn choose_fee_rule(command: &mut Command, body: &[u8], rules: &[FeeRule]) {
+    let Command::Prepare(prepare) = command else { return };
+    if !rules.iter().any(|rule| rule.serves(prepare.currency)) {
+        return;
+    }
+    prepare.fee_rule = Transaction::of_transfer(body).and_then(|transaction| {
+        let facts = transaction.facts(prepare.currency, (prepare.payer, prepare.payee));
+        first_match(rules, &facts)
+    });
 }
 
 /// `PUT /transfers/{ID}`.

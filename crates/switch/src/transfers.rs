@@ -140,12 +140,16 @@ fn callback_destination(
 fn submit_known(
     transfers: &Transfers,
     inbound: Inbound,
-    command: Command,
+    mut command: Command,
 ) -> Result<AcceptStatus, Refusal> {
     let accepted = inbound.accepted();
-    if transfers.directory().sender(&inbound.envelope.source).is_none() {
+    let view = transfers.directory().view();
+    if view.sender(&inbound.envelope.source).is_none() {
         transfers.directory().ignore();
         return Ok(accepted.into());
+    }
+    if !view.fee_rules.is_empty() {
+        commands::choose_fee_rule(&mut command, &inbound.body, &view.fee_rules);
     }
     Ok(AcceptStatus::AfterDecision(transfers.submitter.submit(command, inbound)?, accepted))
 }

@@ -142,9 +142,12 @@ fn move_position(
 }
 
 /// Adds the alerts about a position that a settlement has moved, and about its net debit cap if
-/// that has changed too.
+/// that has changed too. Other accounts have no alerts.
 pub(super) fn report(context: &mut Context<'_>, account: AccountId, is_cap_changed: bool) {
     let held = context.state.accounts.get(account).expect("it is in a settlement");
+    if held.kind != AccountKind::Position {
+        return;
+    }
     let of = (held.owner, held.currency);
     alert(context, AlertKind::SettlementPositionChange, of);
     if is_cap_changed {

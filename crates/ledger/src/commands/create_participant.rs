@@ -13,6 +13,7 @@ use crate::ids::{AccountId, ParticipantIndex};
 use crate::money::Currency;
 use crate::outcome::AdminOutcome;
 use crate::registry::{CurrencyAccounts, PARTICIPANTS_MAX};
+use crate::rules::FEES;
 use crate::state::State;
 
 impl Decide for CreateParticipant {
@@ -31,7 +32,10 @@ impl Decide for CreateParticipant {
         if !hub_is_ready(state, currency) {
             return AdminOutcome::HubAccountsMissing;
         }
-        let models = state.registry.models_for(currency);
+        let models = match state.rules_version {
+            ..FEES => state.registry.models_for(currency),
+            FEES.. => state.registry.models_serving(currency),
+        };
         if !models.iter().any(serves_transfers) {
             return AdminOutcome::SettlementModelMissing;
         }

@@ -1,6 +1,6 @@
 //! `POST /settlementModels`, `PUT /settlementModels/{name}` (hub-semantics 4.5).
 
-use super::settle;
+use super::{fees, settle};
 use crate::change::{CreateSettlementModel, SetSettlementModelActive};
 use crate::context::{Context, Decide};
 use crate::outcome::AdminOutcome;
@@ -12,6 +12,7 @@ impl Decide for CreateSettlementModel {
 
     fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
         let model = &self.model;
+        let missing = fees::missing_accounts(context.state, model);
         let registry = &mut context.state.registry;
         if registry.model_mut(&model.name).is_some() {
             return AdminOutcome::SettlementModelExists;
@@ -19,10 +20,12 @@ impl Decide for CreateSettlementModel {
         if model.ledger_account.is_of_hub() || model.settlement_account.is_of_hub() {
             return AdminOutcome::AccountKindWrong;
         }
-        if registry.models().len() == SETTLEMENT_MODELS_MAX {
+        let is_full = registry.models().len() == SETTLEMENT_MODELS_MAX;
+        if is_full || !context.state.accounts.has_room_for(missing.len()) {
             return AdminOutcome::RegistryFull;
         }
         registry.add_model(model.clone());
+        fees::open_accounts(context.state, missing);
         settle::choose_modes(context.state);
         AdminOutcome::Accepted
     }

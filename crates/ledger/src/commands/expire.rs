@@ -25,6 +25,7 @@ pub(crate) fn expire_next(context: &mut Context<'_>) -> bool {
 
 fn expire(context: &mut Context<'_>, slot: u32) {
     let transfer = context.state.transfers.take_reserved(slot);
+    context.state.fees.take(&transfer.id);
     let posting = context.state.accounts.commitment(transfer.payer_account, transfer.amount);
     if !is_planted(Bug::ExpiryKeepsPosition) {
         context.post(posting);

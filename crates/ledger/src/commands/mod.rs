@@ -1,5 +1,5 @@
 //! One file per command. Commands that share rules or a resource share a file: `funds`, `oracles`,
-//! `set_active`, `set_keys`, `set_limits` and `create_settlement_model`.
+//! `fee_rules`, `set_active`, `set_keys`, `set_limits` and `create_settlement_model`.
 //!
 //! Each command reads, decides, writes the next state, and returns its outcome.
 
@@ -18,6 +18,8 @@ mod create_participant;
 mod create_settlement;
 mod create_settlement_model;
 mod expire;
+mod fee_rules;
+mod fees;
 mod finish_deliveries;
 mod fulfil;
 mod funds;

@@ -2,6 +2,7 @@
 //! 3.5; rulings for unknown payees and inactive payee accounts).
 
 use super::expire::expire_next;
+use super::fees;
 use crate::accounts::Accounts;
 use crate::command::Prepare;
 use crate::context::{Context, Decide, NoticeContext};
@@ -147,6 +148,9 @@ fn reserve(
     let about = notice_context(context, command, PrepareOutcome::PrepareReserved);
     let notice = context.enqueue_notice(resolved.payee, NoticeKind::Prepare, about);
     let transfer = reserved_transfer(context, command, resolved, notice);
+    if let Some(rule) = command.fee_rule {
+        fees::reserve(context.state, &transfer, (rule, command.currency));
+    }
     context.state.transfers.insert_reserved(transfer);
     context.state.counters.reserved += 1;
     // A deadline at this very stamp passes the check and has been reached. The transfer expires

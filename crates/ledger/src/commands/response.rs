@@ -1,7 +1,7 @@
 //! The common rules of `PUT /transfers/{id}` and `PUT /transfers/{id}/error`: allowed senders, and
 //! the handling of repeated responses (hub-semantics 3.4 and 3.6, checks 2 to 4, 7 and 8).
 
-use super::settle;
+use super::{fees, settle};
 use crate::command::TraceId;
 use crate::context::{Context, NoticeContext};
 use crate::ids::{Digest, FspName, ParticipantIndex, TransferId};
@@ -71,8 +71,10 @@ pub(super) fn close(
     if is_planted(Bug::FulfilTwice) && commits {
         context.post(posting);
     }
+    let fee = context.state.fees.take(&transfer.id);
     if commits {
         settle::add_committed(context, &transfer);
+        fee.into_iter().for_each(|fee| fees::charge(context, &fee));
         let (reserved_at, trace) = (transfer.reserved_at, transfer.trace);
         context.effects.committed.push(CommittedTransfer { reserved_at, trace });
     }

@@ -93,7 +93,7 @@ fn settle_gross(context: &mut Context<'_>, transfer: &ReservedTransfer, kind: Ac
     context.post(Posting { debit: payee, credit: to, amount });
 }
 
-fn account_of(
+pub(super) fn account_of(
     state: &State,
     owner: ParticipantIndex,
     (kind, currency): (AccountKind, Currency),

@@ -53,9 +53,22 @@ pub(super) enum Action {
 /// An action of settlement. Each is about the newest window or settlement.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SettleAction {
-    /// Adds a model: gross, bilateral, or without position reset. One of them can be added.
+    /// Adds a model: gross, bilateral, or without position reset. One of them can be added. The
+    /// fourth and the fifth are of fees, multilateral and bilateral.
     Model {
         which: u8,
+    },
+    /// Adds one of three fee rules.
+    FeeRule {
+        which: u32,
+    },
+    FeeRuleActive {
+        which: u32,
+        active: bool,
+    },
+    /// Settles the fees of the windows before the open one.
+    CreateOfFees {
+        windows: u32,
     },
     /// Closes the open window.
     Close,
@@ -81,6 +94,8 @@ pub(super) struct PrepareAction {
     pub(super) units: i64,
     /// Milliseconds after the start.
     pub(super) expires_ms: u64,
+    /// Number of the fee rule that matched.
+    pub(super) fee_rule: Option<u32>,
 }
 
 /// `PUT /transfers/{id}` and `PUT /transfers/{id}/error`.
@@ -152,7 +167,11 @@ fn action() -> impl Strategy<Value = Action> {
 
 fn settle() -> impl Strategy<Value = SettleAction> {
     prop_oneof![
-        1 => (0..3u8).prop_map(|which| SettleAction::Model { which }),
+        2 => (0..5u8).prop_map(|which| SettleAction::Model { which }),
+        2 => (0..3u32).prop_map(|which| SettleAction::FeeRule { which }),
+        1 => (0..4u32, prop::bool::weighted(0.7))
+            .prop_map(|(which, active)| SettleAction::FeeRuleActive { which, active }),
+        2 => (1..3u32).prop_map(|windows| SettleAction::CreateOfFees { windows }),
         3 => Just(SettleAction::Close),
         3 => (1..3u32).prop_map(|windows| SettleAction::Create { windows }),
         9 => (any::<u8>(), prop::bool::weighted(0.1))
@@ -164,10 +183,11 @@ fn settle() -> impl Strategy<Value = SettleAction> {
 fn prepare() -> impl Strategy<Value = Action> {
     let honest = prop::bool::weighted(0.95);
     let expires = prop_oneof![Just(1_000u64), Just(2_500), Just(6_000), Just(60_000)];
-    (0..IDS, 0..4usize, party(), party(), units(), expires, honest).prop_map(
-        |(id, other, payer, payee, units, expires_ms, honest)| {
+    let fee_rule = prop_oneof![1 => Just(None), 3 => (0..5u32).prop_map(Some)];
+    (0..IDS, 0..4usize, party(), party(), units(), expires, honest, fee_rule).prop_map(
+        |(id, other, payer, payee, units, expires_ms, honest, fee_rule)| {
             let source = if honest { payer } else { other };
-            Action::Prepare(PrepareAction { id, source, payer, payee, units, expires_ms })
+            Action::Prepare(PrepareAction { id, source, payer, payee, units, expires_ms, fee_rule })
         },
     )
 }
@@ -303,6 +323,7 @@ impl TestKernel {
             expiration_ms: START_MS + action.expires_ms,
             hash: digest(&prepare_body(action)),
             trace: [action.id; 16],
+            fee_rule: action.fee_rule.map(FeeRuleId),
         }
     }
 
@@ -390,6 +411,27 @@ impl TestKernel {
         let reason = "test".to_owned();
         let settlement = numbers.settlement;
         match action {
+            SettleAction::Model { which: which @ 3.. } => {
+                let model = SettlementModel {
+                    name: "FEES".to_owned(),
+                    net: true,
+                    multilateral: which == 3,
+                    deferred: true,
+                    currency: None,
+                    liquidity_check: true,
+                    auto_position_reset: true,
+                    ledger_account: AccountKind::InterchangeFee,
+                    settlement_account: AccountKind::InterchangeFeeSettlement,
+                    active: true,
+                };
+                CreateSettlementModel { model }.into()
+            }
+            SettleAction::FeeRule { which } => {
+                CreateFeeRule { rule: Box::new(fee_rule(which)) }.into()
+            }
+            SettleAction::FeeRuleActive { which, active } => {
+                SetFeeRuleActive { rule: FeeRuleId(which), active }.into()
+            }
             SettleAction::Model { which } => {
                 let model = SettlementModel {
                     name: "OWN".to_owned(),
@@ -409,9 +451,14 @@ impl TestKernel {
             SettleAction::Create { windows } => {
                 let open = numbers.window.0;
                 let windows = open.saturating_sub(windows)..open;
-                let own = self.state.registry().models().len() == 2;
+                let own = self.state.registry().models().iter().any(|model| model.name == "OWN");
                 let model = if own { "OWN" } else { "DEFAULTDEFERREDNET" }.to_owned();
                 CreateSettlement { model, reason, windows: windows.map(WindowId).collect() }.into()
+            }
+            SettleAction::CreateOfFees { windows } => {
+                let open = numbers.window.0;
+                let windows = (open.saturating_sub(windows)..open).map(WindowId).collect();
+                CreateSettlement { model: "FEES".to_owned(), reason, windows }.into()
             }
             SettleAction::Advance { accounts, skips } => {
                 AdvanceSettlement { settlement, steps: self.steps(accounts, skips) }.into()
@@ -495,6 +542,22 @@ fn response_command(action: &ResponseAction) -> Command {
     };
     let id = transfer_id;
     Command::Fulfil(Box::new(Fulfil { id, source, destination, state, fulfilment, hash, trace }))
+}
+
+/// A share paid by the payer, a share paid by the payee, or a fixed fee in euros.
+fn fee_rule(which: u32) -> FeeRule {
+    let share = |parts_per_million| Fee::Percentage {
+        parts_per_million,
+        decimals: 2,
+        rounding: Rounding::HalfUp,
+    };
+    let (fee, payer, currency) = match which {
+        0 => (share(6_000), FeePayer::Payer, Some(usd())),
+        1 => (share(11_111), FeePayer::Payee, None),
+        _ => (Fee::Fixed { amount: amount(1_500) }, FeePayer::Payer, Currency::parse("EUR")),
+    };
+    let (name, conditions) = (format!("rule{which}"), FeeConditions::default());
+    FeeRule { name, currency, conditions, fee, payer, active: true }
 }
 
 pub(super) fn administer(change: Change) -> Command {

@@ -104,7 +104,7 @@ fn violations_have_the_declared_order_of_the_outcomes() {
 }
 
 /// Outcomes that a few commands cannot produce: a table is full, or the hub lost an account.
-const UNREACHED: [(u8, AdminOutcome); 10] = [
+const UNREACHED: [(u8, AdminOutcome); 11] = [
     (CreateHubAccount::DECLARATION.number, AdminOutcome::RegistryFull),
     (CreateSettlementModel::DECLARATION.number, AdminOutcome::RegistryFull),
     (CreateParticipant::DECLARATION.number, AdminOutcome::RegistryFull),
@@ -115,13 +115,14 @@ const UNREACHED: [(u8, AdminOutcome); 10] = [
     (AdjustBalance::DECLARATION.number, AdminOutcome::HubAccountsMissing),
     (CloseWindow::DECLARATION.number, AdminOutcome::RegistryFull),
     (CreateSettlement::DECLARATION.number, AdminOutcome::RegistryFull),
+    (CreateFeeRule::DECLARATION.number, AdminOutcome::RegistryFull),
 ];
 
 /// For each change, earlier commands, then commands that each give the next declared outcome. A
 /// command breaks the rule of its outcome and, where possible, those of the later ones.
 const STAIRS: &[(ChangeDeclaration, &str, &[&str])] = &[
     (Configure::DECLARATION, "", &["settings on-us=on"]),
-    (Activate::DECLARATION, "", &["activate 99", "activate 2"]),
+    (Activate::DECLARATION, "", &["activate 99", "activate 3"]),
     (
         CreateHubAccount::DECLARATION,
         "",
@@ -294,6 +295,16 @@ const STAIRS: &[(ChangeDeclaration, &str, &[&str])] = &[
             "adjust t1 dfsp1 POSITION.USD 5 USD",
             "adjust a2 dfsp1 POSITION.USD 5 USD",
         ],
+    ),
+    (
+        CreateFeeRule::DECLARATION,
+        "model FEES ledger=INTERCHANGE_FEE currency=USD\nfee-rule A 1 currency=USD",
+        &["fee-rule A 1 currency=EUR", "fee-rule B 1 currency=EUR", "fee-rule B 1"],
+    ),
+    (
+        SetFeeRuleActive::DECLARATION,
+        "model FEES ledger=INTERCHANGE_FEE\nfee-rule A 1",
+        &["fee-rule-active 2 on", "fee-rule-active 1 off"],
     ),
     (
         AbortSettlement::DECLARATION,

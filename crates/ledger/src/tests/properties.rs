@@ -176,8 +176,15 @@ fn second_genesis_panics() {
 #[should_panic = "the amount of a prepare is never negative"]
 fn a_negative_amount_stops_the_kernel() {
     let mut kernel = TestKernel::new();
-    let action =
-        PrepareAction { id: 1, source: 0, payer: 0, payee: 1, units: -1, expires_ms: 1_000 };
+    let action = PrepareAction {
+        id: 1,
+        source: 0,
+        payer: 0,
+        payee: 1,
+        units: -1,
+        expires_ms: 1_000,
+        fee_rule: None,
+    };
     let command = kernel.command(&Action::Prepare(action));
     kernel.apply(&[command]);
 }

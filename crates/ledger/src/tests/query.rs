@@ -10,7 +10,15 @@ use super::snapshot::restore;
 use crate::*;
 
 fn prepare(id: u8, expires_ms: u64) -> Action {
-    Action::Prepare(PrepareAction { id, source: 0, payer: 0, payee: 1, units: 10_000, expires_ms })
+    Action::Prepare(PrepareAction {
+        id,
+        source: 0,
+        payer: 0,
+        payee: 1,
+        units: 10_000,
+        expires_ms,
+        fee_rule: None,
+    })
 }
 
 fn commit(id: u8) -> Action {

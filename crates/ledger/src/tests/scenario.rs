@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 use sha2::{Digest as _, Sha256};
 
 use super::touches::PartDigests;
+use crate::snapshot::ReservedTransfer;
 use crate::*;
 
 /// Start time of every scenario, in milliseconds since the epoch.
@@ -156,7 +157,7 @@ impl ScenarioRunner {
             "end" => self.end_batch(),
             "show" | "get" | "owed" | "dead" | "counters" | "deadline" | "accounts"
             | "limit-of" | "oracles" | "account-types" | "keys" | "window" | "settlement"
-            | "alerts" => {
+            | "alerts" | "fees" => {
                 let result = self.query(&words);
                 self.print(&format!("{line} -> {result}"));
             }
@@ -338,6 +339,7 @@ impl ScenarioRunner {
                 }
             }
             "alerts" => self.alerts(),
+            "fees" => self.fees(),
             "window" => self.window(WindowId(words.at(1).parse().expect("a number"))),
             "settlement" => self.settlement(SettlementId(words.at(1).parse().expect("a number"))),
             "oracles" => {
@@ -413,6 +415,24 @@ impl ScenarioRunner {
         });
         let both = [alarms.collect::<Vec<_>>(), owed.collect()];
         both.map(|texts| texts.join(", ")).join("; ")
+    }
+
+    /// Fee rules, and the fees of transfers in flight.
+    fn fees(&self) -> String {
+        let fees = self.state.fees();
+        let rule = |rule: &FeeRule| {
+            let currency = rule.currency.map_or("any".to_owned(), |currency| currency.to_string());
+            format!("{} {currency} {}", rule.name, if rule.active { "on" } else { "off" })
+        };
+        let pending = |transfer: &ReservedTransfer| {
+            let fee = fees.pending(&transfer.id)?;
+            let (id, from, to) = (short_id(transfer.id), self.owner(fee.from), self.owner(fee.to));
+            Some(format!("{id} rule {}: {} from {from} to {to}", fee.rule.0, fee.amount))
+        };
+        let rules: Vec<_> = fees.rules().iter().map(rule).collect();
+        let mut pending: Vec<_> = self.state.in_flight().filter_map(pending).collect();
+        pending.sort_unstable();
+        [rules, pending].map(|texts| texts.join(", ")).join("; ").trim_end().to_owned()
     }
 
     /// State, reason and contents of a window, and its sums.
@@ -559,6 +579,7 @@ impl ScenarioRunner {
             expiration_ms: moment_ms(expiration),
             hash: digest(&content),
             trace: [1; 16],
+            fee_rule: words.given("fee").map(|rule| FeeRuleId(rule.parse().expect("a number"))),
         }
     }
 
@@ -679,6 +700,12 @@ impl ScenarioRunner {
                 currency: currency(words.at(5)),
                 amount: amount(words.at(4)),
                 hash: request_hash(words),
+            }
+            .into(),
+            "fee-rule" => CreateFeeRule { rule: Box::new(fee_rule(words)) }.into(),
+            "fee-rule-active" => SetFeeRuleActive {
+                rule: FeeRuleId(words.at(1).parse().expect("a number")),
+                active: active(),
             }
             .into(),
             "abort-settlement" => AbortSettlement {
@@ -805,6 +832,29 @@ fn oracle(words: &LineWords<'_>) -> Oracle {
         endpoint: words.at(2).to_owned(),
         currency: Currency::parse(words.option("currency", "")),
         default: words.option("default", "off") == "on",
+    }
+}
+
+/// `fee-rule NAME 6000`: a percentage, in parts per million; `fixed=0.25` for a fixed fee.
+fn fee_rule(words: &LineWords<'_>) -> FeeRule {
+    let fee = match words.given("fixed") {
+        Some(fixed) => Fee::Fixed { amount: amount(&fixed) },
+        None => Fee::Percentage {
+            parts_per_million: words.at(2).parse().expect("a share"),
+            decimals: words.option("decimals", "2").parse().expect("a number"),
+            rounding: Rounding::HalfUp,
+        },
+    };
+    FeeRule {
+        name: words.at(1).to_owned(),
+        currency: Currency::parse(words.option("currency", "")),
+        conditions: FeeConditions::default(),
+        fee,
+        payer: match words.option("payer", "payer") {
+            "payer" => FeePayer::Payer,
+            _ => FeePayer::Payee,
+        },
+        active: words.option("active", "on") == "on",
     }
 }
 

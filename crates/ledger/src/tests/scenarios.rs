@@ -21,4 +21,6 @@ macro_rules! scenarios {
     };
 }
 
-scenarios![prepare, resend, fulfil, look_up, expiry, onboarding, funds, log, settlement, liquidity];
+scenarios![
+    prepare, resend, fulfil, look_up, expiry, onboarding, funds, log, settlement, liquidity, fees
+];

@@ -118,6 +118,7 @@ fn settling() -> State {
                     payee,
                     units,
                     expires_ms,
+                    fee_rule: None,
                 }),
             );
             action(
@@ -189,8 +190,15 @@ fn invalid_alerts_are_rejected() {
         let cap = kernel.command(&Action::Cap { party, units: CAP });
         kernel.apply(&[cap]);
         let (id, units, expires_ms) = (party as u8, CAP, 60_000);
-        let prepare =
-            PrepareAction { id, source: party, payer: party, payee: 2, units, expires_ms };
+        let prepare = PrepareAction {
+            id,
+            source: party,
+            payer: party,
+            payee: 2,
+            units,
+            expires_ms,
+            fee_rule: None,
+        };
         let commands = [kernel.command(&Action::Prepare(prepare))];
         assert_eq!(kernel.apply(&commands).outcomes, [Outcome::PrepareReserved]);
         kernel.administer(CheckLiquidity { name: name(party), currency: usd() }.into());
@@ -397,8 +405,8 @@ fn state_hashes_are_golden() {
         [NodeTail { node: 1, epoch: 1, sequence: 19 }]
         Counters { reserved: 4, refused: 0, committed: 1, aborted: 0, expired: 0, delivered: 0, given_up: 0 }
         c983a4d0106ca6c302d0e6aae1f9cf4640b1f8330c0077f9ac4635a7a2ab98c7
-        d62e028f04d9fb1640767a0b43b269c1fbea1974e70dc780c8dd5ffc29a4c6e9
-        419a82b26172b16686e40ebc55faf72e74feee6a84424a9d74080d96dc991722
+        d231879f55097e4a463644bebef84e5d534efc9307d3504b270993289f6be8d5
+        5ff5a3fe283f3a8b51006188d21e03740c696f805e59d126a24276ad6aedcfa1
     "#]]
     .assert_eq(&text);
 }
@@ -591,7 +599,15 @@ fn state_with_rows_in_each_table() -> State {
     let mut kernel = TestKernel::new();
     let prepare = |id, payer, payee| {
         let (units, expires_ms) = (100_000, 60_000);
-        Action::Prepare(PrepareAction { id, source: payer, payer, payee, units, expires_ms })
+        Action::Prepare(PrepareAction {
+            id,
+            source: payer,
+            payer,
+            payee,
+            units,
+            expires_ms,
+            fee_rule: None,
+        })
     };
     let content = ResponseContent::Committed { right: true };
     for action in [
@@ -635,6 +651,8 @@ struct CorruptibleTables {
     settling: Vec<(SettlementId, SettlementAccount)>,
     alerts: Vec<Alert>,
     alarms: Vec<LiquidityAlarm>,
+    fee_rules: Vec<FeeRule>,
+    fees: Vec<(TransferId, PendingFee)>,
 }
 
 impl CorruptibleTables {
@@ -658,6 +676,8 @@ impl CorruptibleTables {
             settling: rows(state),
             alerts: rows(state),
             alarms: rows(state),
+            fee_rules: rows(state),
+            fees: rows(state),
         }
     }
 
@@ -707,6 +727,8 @@ impl CorruptibleTables {
         self.settling.into_iter().try_for_each(|row| builder.add_row(row))?;
         self.alerts.into_iter().try_for_each(|row| builder.add_row(row))?;
         self.alarms.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.fee_rules.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.fees.into_iter().try_for_each(|row| builder.add_row(row))?;
         builder.finish()
     }
 }

@@ -182,6 +182,8 @@ const fn part_of(table: Table) -> Option<StatePart> {
         }
         Table::Notices | Table::DeadLetters => Some(StatePart::Notices),
         Table::Windows | Table::WindowAccounts | Table::WindowPairs => Some(StatePart::Windows),
+        Table::FeeRules => Some(StatePart::FeeRules),
+        Table::PendingFees => Some(StatePart::Transfers),
         Table::Settlements | Table::SettlementAccounts => Some(StatePart::Settlements),
         Table::Alerts | Table::LiquidityAlarms => Some(StatePart::Alerts),
     }

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use crate::server::TestServer;
 
 /// Changes that others need, in their order; the rest follows in the order of the document.
-const FIRST: [&str; 9] = [
+const FIRST: [&str; 10] = [
+    "createInterchangeFeeRule",
     "createHubAccount",
     "createParticipant",
     "setInitialCap",
@@ -44,12 +45,19 @@ const REFUSED: [(&str, u16); 15] = [
     ("showStages", 404),
 ];
 
+/// Settles the fees of the examples.
+const FEE_MODEL: &str = r#"{"name":"FEES","settlementGranularity":"NET",
+    "settlementInterchange":"MULTILATERAL","settlementDelay":"DEFERRED",
+    "requireLiquidityCheck":true,"ledgerAccountType":"INTERCHANGE_FEE","autoPositionReset":true,
+    "settlementAccountType":"INTERCHANGE_FEE_SETTLEMENT"}"#;
+
 #[tokio::test]
 async fn every_example_is_taken_and_answered_as_described() {
     let server = TestServer::start().await;
     let document = operations::openapi_document::admin();
     let account = json!({"currency": "XOF", "type": "HUB_MULTILATERAL_SETTLEMENT"}).to_string();
     server.check_status("POST /participants/Hub/accounts", &account, 201).await;
+    server.check_status("POST /settlementModels", FEE_MODEL, 201).await;
     let mut all = operations(&document);
     let place = |played: &OperationMessages<'_>| FIRST.iter().position(|id| *id == played.id);
     all.sort_by_key(|played| place(played).unwrap_or(FIRST.len()));

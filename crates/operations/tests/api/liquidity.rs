@@ -31,6 +31,7 @@ fn reserve(server: &TestServer, amount: &str) {
         expiration_ms: BEGINNING_MS + 1_000_000,
         hash: Digest::default(),
         trace: [0; 16],
+        fee_rule: None,
     };
     let outcome = server.backend.apply(&Command::Prepare(Box::new(prepare)));
     assert_eq!(outcome, Outcome::PrepareReserved);

@@ -47,6 +47,7 @@ fn create_dead_letter(server: &TestServer, transfers: u8) {
             expiration_ms: BEGINNING_MS + 1_000_000,
             hash: Digest::default(),
             trace: [0; 16],
+            fee_rule: None,
         };
         let outcome = server.backend.apply(&Command::Prepare(Box::new(prepare)));
         assert_eq!(outcome, Outcome::PrepareReserved);

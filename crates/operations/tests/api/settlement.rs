@@ -38,6 +38,7 @@ fn transfer(server: &TestServer, number: u8, (payer, payee): (&str, &str), amoun
         expiration_ms: BEGINNING_MS + 1_000_000,
         hash: Digest::default(),
         trace: [0; 16],
+        fee_rule: None,
     };
     let outcome = server.backend.apply(&Command::Prepare(Box::new(prepare)));
     assert_eq!(outcome, Outcome::PrepareReserved);
@@ -108,6 +109,13 @@ async fn requests_that_do_not_fit_are_refused() {
     let server = scheme().await;
     transfer(&server, 1, ("dfsp1", "dfsp2"), "30.5");
     server.run_transcript(expect_file!["texts/settlement_refusals.txt"]).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn fee_rules_are_added_and_switched() {
+    let server = scheme().await;
+    server.run_transcript(expect_file!["texts/interchange_fees.txt"]).await;
     server.stop().await;
 }
 

@@ -2,8 +2,8 @@ use alloc::format;
 use alloc::vec;
 
 use ledger::{
-    AccountId, AccountKind, Amount, BalanceChange, Currency, DecisionInputs, FspName, HubAccount,
-    NoticeKind, Outcome, OwedNotice, PartyInputs,
+    AccountId, AccountKind, Amount, BalanceChange, Currency, DecisionInputs, FeeAccount, FspName,
+    HubAccount, NoticeKind, Outcome, OwedNotice, PartyInputs,
 };
 
 use super::*;
@@ -55,6 +55,7 @@ fn samples() -> Vec<Decision> {
     let hub = |kind, code, balance| HubAccount { kind, currency: currency(code), balance };
     let ordinary = DecisionInputs {
         parties: vec![party, other],
+        fees: vec![],
         hub: vec![hub(AccountKind::InFlight, "USD", balance(1, 0, -5))],
         hub_name: name("Hub"),
         lane_capacity: 50_000,
@@ -79,6 +80,11 @@ fn samples() -> Vec<Decision> {
         ],
         ..ordinary.clone()
     };
+    let fee = |party, balance| FeeAccount { party, balance };
+    let with_fees = DecisionInputs {
+        fees: vec![fee(1, balance(9, 7, 3)), fee(0, balance(11, -7, -3))],
+        ..ordinary.clone()
+    };
     let empty = DecisionInputs { parties: vec![], hub: vec![], ..ordinary.clone() };
     let decided = Decision {
         transfer: TransferId::parse("01ARZ3NDEKTSV4RRFFQ69G5FAV").expect("an id"),
@@ -94,6 +100,7 @@ fn samples() -> Vec<Decision> {
         Decision { log_index: LogIndex(1), ..on(None) },
         on(Some(of_both)),
         on(Some(empty)),
+        on(Some(with_fees)),
     ]
 }
 

@@ -8,35 +8,41 @@ use core::convert::Infallible;
 use expect_test::expect;
 use ledger::{
     AccountId, AccountKind, AccountStep, AddKey, Administer, AdvanceSettlement, Amount, Batch,
-    Change, ChangeParties, CheckLiquidity, CloseWindow, Command, CreateHubAccount,
+    Change, ChangeParties, CheckLiquidity, CloseWindow, Command, CreateFeeRule, CreateHubAccount,
     CreateLedgerAccountType, CreateOracle, CreateParticipant, CreateSettlement,
-    CreateSettlementModel, Currency, DeliveryResult, Effects, FinishedDelivery, FspName, Fulfil,
-    FulfilState, Fulfilment, FundsDirection, Genesis, LedgerAccountType, LogIndex, MoveFunds,
-    NoticeId, Oracle, Outcome, PartyChangeForm, Prepare, SetEndpoint, SetInitialPositionAndLimits,
-    SetLimit, SettlementId, SettlementModel, SettlementState, Stamp, TransferId, WindowId,
+    CreateSettlementModel, Currency, DeliveryResult, Effects, Fee, FeeConditions, FeePayer,
+    FeeRule, FeeRuleId, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection,
+    Genesis, LedgerAccountType, LogIndex, MoveFunds, NoticeId, Oracle, Outcome, PartyChangeForm,
+    Prepare, Rounding, SetEndpoint, SetInitialPositionAndLimits, SetLimit, SettlementId,
+    SettlementModel, SettlementState, Stamp, TransferId, WindowId,
 };
 use proptest::prelude::*;
 
 use super::*;
 
-/// The state after all of [`history`], as written by version 2. Never changed: a new version gets
+/// The state after all of [`history`], as written by version 3. Never changed: a new version gets
 /// its own file, which this test writes to the path in `WRITE_SNAPSHOT_FIXTURE`.
-const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/snapshot-v2.bin");
+const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/snapshot-v3.bin");
+/// The state after all of [`second_history`], as written by version 2. Never changed.
+const FIXTURE_SECOND: &[u8] = include_bytes!("../../tests/fixtures/snapshot-v2.bin");
 /// The state after all of [`first_history`], as written by version 1. Never changed.
 const FIXTURE_FIRST: &[u8] = include_bytes!("../../tests/fixtures/snapshot-v1.bin");
 
 #[test]
-fn version_1_is_read() {
-    let read_first = read(FIXTURE_FIRST).expect("the fixture is sound");
-    assert_eq!(read_first.tail.identity, LogIdentity(*b"identity of test"));
-    let mut decided = State::new();
-    decided.begin_under(1);
-    for command in first_history(true) {
-        decided = decide(decided, &[command]);
+fn older_versions_are_read() {
+    let older = [(1, FIXTURE_FIRST, first_history(true)), (2, FIXTURE_SECOND, second_history())];
+    for (rules, fixture, history) in older {
+        let read_older = read(fixture).expect("the fixture is sound");
+        assert_eq!(read_older.tail.identity, LogIdentity(*b"identity of test"));
+        let mut decided = State::new();
+        decided.begin_under(rules);
+        for command in history {
+            decided = decide(decided, &[command]);
+        }
+        assert_eq!(read_older.state.hash(), decided.hash(), "{rules}");
+        let again = read(&write(&read_older.state).0).expect("it was written");
+        assert_eq!(again.state.hash(), decided.hash(), "{rules}");
     }
-    assert_eq!(read_first.state.hash(), decided.hash());
-    let again = read(&write(&read_first.state).0).expect("it was written");
-    assert_eq!(again.state.hash(), decided.hash());
 }
 
 #[test]
@@ -47,7 +53,7 @@ fn blocks_of_two_versions_are_refused() {
 }
 
 #[test]
-fn version_2_is_read_and_written_as_it_was() {
+fn version_3_is_read_and_written_as_it_was() {
     if let Ok(path) = std::env::var("WRITE_SNAPSHOT_FIXTURE") {
         std::fs::write(path, write(&after(history().len()).0).0).expect("the file is written");
     }
@@ -66,7 +72,7 @@ fn every_table_has_rows_in_the_fixture() {
     let mut counts = Counts(Vec::new());
     let Ok(()) = state.tables().visit(&mut counts);
     let counts = counts.0;
-    expect!["[9, 3, 2, 1, 1, 1, 1, 4, 5, 1, 2, 2, 1, 1, 2, 2, 1]"]
+    expect!["[13, 3, 3, 1, 1, 1, 1, 5, 6, 1, 2, 2, 1, 1, 2, 2, 1, 1, 0]"]
         .assert_eq(&format!("{counts:?}"));
 }
 
@@ -121,8 +127,8 @@ fn blocks_have_one_order() {
 
 #[test]
 fn newer_versions_are_reported() {
-    let newer = changed(FIXTURE, 4, &[3]);
-    assert_eq!(read(&newer).err(), Some(SnapshotError::Version(3)));
+    let newer = changed(FIXTURE, 4, &[4]);
+    assert_eq!(read(&newer).err(), Some(SnapshotError::Version(4)));
 }
 
 /// The block with these bytes in its header, and a matching checksum.
@@ -351,6 +357,39 @@ fn batch(before: u64) -> Batch {
 
 /// A history with rows for every table.
 fn history() -> Vec<Command> {
+    let fees = SettlementModel {
+        name: "FEES".into(),
+        multilateral: true,
+        currency: None,
+        ledger_account: AccountKind::InterchangeFee,
+        settlement_account: AccountKind::InterchangeFeeSettlement,
+        ..model(true)
+    };
+    let rule = FeeRule {
+        name: "WALLET".into(),
+        currency: Some(usd()),
+        conditions: FeeConditions {
+            scenario: Some("TRANSFER".into()),
+            payee_fsp: Some(name("payee")),
+            payer_extension: Some(("accountType".into(), "Wallet".into())),
+            ..FeeConditions::default()
+        },
+        fee: Fee::Percentage { parts_per_million: 6_000, decimals: 2, rounding: Rounding::HalfUp },
+        payer: FeePayer::Payer,
+        active: true,
+    };
+    let fee_rule = Some(FeeRuleId(1));
+    let mut history = second_history();
+    history.extend([
+        administer(CreateSettlementModel { model: fees }),
+        administer(CreateFeeRule { rule: Box::new(rule) }),
+        Command::Prepare(Box::new(Prepare { fee_rule, ..prepare_to("23", "payee") })),
+    ]);
+    history
+}
+
+/// A history without fees, with rows for every other table.
+fn second_history() -> Vec<Command> {
     let reason = || "end of the day".into();
     let step = AccountStep {
         participant: 2,
@@ -500,6 +539,7 @@ fn prepare_to(id: &str, payee: &str) -> Prepare {
         expiration_ms: 60_000,
         hash: Digest([5; 32]),
         trace: [8; 16],
+        fee_rule: None,
     }
 }
 

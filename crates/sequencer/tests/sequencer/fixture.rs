@@ -159,6 +159,7 @@ pub(crate) fn prepare(of: usize, amount: Amount, expiration_ms: u64) -> Command 
         expiration_ms,
         hash: hash(amount.units()),
         trace: [0; 16],
+        fee_rule: None,
     }))
 }
 

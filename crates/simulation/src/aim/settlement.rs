@@ -1,7 +1,10 @@
 //! How runs reach the outcomes of changes of windows and settlements: by the settlement workload
 //! ([`crate::workload::settlement`]), which asks for right steps and wrong ones.
 
-use ledger::{AbortSettlement, AdminOutcome, AdvanceSettlement, CloseWindow, CreateSettlement};
+use ledger::{
+    AbortSettlement, AdminOutcome, AdvanceSettlement, CloseWindow, CreateFeeRule, CreateSettlement,
+    SetFeeRuleActive,
+};
 
 use super::{By, Reach, Reached};
 
@@ -43,4 +46,18 @@ impl Reach for AbortSettlement {
         (AdminOutcome::SettlementAccountCommitted, By::Chance),
         (AdminOutcome::Accepted, By::Chance),
     ];
+}
+
+impl Reach for CreateFeeRule {
+    const REACHED: Reached = &[
+        (AdminOutcome::FeeRuleExists, By::Chance),
+        (AdminOutcome::SettlementModelMissing, By::Chance),
+        (AdminOutcome::RegistryFull, By::Nothing(TOO_SHORT)),
+        (AdminOutcome::Accepted, By::Chance),
+    ];
+}
+
+impl Reach for SetFeeRuleActive {
+    const REACHED: Reached =
+        &[(AdminOutcome::FeeRuleNotFound, By::Chance), (AdminOutcome::Accepted, By::Chance)];
 }

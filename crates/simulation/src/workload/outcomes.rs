@@ -13,7 +13,7 @@
 use ledger::{
     Abort, Activate, AdminOutcome, Amount, Change, ChangeParties, Command, CreateParticipant,
     Currency, Digest, FspName, Fulfil, FulfilState, Fulfilment, MoveFunds, PartyBinding,
-    PartyChangeForm, Prepare, SetInitialPositionAndLimits, TransferId,
+    PartyChangeForm, Prepare, RULES_VERSION, SetInitialPositionAndLimits, TransferId,
 };
 
 use crate::aim::{self, Situation};
@@ -230,7 +230,7 @@ impl SimulationRun {
                 let command = self.registration(from);
                 self.send_unplanned(from, command);
             }
-            1 => self.ask_for_change(Activate { rules_version: 2 }.into()),
+            1 => self.ask_for_change(Activate { rules_version: RULES_VERSION }.into()),
             _ => {
                 let (name, currency) =
                     (self.outcome_workload.newcomer(true), self.actors.currency(0));
@@ -339,6 +339,7 @@ impl SimulationRun {
             expiration_ms: self.env.true_ms() + 1_000,
             hash: Digest(spread32(random.next())),
             trace: spread16(random.next()),
+            fee_rule: None,
         }))
     }
 

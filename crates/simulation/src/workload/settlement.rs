@@ -3,16 +3,19 @@
 //! Settlements advance with all accounts at once, participant by participant, or account by
 //! account. Steps are repeated, skipped, and asked for the wrong participant. Some settlements are
 //! aborted. Models are added and switched while transfers run: net multilateral and net bilateral
-//! ones, and gross ones, per currency. In some runs the operator creates and aborts settlements
+//! ones, and gross ones, per currency. Models and rules of interchange fees are added and switched
+//! too, and most transfers name a rule. In some runs the operator creates and aborts settlements
 //! over the same windows, so that old settlements are archived.
 //!
 //! The workload exists in some runs only, and has its own RNG stream. It serves one node and three
 //! nodes alike: it reads a state of the hub, which may be old, and names the next changes.
 
 use ledger::{
-    AbortSettlement, AccountId, AccountKind, AccountStep, AdvanceSettlement, Change, CloseWindow,
-    CreateSettlement, CreateSettlementModel, Currency, SetSettlementModelActive, SettlementId,
-    SettlementModel, SettlementState, SettlementWithAccounts, State, Window, WindowId, WindowState,
+    AbortSettlement, AccountId, AccountKind, AccountStep, AdvanceSettlement, Amount, Change,
+    CloseWindow, CreateFeeRule, CreateSettlement, CreateSettlementModel, Currency, Fee,
+    FeeConditions, FeePayer, FeeRule, FeeRuleId, Rounding, SetFeeRuleActive,
+    SetSettlementModelActive, SettlementId, SettlementModel, SettlementState,
+    SettlementWithAccounts, State, Window, WindowId, WindowState,
 };
 use model::Model;
 use ports::ColdStore;
@@ -58,13 +61,16 @@ impl SettlementWorkload {
         if self.churns && self.random.chance(800) {
             return self.churn(state);
         }
-        match self.random.below(40) {
+        match self.random.below(45) {
             0 | 1 => Some(self.add_model(currencies)),
             2 => self.switch_model(state),
             3..8 => Some(self.close(state)),
             8..13 => self.create(state),
             13 => Some(self.create_wrongly(state)),
             14 | 15 => self.abort(state),
+            16 | 17 => Some(self.add_fee_model(currencies)),
+            18 | 19 => Some(self.add_fee_rule(state, currencies)),
+            20 => Some(self.switch_fee_rule(state)),
             _ => self.advance(state),
         }
     }
@@ -93,6 +99,55 @@ impl SettlementWorkload {
             active: true,
         };
         CreateSettlementModel { model }.into()
+    }
+
+    /// A model of fees, in one currency or in all of them.
+    fn add_fee_model(&mut self, currencies: &[Currency]) -> Change {
+        let currency = self.random.chance(300).then(|| self.random.pick(currencies));
+        let code = currency.map_or_else(|| "ALL".to_owned(), |currency| currency.to_string());
+        let model = SettlementModel {
+            name: format!("FEES{code}"),
+            net: true,
+            multilateral: self.random.chance(500),
+            deferred: true,
+            currency,
+            liquidity_check: self.random.chance(700),
+            auto_position_reset: self.random.chance(800),
+            ledger_account: AccountKind::InterchangeFee,
+            settlement_account: AccountKind::InterchangeFeeSettlement,
+            active: true,
+        };
+        CreateSettlementModel { model }.into()
+    }
+
+    /// One of six rules, or one that exists.
+    fn add_fee_rule(&mut self, state: &State, currencies: &[Currency]) -> Change {
+        let count = state.fees().rules().len() as u64;
+        let number = self.random.below((count + 1).min(6));
+        let fee = match self.random.below(3) {
+            0 => Fee::Fixed { amount: Amount::from_units(1_234) },
+            _ => Fee::Percentage {
+                parts_per_million: 1 + self.random.below(100_000) as u32,
+                decimals: self.random.below(5) as u32,
+                rounding: self.random.pick(Rounding::ALL),
+            },
+        };
+        let rule = FeeRule {
+            name: format!("rule {number}"),
+            currency: self.random.chance(300).then(|| self.random.pick(currencies)),
+            conditions: FeeConditions::default(),
+            fee,
+            payer: self.random.pick(FeePayer::ALL),
+            active: self.random.chance(900),
+        };
+        CreateFeeRule { rule: Box::new(rule) }.into()
+    }
+
+    /// Mostly switches a rule on. Some do not exist.
+    fn switch_fee_rule(&mut self, state: &State) -> Change {
+        let count = state.fees().rules().len() as u64;
+        let rule = FeeRuleId(self.random.below(count + 2) as u32);
+        SetFeeRuleActive { rule, active: self.random.chance(700) }.into()
     }
 
     /// Gross models are mostly inactive, so that windows have transfers.
@@ -242,7 +297,7 @@ impl SettlementWorkload {
     /// Aborts the newest settlement, or settles its windows again. Looks for archived ones too.
     fn churn(&mut self, state: &State) -> Option<Change> {
         let book = state.settlement();
-        if self.random.chance(50) {
+        if self.random.chance(100) {
             let settlement = SettlementId(1 + self.random.below(5) as u32);
             let reason = "long ago".into();
             return Some(match self.random.chance(500) {
@@ -296,6 +351,8 @@ pub struct SettlementCounts {
     pub read_back: u64,
     /// Transfers that a gross model settled when they were committed.
     pub at_once: u64,
+    /// Fees that were charged.
+    pub fees: u64,
 }
 
 impl SettlementCounts {
@@ -311,6 +368,7 @@ impl SettlementCounts {
             archived: book.numbers().archived_settlements.rows,
             read_back: 0,
             at_once: model.settled_at_once,
+            fees: model.fees_charged,
         }
     }
 }

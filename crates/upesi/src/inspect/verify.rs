@@ -689,6 +689,9 @@ fn print_settlement(figures: &Figures) {
         Count(figures.settlements_settled),
         Count(figures.settlements_aborted)
     );
+    if 0 < figures.fees {
+        println!("  fees             {} posted with their transfers", Count(figures.fees));
+    }
 }
 
 #[cfg(test)]

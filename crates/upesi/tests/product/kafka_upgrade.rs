@@ -19,9 +19,9 @@ use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, Ports, Printed, Switch};
 
-const NEWER: [&str; 2] = ["--inject-rules", "3"];
-const LATER_RULES: &str = "{\"rulesVersion\":3}";
-const REFUSED: &str = "needs rules version 3, but this program knows versions up to 2";
+const NEWER: [&str; 2] = ["--inject-rules", "4"];
+const LATER_RULES: &str = "{\"rulesVersion\":4}";
+const REFUSED: &str = "needs rules version 4, but this program knows versions up to 3";
 /// Interval between two messages of one sender.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -40,18 +40,18 @@ fn nodes_are_upgraded_under_load() {
         }
         let _ending = Ending(&load);
         b.switch = upgraded(&b.home, b.switch);
-        all_know(&b.admin(), [("a", 2), ("b", 3), ("c", 2)]);
-        activate(&scheme.admin, 400, "this program knows rules up to 2");
-        activate(&b.admin(), 400, "knows rules up to 2: start a newer program there first");
+        all_know(&b.admin(), [("a", 3), ("b", 4), ("c", 3)]);
+        activate(&scheme.admin, 400, "this program knows rules up to 3");
+        activate(&b.admin(), 400, "knows rules up to 3: start a newer program there first");
         c.switch = upgraded(&c.home, c.switch);
-        all_know(&c.admin(), [("a", 2), ("b", 3), ("c", 3)]);
-        activate(&c.admin(), 400, "node a knows rules up to 2");
+        all_know(&c.admin(), [("a", 3), ("b", 4), ("c", 4)]);
+        activate(&c.admin(), 400, "node a knows rules up to 3");
         scheme.switch = upgraded(&scheme.home, scheme.switch);
         scheme.admin = Admin::new(&scheme.home, &scheme.switch);
-        all_know(&scheme.admin, [("a", 3), ("b", 3), ("c", 3)]);
-        activate(&scheme.admin, 200, "{\"rulesVersion\":3,\"rulesKnown\":3}");
+        all_know(&scheme.admin, [("a", 4), ("b", 4), ("c", 4)]);
+        activate(&scheme.admin, 200, "{\"rulesVersion\":4,\"rulesKnown\":4}");
         for admin in [&b.admin(), &c.admin()] {
-            assert_eq!(admin.get("/rules"), "{\"rulesVersion\":3,\"rulesKnown\":3}");
+            assert_eq!(admin.get("/rules"), "{\"rulesVersion\":4,\"rulesKnown\":4}");
         }
         let before = load.count();
         while load.count() < before + 50 {

@@ -11,9 +11,9 @@ use fspiop::body::ErrorInformation;
 use fspiop::stored_message::StoredMessage;
 use ledger::{
     Abort, AccountKind, AdjustBalance, Amount, BalanceChange, Change, Command, Currency, Decision,
-    DecisionInputs, DeliveryResult, ExplainedOutcome, FinishedDelivery, FspName, Fulfilment,
-    FundsDirection, HubAccount, LogIndex, NoticeId, Outcome, OwedNotice, PartyInputs,
-    PrepareOutcome, ResponseEnd, ResponseOutcome, Stamp, TransferChange, TransferId,
+    DecisionInputs, DeliveryResult, ExplainedOutcome, FeeAccount, FeeRuleId, FinishedDelivery,
+    FspName, Fulfilment, FundsDirection, HubAccount, LogIndex, NoticeId, Outcome, OwedNotice,
+    PartyInputs, PrepareOutcome, ResponseEnd, ResponseOutcome, Stamp, TransferChange, TransferId,
     TransferMessage,
 };
 use ports::{LogError, OwnedPayload, OwnedRecord, RecordReader};
@@ -408,7 +408,11 @@ fn legs_of(inputs: &DecisionInputs) -> Vec<PostingLeg> {
     let of_hub = inputs.hub.iter().map(|HubAccount { kind, balance, currency }| {
         leg_of(*kind, balance, (&inputs.hub_name, *currency))
     });
-    let mut legs: Vec<_> = of_sides.chain(of_hub).flatten().collect();
+    let of_fees = inputs.fees.iter().map(|FeeAccount { party, balance }| {
+        let owner = inputs.parties.get(*party as usize)?;
+        leg_of(AccountKind::InterchangeFee, balance, (&owner.name, owner.currency))
+    });
+    let mut legs: Vec<_> = of_sides.chain(of_fees).chain(of_hub).flatten().collect();
     legs.sort_by_key(|leg| leg.account);
     legs
 }
@@ -510,6 +514,11 @@ fn describe_change(change: &Change) -> String {
     }
 }
 
+/// The fee rule that the edge found.
+fn describe_fee_rule(rule: Option<FeeRuleId>) -> String {
+    rule.map_or_else(String::new, |rule| format!(", interchange fee rule {}", rule.0))
+}
+
 /// A message as the record stores it.
 fn message_report(record: &Record<'_>, command: &Command, stamp: Stamp) -> MessageReport {
     let (storage, stored) = read_stored_message(record);
@@ -538,12 +547,13 @@ fn message_report(record: &Record<'_>, command: &Command, stamp: Stamp) -> Messa
             // Only the stored headers have it, because it does not affect the decision.
             destination: stored.as_ref().and_then(destination_of),
             says: format!(
-                "{} {} from {} to {}, condition {}",
+                "{} {} from {} to {}, condition {}{}",
                 prepare.amount,
                 prepare.currency,
                 prepare.payer.as_str(),
                 prepare.payee.as_str(),
-                hexadecimal(&prepare.condition)
+                hexadecimal(&prepare.condition),
+                describe_fee_rule(prepare.fee_rule)
             ),
             expiration: Some(moment(Stamp::from_millis(prepare.expiration_ms))),
             expires_in_ms: Some(prepare.expiration_ms.cast_signed() - stamp.millis().cast_signed()),

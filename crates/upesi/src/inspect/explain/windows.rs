@@ -231,8 +231,13 @@ mod tests {
             owed: 0,
         };
         let hub_name = FspName::new("Hub").expect("a name");
-        let inputs =
-            DecisionInputs { hub_name, lane_capacity: 1, parties: vec![payer], hub: Vec::new() };
+        let inputs = DecisionInputs {
+            hub_name,
+            lane_capacity: 1,
+            parties: vec![payer],
+            fees: Vec::new(),
+            hub: Vec::new(),
+        };
         let decided = Decision {
             transfer: TransferId::parse("00000000000000000000000001").expect("an id"),
             log_index: LogIndex(record),

@@ -9,6 +9,7 @@
 //! Memory: 25 bytes per transfer in memory or in a file ([`reserved_ids`]), 200 bytes per transfer
 //! in flight, 80 bytes per owed notice. No messages are kept.
 
+mod fees;
 mod id_hasher;
 mod reserved_ids;
 mod windows;
@@ -31,6 +32,7 @@ use record::frame::{Payload, Record, Records};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use self::fees::{FeeRules, OpenFee};
 use self::id_hasher::IdHasher;
 use self::reserved_ids::ReservedIds;
 use self::windows::{Movement, Windows, account_of, gross_account};
@@ -67,6 +69,8 @@ pub(crate) struct Figures {
     pub(crate) notices_pending: u64,
     /// Commits that a gross model settled at once.
     pub(crate) settled_at_once: u64,
+    /// Interchange fees, each posted with the commit of its transfer.
+    pub(crate) fees: u64,
     /// Commits in windows, closed or open.
     pub(crate) transfers_in_windows: u64,
     /// Windows closed, the nets of each found to sum to zero.
@@ -112,6 +116,7 @@ pub(crate) struct Audit {
     owed: HashMap<NoticeId, OpenNotice, IdHasher>,
     dead: HashSet<NoticeId, IdHasher>,
     windows: Windows,
+    fee_rules: FeeRules,
     /// Number of notices of this batch that were processed.
     noticed: usize,
 }
@@ -133,6 +138,7 @@ struct OpenTransfer {
     condition: [u8; 32],
     expiration_ms: u64,
     prepare: LogIndex,
+    fee: Option<Box<OpenFee>>,
 }
 
 impl Audit {
@@ -304,6 +310,8 @@ impl Audit {
                 }
                 if is_accepted {
                     self.follow_windows(&administer.change, state);
+                    let followed = self.fee_rules.follow(&administer.change);
+                    self.note(followed);
                 }
             }
             Command::Genesis(_) => self.windows.begin(state.rules_version()),
@@ -361,6 +369,7 @@ impl Audit {
             condition: prepare.condition,
             expiration_ms: prepare.expiration_ms,
             prepare: self.at,
+            fee: self.fee_rules.fee_of(prepare, (payer, payee), state),
         };
         self.deadlines.insert((open.expiration_ms, open.prepare), prepare.id);
         if self.open.insert(prepare.id, open).is_some() {
@@ -415,6 +424,9 @@ impl Audit {
         self.post(in_flight, to, open.amount);
         if outcome == Outcome::Committed && self.windows.are_open() {
             self.settle(&open, state);
+            if let Some(fee) = &open.fee {
+                self.charge(fee);
+            }
         }
         let is_notified =
             |party| new.iter().any(|one| one.transfer == Some(*id) && one.recipient == party);
@@ -446,6 +458,15 @@ impl Audit {
             let added = self.windows.add((payer, payee), amount);
             self.note(added);
         }
+    }
+
+    /// A commit moves its fee, which enters the open window whatever settles the transfer.
+    fn charge(&mut self, fee: &OpenFee) {
+        let OpenFee { from, to, amount } = *fee;
+        self.post(from, to, amount);
+        self.figures.fees += 1;
+        let added = self.windows.add_fee((from, to), amount);
+        self.note(added);
     }
 
     /// A change that opens or closes windows, or takes them into a settlement.
@@ -702,6 +723,12 @@ impl Audit {
         }
         if fspiop::body_hash(body) != hash.0 {
             let what = "the stored body does not match the hash of the record";
+            return self.find(transfer, what.into());
+        }
+        if let Command::Prepare(prepare) = command
+            && !self.fee_rules.are_named_rightly(prepare, body)
+        {
+            let what = "the transaction in the stored body does not match the fee rule";
             return self.find(transfer, what.into());
         }
         match has_same_content(body, command) {

@@ -149,6 +149,7 @@ fn commands() -> Vec<Command> {
         expiration_ms: 1_000_000,
         hash: hash(BODY),
         trace: [0; 16],
+        fee_rule: None,
     })));
     let fulfil = Command::Fulfil(Box::new(Fulfil {
         id: id(),

@@ -137,6 +137,15 @@ impl Windows {
         amount: Amount,
     ) -> Result<(), String> {
         self.counts.added += 1;
+        self.add_fee((payer, payee), amount)
+    }
+
+    /// A fee, which is settled later.
+    pub(super) fn add_fee(
+        &mut self,
+        (payer, payee): (AccountId, AccountId),
+        amount: Amount,
+    ) -> Result<(), String> {
         add(self.nets.entry(payer).or_default(), amount)?;
         add(self.nets.entry(payee).or_default(), -amount)
     }

@@ -132,6 +132,7 @@ impl Scene {
             expiration_ms: self.at_ms + ms,
             hash,
             trace: [0; 16],
+            fee_rule: None,
         };
         self.decide(&Command::Prepare(Box::new(prepare)))
     }

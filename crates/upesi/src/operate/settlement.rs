@@ -2,6 +2,7 @@
 
 mod action;
 mod api;
+mod fees;
 mod print;
 mod steps;
 
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 
 use action::Action;
 use api::{SettlementApi, State};
+use fees::FeesCommand;
 
 use crate::CliError;
 
@@ -18,6 +20,7 @@ Examples:
   upesi settlement close --reason 'end of day'
   upesi settlement create --model DEFAULTDEFERREDNET --window 3
   upesi settlement advance 1 --to PS_TRANSFERS_COMMITTED
+  upesi settlement fees add wallet --percentage 0.6 --initiator-type CONSUMER
   upesi settlement run --dry-run
   upesi settlement run --reason 'end of day' --token data/admin-token";
 
@@ -58,6 +61,9 @@ enum SettlementCommand {
     /// An interrupted run is continued by the next one: a window that is closed but not settled is
     /// settled, and a settlement that is not final is moved on.
     Run(RunArguments),
+    /// List, add and switch the rules for interchange fees.
+    #[command(subcommand)]
+    Fees(FeesCommand),
 }
 
 #[derive(clap::Args)]
@@ -169,6 +175,7 @@ pub(crate) fn settlement(arguments: &SettlementArguments) -> Result<(), CliError
             let (settlement, accounts) = (api.settlement(*id)?, api.accounts()?);
             return print::settlement(&settlement, &accounts, *json);
         }
+        SettlementCommand::Fees(command) => return fees::fees(&mut api, command, *json),
         SettlementCommand::Close(arguments) => close(&mut api, arguments)?,
         SettlementCommand::Create(arguments) => create(&mut api, arguments)?,
         SettlementCommand::Advance(arguments) => advance(&mut api, arguments)?,

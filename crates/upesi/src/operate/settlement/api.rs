@@ -115,6 +115,21 @@ impl SettlementApi {
         self.call("PUT", &format!("/v2/settlements/{id}"), Some(&body))
     }
 
+    /// The rules for interchange fees, in order of number.
+    pub(super) fn fee_rules(&mut self) -> Result<Vec<Value>, CliError> {
+        let rules = self.call("GET", "/interchangeFeeRules", None)?;
+        Ok(rules.as_array().cloned().unwrap_or_default())
+    }
+
+    pub(super) fn add_fee_rule(&mut self, rule: &Value) -> Result<Value, CliError> {
+        self.call("POST", "/interchangeFeeRules", Some(rule))
+    }
+
+    pub(super) fn switch_fee_rule(&mut self, id: u32, active: bool) -> Result<Value, CliError> {
+        let body = json!({ "isActive": active });
+        self.call("PUT", &format!("/interchangeFeeRules/{id}"), Some(&body))
+    }
+
     /// Names of the active models that settle net.
     pub(super) fn net_models(&mut self) -> Result<Vec<String>, CliError> {
         let models = self.call("GET", "/settlementModels", None)?;
@@ -159,7 +174,7 @@ impl SettlementApi {
         let answer = self.admin.call(method, path, body.as_deref());
         let answer = answer.map_err(|error| CliError::new(error.to_string()))?;
         let value = serde_json::from_slice::<Value>(&answer.body).unwrap_or(Value::Null);
-        if answer.status == 200 {
+        if [200, 201].contains(&answer.status) {
             return Ok(value);
         }
         let described = value["errorInformation"]["errorDescription"].as_str();

@@ -116,6 +116,53 @@ pub(super) fn settlement(
     Ok(())
 }
 
+pub(super) fn fee_rules(rules: &[Value], json: bool) -> Result<(), CliError> {
+    if json {
+        return print_json(&Value::Array(rules.to_vec()));
+    }
+    let mut table = Table::new([
+        ("rule", Align::Right),
+        ("name", Align::Left),
+        ("active", Align::Left),
+        ("fee", Align::Right),
+        ("paid by", Align::Left),
+        ("currency", Align::Left),
+        ("conditions", Align::Left),
+    ]);
+    for rule in rules {
+        let conditions = rule["conditions"].as_object().into_iter().flatten();
+        let conditions: Vec<_> = conditions.map(|(name, value)| condition(name, value)).collect();
+        table.add([
+            rule["interchangeFeeRuleId"].to_string(),
+            text(rule, "name"),
+            if rule["isActive"] == true { "yes" } else { "no" }.to_owned(),
+            fee(&rule["fee"]),
+            text(rule, "payer"),
+            rule["currency"].as_str().unwrap_or("any").to_owned(),
+            conditions.join(", "),
+        ]);
+    }
+    print!("{table}");
+    Ok(())
+}
+
+fn condition(name: &str, value: &Value) -> String {
+    match value.as_str() {
+        Some(value) => format!("{name} {value}"),
+        None => format!("{name} {}={}", text(value, "key"), text(value, "value")),
+    }
+}
+
+/// A fixed amount, or a percentage with its decimals and its rounding unless that is HALF_UP.
+fn fee(fee: &Value) -> String {
+    let Some(percentage) = fee["percentage"].as_str() else { return text(fee, "amount") };
+    let rounding = match text(fee, "rounding").as_str() {
+        "HALF_UP" => String::new(),
+        other => format!(" {other}"),
+    };
+    format!("{percentage} % to {}{rounding}", fee["decimals"])
+}
+
 pub(super) fn actions(actions: &[Action], json: bool) {
     if json {
         let answers: Vec<_> = actions.iter().map(|action| action.answer.clone()).collect();

@@ -119,6 +119,9 @@ for settlement in 3 4; do show settlement show "$settlement"; done
 
 say 'Statements: nets add up to zero and tie to the ledger'
 check ties
+show statement settlement 3
+show statement participant fsp201 --currency USD
+check statements
 
 say 'Night: the switch stops, and its log is verified'
 kill "$SWITCH"

@@ -205,5 +205,49 @@ def ties():
     print("Every net ties to a position, and each currency of the ledger adds up to zero.")
 
 
+def entries_of(account):
+    """The sum of the entries, which must lead from the opening to the closing balance."""
+    booked = [Decimal(account[end]["booked"]) for end in ["opening", "closing"]]
+    total = sum((Decimal(entry["amount"]) for entry in account["entries"]), Decimal(0))
+    must(booked[0] + total == booked[1], f"account {account['accountId']} does not add up")
+    return total
+
+
+def statements():
+    """Statements of windows, settlements and participants agree with each other."""
+    totals, rows = {}, []
+    for kind, path, wanted in [
+        ("window", "/v2/settlementWindows", [1, 2]),
+        ("settlement", "/v2/settlements", [1, 3, 4]),
+    ]:
+        for number in wanted:
+            statement = call("GET", f"{path}/{number}/statement?format=json")
+            for total in statement["totals"]:
+                must(Decimal(total["net"]) == 0, f"{kind} {number} adds up to {total['net']}")
+                rows.append([f"{kind} {number}", total["currency"], total["debits"],
+                             total["credits"], total["net"]])
+            for account in statement["accounts"]:
+                key = kind, int(account["accountId"])
+                totals[key] = totals.get(key, 0) + entries_of(account)
+    table(["statement", "currency", "debits", "credits", "net"], rows)
+    for (kind, account), total in totals.items():
+        must(totals["window", account] == total, f"account {account}: {kind}s have {total}")
+    positions = json.loads(pathlib.Path(os.environ["DATA"], "../positions").read_text())
+    for fsp in FSPS:
+        statement = call("GET", f"/participants/{fsp}/statement?format=json")
+        closing = {}
+        for account in statement["accounts"]:
+            entries_of(account)
+            balance = account["closing"]
+            closing[int(account["accountId"])] = sum(map(Decimal, balance.values()))
+        for account in call("GET", f"/participants/{fsp}/accounts"):
+            number, value = int(account["id"]), account["value"]
+            must(closing[number] == value, f"{fsp} account {number}: {closing[number]}, {value}")
+            if account["ledgerAccountType"] == "POSITION":
+                before = Decimal(positions[f"{fsp} {account['currency']}"])
+                must(totals["window", number] == before, f"{fsp} account {number}: {before}")
+    print("Windows, settlements and positions have the same nets; closing balances are the ledger's.")
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1].replace("-", "_")](*sys.argv[2:])

@@ -253,11 +253,14 @@ impl FeeBook {
         self.rules.get_mut((id.0 as usize).checked_sub(1)?)
     }
 
+    /// Whether a transfer in flight has a fee.
+    #[inline]
+    pub(crate) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// Removes the fee of a transfer that ends.
     pub(crate) fn take(&mut self, id: &TransferId) -> Option<PendingFee> {
-        if self.pending.is_empty() {
-            return None;
-        }
         self.pending.remove(id)
     }
 }

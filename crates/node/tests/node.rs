@@ -143,7 +143,7 @@ fn the_result_of_a_change_reaches_its_caller() {
     }
     let close = CloseWindow { window: WindowId(1), reason: "test".into() };
     let decided = decide(&handle, Change::CloseWindow(close)).expect("there is room");
-    assert_eq!(decided, Outcome::WindowEmpty.into());
+    assert_eq!((decided.outcome, decided.result), (Outcome::WindowEmpty, None));
     node.stop().expect("it stops in order");
 }
 

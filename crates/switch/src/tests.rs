@@ -111,7 +111,7 @@ fn onboard(handle: &Handle<ForwardedMessage>) {
         let submission = Submission::without_payload(command, Durability::Synced, attached);
         handle.submit(&mut vec![submission.expect("it fits")]).expect("there is room");
         let decided = answered.recv().expect("an answer");
-        assert_eq!(decided, Ok(Outcome::Accepted.into()));
+        assert_eq!(decided.map(|reply| reply.outcome), Ok(Outcome::Accepted));
     }
 }
 

@@ -71,12 +71,13 @@ pub(super) fn close(
     if is_planted(Bug::FulfilTwice) && commits {
         context.post(posting);
     }
-    let fee = context.state.fees.take(&transfer.id);
     if commits {
         settle::add_committed(context, &transfer);
-        fee.into_iter().for_each(|fee| fees::charge(context, &fee));
         let (reserved_at, trace) = (transfer.reserved_at, transfer.trace);
         context.effects.committed.push(CommittedTransfer { reserved_at, trace });
+    }
+    if context.state.fees.has_pending() {
+        end_fee(context, &transfer.id, commits);
     }
     context.withdraw(transfer.payee, transfer.prepare_notice);
     let counters = &mut context.state.counters;
@@ -86,6 +87,14 @@ pub(super) fn close(
         RecordedResponse { kind: incoming.kind, hash: incoming.hash, log_index: context.log_index };
     end(context, &transfer, Some(response), outcome.into());
     incoming.notice_context(context, outcome.into())
+}
+
+/// Charges the fee of a transfer that was committed, or drops it. Schemes without fees spend
+/// nothing on it.
+#[cold]
+fn end_fee(context: &mut Context<'_>, id: &TransferId, commits: bool) {
+    let fee = context.state.fees.take(id);
+    fee.filter(|_| commits).into_iter().for_each(|fee| fees::charge(context, &fee));
 }
 
 /// Whether the hub notifies the payee of the result. A payer that is its own payee is notified once

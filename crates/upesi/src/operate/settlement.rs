@@ -172,7 +172,7 @@ pub(crate) fn settlement(arguments: &SettlementArguments) -> Result<(), CliError
             return print::settlements(&settlements, *json);
         }
         SettlementCommand::Show(IdArgument { id }) => {
-            let (settlement, accounts) = (api.settlement(*id)?, api.accounts()?);
+            let (settlement, accounts) = (api.exact_settlement(*id)?, api.accounts()?);
             return print::settlement(&settlement, &accounts, *json);
         }
         SettlementCommand::Fees(command) => return fees::fees(&mut api, command, *json),

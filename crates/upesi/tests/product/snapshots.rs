@@ -42,7 +42,9 @@ fn take(admin: &Admin, count: u64) {
     admin.wait_for("upesi_snapshots_taken_total", |taken| taken == count);
 }
 
+/// The state, once the switch has no alert to finish, which is a record of its own.
 fn state(admin: &Admin) -> Value {
+    admin.wait_for("upesi_alerts_owed", |owed| owed == 0);
     serde_json::from_str(&admin.get("/state")).unwrap()
 }
 

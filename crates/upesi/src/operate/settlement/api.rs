@@ -76,6 +76,12 @@ impl SettlementApi {
         self.call("GET", &format!("/v2/settlements/{id}"), None)
     }
 
+    /// A settlement, and its JSON as the switch wrote it: large amounts do not fit the numbers of
+    /// [`Value`].
+    pub(super) fn exact_settlement(&mut self, id: u32) -> Result<(Value, String), CliError> {
+        self.ask("GET", &format!("/v2/settlements/{id}"), None)
+    }
+
     /// The number of the open window.
     pub(super) fn open_window(&mut self) -> Result<u32, CliError> {
         let open = self.windows(Some("OPEN"))?;
@@ -170,12 +176,22 @@ impl SettlementApi {
     }
 
     fn call(&mut self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, CliError> {
+        self.ask(method, path, body).map(|(value, _)| value)
+    }
+
+    /// The answer, and its text.
+    fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(Value, String), CliError> {
         let body = body.map(Value::to_string);
         let answer = self.admin.call(method, path, body.as_deref());
         let answer = answer.map_err(|error| CliError::new(error.to_string()))?;
         let value = serde_json::from_slice::<Value>(&answer.body).unwrap_or(Value::Null);
         if [200, 201].contains(&answer.status) {
-            return Ok(value);
+            return Ok((value, String::from_utf8_lossy(&answer.body).into_owned()));
         }
         let described = value["errorInformation"]["errorDescription"].as_str();
         let hint = if answer.status == 401 { "; name the token file with --token" } else { "" };

@@ -1,6 +1,10 @@
 //! Tables of windows and settlements.
 
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::action::Action;
 use super::api::AccountOwners;
@@ -64,14 +68,47 @@ pub(super) fn settlements(settlements: &[Value], json: bool) -> Result<(), CliEr
     Ok(())
 }
 
+/// The part of a settlement with exact amounts.
+#[derive(Deserialize)]
+struct ExactSettlement {
+    participants: Vec<ExactParticipant>,
+}
+
+#[derive(Deserialize)]
+struct ExactParticipant {
+    accounts: Vec<ExactAccount>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ExactAccount {
+    id: u64,
+    net_settlement_amount: ExactAmount,
+}
+
+#[derive(Deserialize)]
+struct ExactAmount {
+    amount: Box<RawValue>,
+}
+
+/// The net of each account, as the switch wrote it.
+fn nets_of(text: &str) -> Result<BTreeMap<u64, String>, CliError> {
+    let settlement: ExactSettlement = serde_json::from_str(text)
+        .map_err(|error| CliError::new(format!("the answer is not a settlement: {error}")))?;
+    let accounts = settlement.participants.into_iter().flat_map(|it| it.accounts);
+    Ok(accounts.map(|it| (it.id, it.net_settlement_amount.amount.get().to_owned())).collect())
+}
+
 pub(super) fn settlement(
-    settlement: &Value,
+    (settlement, exact): &(Value, String),
     owners: &AccountOwners,
     json: bool,
 ) -> Result<(), CliError> {
     if json {
-        return print_json(settlement);
+        println!("{exact}");
+        return Ok(());
     }
+    let nets = nets_of(exact)?;
     println!(
         "settlement {}: {}, {}\n",
         settlement["id"],
@@ -90,8 +127,9 @@ pub(super) fn settlement(
     ]);
     let participants = settlement["participants"].as_array().into_iter().flatten();
     for account in participants.flat_map(|it| it["accounts"].as_array().into_iter().flatten()) {
-        let owner = owners.get(&account["id"].as_u64().unwrap_or_default());
-        let net = account["netSettlementAmount"]["amount"].to_string();
+        let id = account["id"].as_u64().unwrap_or_default();
+        let owner = owners.get(&id);
+        let net = nets.get(&id).cloned().unwrap_or_default();
         let (pays_in, is_paid) = match net.strip_prefix('-') {
             Some(amount) => (String::new(), amount.to_owned()),
             None => (net, String::new()),
@@ -182,4 +220,19 @@ fn print_json(value: &Value) -> Result<(), CliError> {
 
 fn text(value: &Value, member: &str) -> String {
     value[member].as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nets_keep_every_digit() {
+        let text = r#"{"id":1,"participants":[{"id":2,"accounts":[
+            {"id":7,"netSettlementAmount":{"amount":-123456789012345678.9999,"currency":"USD"}},
+            {"id":9,"netSettlementAmount":{"amount":51,"currency":"USD"}}]}]}"#;
+        let nets = nets_of(text).expect("a settlement");
+        let expected = [(7, "-123456789012345678.9999".to_owned()), (9, "51".to_owned())];
+        assert_eq!(nets, BTreeMap::from(expected));
+    }
 }

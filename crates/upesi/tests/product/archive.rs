@@ -143,7 +143,7 @@ fn archived_log_is_verified_explained_replayed_and_served() {
     let reads = format!("reads 1 segments here, 0 compressed here, {} from {place}", segments - 1);
     assert!(switch.greeting.contains(&reads), "{}", switch.greeting);
     let admin = Admin::new(&home, &switch);
-    let state = admin.json("/state");
+    let state = admin.quiet_state();
     assert_eq!(state["stateHash"], plain.0["state_hash"]);
     let storage = admin.json("/storage");
     assert_eq!(storage["archivedSegments"], segments - 1, "{storage}");
@@ -503,7 +503,7 @@ fn backup_of_a_running_switch_restores_the_same_state() {
     for amount in ["10", "20"] {
         scheme.pay(amount);
         scheme.wait_until_delivered();
-        let state = scheme.admin.json("/state");
+        let state = scheme.admin.quiet_state();
         let report = answer(&backup);
         assert_eq!(report["end"], state["logIndex"]);
         copied.push(report["bytes"].as_u64().unwrap());
@@ -569,7 +569,7 @@ fn switch_maintains_backup_and_archive() {
     let switch = home.serve();
     let admin = Admin::new(&home, &switch);
     admin.must("POST", "/participants", "{\"name\":\"newfsp\",\"currency\":\"USD\"}", 201);
-    let state = admin.json("/state");
+    let state = admin.quiet_state();
     let log_index = state["logIndex"].as_u64().unwrap();
     admin.wait_for("upesi_backup_log_index", |there| log_index <= there);
     let storage = admin.json("/storage");
@@ -586,7 +586,7 @@ fn switch_maintains_backup_and_archive() {
     assert_eq!(proof["files"], json!(["upesi.toml"]));
     let switch = home.serve();
     let admin = Admin::new(&home, &switch);
-    let again = admin.json("/state");
+    let again = admin.quiet_state();
     assert_eq!(again["stateHash"], state["stateHash"]);
     switch.stop(Signal::TERM);
 }

@@ -146,7 +146,7 @@ fn restart(mut scheme: Scheme, harm: impl FnOnce(&Path), word: Option<&str>) -> 
 
 /// Compares the state hash of the switch with that of its log.
 fn check_state(scheme: Scheme) {
-    let state = scheme.admin.json("/state");
+    let state = scheme.admin.quiet_state();
     scheme.switch.stop(Signal::TERM);
     let proof: Value = serde_json::from_slice(&scheme.home.verify().stdout).unwrap();
     assert_eq!(proof["ok"], true, "{proof}");

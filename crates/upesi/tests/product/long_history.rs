@@ -484,7 +484,7 @@ fn text(path: &Path) -> &str {
 }
 
 fn state(admin: &Admin) -> Value {
-    json(&admin.get("/state"))
+    admin.quiet_state()
 }
 
 /// Bytes of the uncompressed segments; 0 while the directory does not exist.

@@ -105,7 +105,7 @@ fn archive_in_a_bucket_is_read_as_part_of_the_log() {
     command.envs(Server::environment(scene.wire.address()));
     let switch = home.started(command);
     assert!(switch.greeting.contains(&format!("from {place}")), "{}", switch.greeting);
-    let state = Admin::new(&home, &switch).json("/state");
+    let state = Admin::new(&home, &switch).quiet_state();
     assert_eq!(state["stateHash"], plain["state_hash"]);
     switch.stop(Signal::TERM);
 

@@ -42,12 +42,6 @@ fn take(admin: &Admin, count: u64) {
     admin.wait_for("upesi_snapshots_taken_total", |taken| taken == count);
 }
 
-/// The state, once the switch has no alert to finish, which is a record of its own.
-fn state(admin: &Admin) -> Value {
-    admin.wait_for("upesi_alerts_owed", |owed| owed == 0);
-    serde_json::from_str(&admin.get("/state")).unwrap()
-}
-
 /// The snapshots of a data directory, newest first.
 fn snapshots(data: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path());
@@ -83,7 +77,7 @@ fn start_continues_from_a_snapshot_with_the_full_state() {
     let late = Transfer::of("50");
     scheme.send(&late.prepare(), 202);
     scheme.wait_until_delivered();
-    let before = state(&scheme.admin);
+    let before = scheme.admin.quiet_state();
     let ports = scheme.switch.ports();
     let Scheme { switch, home, payer, payee, other, .. } = scheme;
     switch.kill();
@@ -92,7 +86,7 @@ fn start_continues_from_a_snapshot_with_the_full_state() {
     let expected = format!("continued from the snapshot of record {}", position_of(&files[0]));
     assert!(switch.greeting.contains(&expected), "{}", switch.greeting);
     let admin = Admin::new(&home, &switch);
-    assert_eq!(state(&admin)["contentHash"], before["contentHash"]);
+    assert_eq!(admin.quiet_state()["contentHash"], before["contentHash"]);
     let scheme = Scheme { switch, home, admin, payer, payee, other };
     // Positions: 10 and 40 committed, 30 and 50 reserved.
     scheme.positions("130", "-50");
@@ -130,7 +124,7 @@ fn damaged_snapshot_only_delays_the_start() {
             assert!(switch.greeting.contains(line), "{line}: {}", switch.greeting);
         }
         let admin = Admin::new(&home, &switch);
-        let hash = state(&admin)["contentHash"].clone();
+        let hash = admin.quiet_state()["contentHash"].clone();
         switch.stop(Signal::TERM);
         hash
     };

@@ -77,6 +77,12 @@ impl Admin {
         serde_json::from_str(&self.get(path)).unwrap()
     }
 
+    /// `GET /state`, once the switch has no alert to finish, which is a record of its own.
+    pub(crate) fn quiet_state(&self) -> Value {
+        self.wait_for("upesi_alerts_owed", |owed| owed == 0);
+        self.json("/state")
+    }
+
     pub(crate) fn explain(&self, transfer: &str) -> Value {
         self.json(&format!("/transfers/{transfer}/explanation"))
     }
@@ -115,8 +121,9 @@ impl Admin {
         account.value.get().to_owned()
     }
 
-    /// The state that a refused request must not change.
+    /// The state that a refused request must not change, once no alert is owed.
     pub(crate) fn state(&self) -> String {
+        self.wait_for("upesi_alerts_owed", |owed| owed == 0);
         let names = ["payerfsp", "payeefsp", "otherfsp", "Hub"];
         let accounts = names.map(|name| self.get(&format!("/participants/{name}/accounts")));
         format!("{} {}", self.metric("upesi_log_index"), accounts.join("\n"))

@@ -23,6 +23,14 @@ routes! {
             responses: [200: StateResponse = "The hashes and the log index they belong to."],
         }
     }
+    "/v2/health" {
+        read GET settlementHealth = show_health, "Check the health of the settlement API" {
+            responses: [
+                200: HealthResponse = "All services are healthy.",
+                502: HealthResponse = "A service has stopped or makes no progress.",
+            ],
+        }
+    }
     "/health" {
         read GET health = show_health, "Check the health of the hub" {
             responses: [

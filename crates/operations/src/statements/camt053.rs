@@ -14,7 +14,8 @@ use quick_xml::events::{BytesDecl, BytesText, Event};
 use crate::responses::Timestamp;
 use crate::statements::json::kind_name;
 use crate::statements::statement::{
-    AccountStatement, Balance, Entry, LogPoint, Statement, StatementError, Total, sum,
+    AccountStatement, Balance, Entry, LogPoint, Statement, StatementError, StatementSubject, Total,
+    sum,
 };
 
 const NAMESPACE: &str = "urn:iso:std:iso:20022:tech:xsd:camt.053.001.08";
@@ -99,7 +100,7 @@ fn account_statement(
         text(xml, "FrDtTm", &moment(*from))?;
         text(xml, "ToDtTm", &moment(*to))
     })?;
-    owner(xml, account)?;
+    owner(xml, account, &account_number(statement, account))?;
     let currency = account.currency.to_string();
     balances(xml, &currency, (account.opening, *from), ["OPBD", "OPAV"])?;
     balances(xml, &currency, (account.closing, *to), ["CLBD", "CLAV"])?;
@@ -110,11 +111,21 @@ fn account_statement(
     text(xml, "AddtlStmtInf", &information(statement, account))
 }
 
-fn owner(xml: &mut Xml, account: &AccountStatement) -> io::Result<()> {
+/// The number of the account. The sums of a window or settlement have a number of their own, so
+/// that their balances are not read as those of the account.
+fn account_number(statement: &Statement, account: &AccountStatement) -> String {
+    let number = account.account.0;
+    match &statement.subject {
+        StatementSubject::Participant { .. } => number.to_string(),
+        StatementSubject::Window { id, .. } => format!("{number}/window {}", id.0),
+        StatementSubject::Settlement { id, .. } => format!("{number}/settlement {}", id.0),
+    }
+}
+
+fn owner(xml: &mut Xml, account: &AccountStatement, number: &str) -> io::Result<()> {
     let kind = kind_name(account.kind);
     group(xml, "Acct", |xml| {
-        let number = account.account.0.to_string();
-        group(xml, "Id", |xml| group(xml, "Othr", |xml| text(xml, "Id", &number)))?;
+        group(xml, "Id", |xml| group(xml, "Othr", |xml| text(xml, "Id", number)))?;
         group(xml, "Tp", |xml| text(xml, "Prtry", kind))?;
         text(xml, "Ccy", &account.currency.to_string())?;
         group(xml, "Ownr", |xml| text(xml, "Nm", &account.participant))
@@ -245,7 +256,8 @@ fn group(
 
 /// An element with a text, without characters that XML cannot have.
 fn text(xml: &mut Xml, name: &str, content: &str) -> io::Result<()> {
-    let content = content.replace(|c: char| c.is_control(), " ");
+    let is_foreign = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
+    let content = content.replace(is_foreign, " ");
     xml.create_element(name).write_text_content(BytesText::new(&content)).map(drop)
 }
 

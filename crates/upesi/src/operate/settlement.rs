@@ -121,6 +121,9 @@ struct AdvanceArguments {
     #[command(flatten)]
     settlement: IdArgument,
     /// State to reach [default: the next one].
+    ///
+    /// One of `PS_TRANSFERS_RECORDED`, `PS_TRANSFERS_RESERVED`, `PS_TRANSFERS_COMMITTED` and
+    /// `SETTLED`, which cannot be undone.
     #[arg(long, value_name = "STATE")]
     to: Option<String>,
     /// Only the accounts of this participant; one step.
@@ -210,16 +213,14 @@ fn create(api: &mut SettlementApi, arguments: &CreateArguments) -> Result<Vec<Ac
 }
 
 fn advance(api: &mut SettlementApi, arguments: &AdvanceArguments) -> Result<Vec<Action>, CliError> {
+    let target = arguments.to.as_deref().map(State::target).transpose()?;
     let settlement = api.settlement(arguments.settlement.id)?;
     let before = State::of(&settlement)?;
     let next = before.next().ok_or_else(|| {
         let id = arguments.settlement.id;
         CliError::new(format!("settlement {id}: it is {} and cannot be moved on", before.name()))
     })?;
-    let to = match &arguments.to {
-        Some(name) => State::parse(name)?,
-        None => next,
-    };
+    let to = target.unwrap_or(next);
     let reference = arguments.reference.as_deref();
     let change = steps::StepTexts { reason: &arguments.reason, reference };
     match &arguments.participant {

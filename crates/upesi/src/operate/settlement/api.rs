@@ -40,6 +40,23 @@ impl State {
         })
     }
 
+    /// A state that an operator can move accounts to.
+    pub(super) fn target(name: &str) -> Result<Self, CliError> {
+        use ledger::SettlementState::{
+            Aborted, PsTransfersCommitted, PsTransfersRecorded, PsTransfersReserved, Settled,
+        };
+        const TARGETS: [ledger::SettlementState; 4] =
+            [PsTransfersRecorded, PsTransfersReserved, PsTransfersCommitted, Settled];
+        let found = TARGETS.into_iter().find(|state| state.name() == name);
+        found.map(Self).ok_or_else(|| {
+            let hint = if name == Aborted.name() { "; use `upesi settlement abort`" } else { "" };
+            let names = TARGETS.map(|state| state.name()).join(", ");
+            CliError::new(format!(
+                "--to {name}: accounts cannot be moved to it; the states are {names}{hint}"
+            ))
+        })
+    }
+
     pub(super) fn of(settlement: &Value) -> Result<Self, CliError> {
         Self::parse(settlement["state"].as_str().unwrap_or_default())
     }
@@ -197,5 +214,19 @@ impl SettlementApi {
         let hint = if answer.status == 401 { "; name the token file with --token" } else { "" };
         let text = described.unwrap_or("no description");
         Err(CliError::new(format!("{method} {path}: status {}: {text}{hint}", answer.status)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_four_steps_are_targets() {
+        for name in ["PENDING_SETTLEMENT", "SETTLING", "ABORTED", "FOO", "settled"] {
+            let refused = State::target(name).map(State::name).expect_err(name).to_string();
+            assert_eq!(refused.contains("upesi settlement abort"), name == "ABORTED", "{refused}");
+        }
+        assert_eq!(State::target("SETTLED").expect("a step").name(), "SETTLED");
     }
 }

@@ -10,7 +10,7 @@ use crate::cli::table::{Align, Table};
 pub(super) fn render(statement: &Value) -> String {
     let mut text = heading(statement);
     for account in list(&statement["accounts"]) {
-        let _written = write!(text, "\n{}", account_table(account));
+        let _written = write!(text, "\n{}", account_table(statement, account));
     }
     let _written = write!(text, "\n{}", totals(statement));
     text
@@ -28,7 +28,7 @@ fn heading(statement: &Value) -> String {
     format!("{line}\nfrom record {} to record {}\n", point("from"), point("to"))
 }
 
-fn account_table(account: &Value) -> String {
+fn account_table(statement: &Value, account: &Value) -> String {
     let mut line = format!(
         "{}: {} {}, account {}",
         word(account, "participant"),
@@ -51,7 +51,11 @@ fn account_table(account: &Value) -> String {
         ("reserved", Align::Right),
         ("transfer", Align::Left),
     ]);
-    table.add(balance("opening balance", &account["opening"]));
+    let [opening, closing] = match statement["kind"] == "participant" {
+        true => ["opening balance", "closing balance"],
+        false => ["begin of the sums", "net"],
+    };
+    table.add(balance(opening, &account["opening"]));
     for entry in list(&account["entries"]) {
         table.add([
             entry["logIndex"].to_string(),
@@ -64,7 +68,7 @@ fn account_table(account: &Value) -> String {
             word(entry, "transferId"),
         ]);
     }
-    table.add(balance("closing balance", &account["closing"]));
+    table.add(balance(closing, &account["closing"]));
     format!("{line}\n{table}")
 }
 
@@ -134,10 +138,10 @@ mod tests {
             from record 1 (2026-01-01T10:00:00.000Z) to record 23 (2026-01-01T10:00:00.000Z)
 
             dfsp1: POSITION USD, account 6, SETTLED, reference advice 4711
-              record  time                      cause            count  window  amount  reserved  transfer
-                                                opening balance                      0         0
-                  14  2026-01-01T10:00:00.000Z  transfers paid       2       1    30.5
-                                                closing balance                   30.5         0
+              record  time                      cause              count  window  amount  reserved  transfer
+                                                begin of the sums                      0         0
+                  14  2026-01-01T10:00:00.000Z  transfers paid         2       1    30.5
+                                                net                                 30.5         0
 
               total     currency  debits  credits  net
               POSITION  USD         30.5     30.5    0

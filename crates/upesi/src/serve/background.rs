@@ -5,6 +5,7 @@
 //! `GET /storage` and the metrics, and retried. Until then, no disk
 //! space is freed and the backup is not updated.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -179,9 +180,13 @@ fn now() -> Stamp {
 /// Selects the status of a job.
 type Field = fn(&mut DiskStatus) -> &mut Option<BackgroundJob>;
 
-/// Publishes the status of a job, and logs its failures and recoveries.
+/// Publishes the status of a job, and logs its failures and recoveries. A first failure may be an
+/// instant between two jobs, such as a segment that is being archived; a second one in a row is an
+/// error.
 struct JobReporter {
     name: &'static str,
+    /// The error that was logged as one.
+    logged: RefCell<Option<String>>,
     storage: Arc<Mutex<DiskStatus>>,
     field: Field,
 }
@@ -189,7 +194,7 @@ struct JobReporter {
 impl JobReporter {
     fn new(name: &'static str, storage: &Arc<Mutex<DiskStatus>>, field: Field) -> Self {
         *field(&mut lock(storage)) = Some(BackgroundJob::default());
-        Self { name, storage: Arc::clone(storage), field }
+        Self { name, logged: RefCell::default(), storage: Arc::clone(storage), field }
     }
 
     fn report(&self, result: Result<Option<LogIndex>, ArchiveError>) -> Result<(), ()> {
@@ -200,6 +205,7 @@ impl JobReporter {
                 if job.failing.take().is_some() {
                     tracing::info!(job = self.name, "works again");
                 }
+                self.logged.take();
                 job.last_done = Some(now());
                 job.log_index = log_index.map_or(job.log_index, |log_index| log_index.0);
                 Ok(())
@@ -207,10 +213,13 @@ impl JobReporter {
             Err(ArchiveError::Stopped) => Ok(()),
             Err(error) => {
                 let error = error.to_string();
-                if job.failing.as_ref() != Some(&error) {
+                if job.failing.is_none() {
+                    tracing::info!(job = self.name, %error, "failed once; it is retried");
+                } else if self.logged.borrow().as_ref() != Some(&error) {
                     tracing::error!(job = self.name, %error, "failed; it is retried");
-                    job.failing = Some(error);
+                    self.logged.replace(Some(error.clone()));
                 }
+                job.failing = Some(error);
                 Err(())
             }
         }

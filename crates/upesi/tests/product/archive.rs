@@ -604,6 +604,11 @@ fn unavailable_blob_store_is_reported_and_retried() {
     assert!(storage.contains("open the directory"), "{storage}");
     scheme.pay("1");
     scheme.wait_until_delivered();
+    let deadline = Instant::now() + testkit::http::PATIENCE;
+    while scheme.switch.complaints().is_empty() {
+        assert!(Instant::now() < deadline, "{}", scheme.switch.messages());
+        thread::sleep(Duration::from_millis(5));
+    }
     scheme.switch.signal(Signal::TERM);
     let (status, complaints) = scheme.switch.end();
     assert!(status.success() && complaints.lines().count() == 1, "{status}: {complaints}");

@@ -316,7 +316,7 @@ fn certificates_and_passwords_are_checked() {
     scheme.end();
 
     for (ca, password, channel, expected) in [
-        (&other_ca, &password, "webhooks", "not sent by webhook: TLS: invalid peer certificate"),
+        (&other_ca, &password, "webhooks", "error=TLS: invalid peer certificate"),
         (&other_ca, &password, "mails", "invalid peer certificate"),
         (&right_ca, &wrong, "mails", "wrong password"),
     ] {

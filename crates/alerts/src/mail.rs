@@ -235,7 +235,7 @@ mod tests {
             ("mail.example:0", "a@example.com", "expected a host and a port"),
             (":25", "a@example.com", "expected a host and a port"),
             ("smtp://mail.example:25", "a@example.com", "expected a host and a port"),
-            ("mail.example:587", "nobody", "\"nobody\" is not an e-mail address"),
+            ("mail.example:587", "no-address", "\"no-address\" is not an e-mail address"),
         ] {
             let found = mailer(relay, from).err().map(|error| error.to_string());
             let found = found.unwrap_or_default();

@@ -199,8 +199,8 @@ mod tests {
             (hook("http://a.example/x", &wrong), "alerts.webhook_secret_file: expected whsec_"),
             (hook("a.example", &good), "alerts.webhook_url: "),
             (mail("mail.example", address, address), "alerts.smtp_relay: "),
-            (mail(relay, "nobody", address), "alerts.mail_from: "),
-            (mail(relay, address, "nobody"), "alerts.mail_to: "),
+            (mail(relay, "no-address", address), "alerts.mail_from: "),
+            (mail(relay, address, "no-address"), "alerts.mail_to: "),
         ] {
             let error = read(&text).receivers().err().map(|error| error.to_string());
             let error = error.unwrap_or_default();

@@ -51,7 +51,7 @@ pub(crate) struct OnboardArguments {
     json: bool,
 }
 
-/// A step and what was done.
+/// A step and its result.
 struct Row {
     object: String,
     wanted: String,

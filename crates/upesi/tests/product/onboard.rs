@@ -45,7 +45,7 @@ impl Onboarding {
         finish(command)
     }
 
-    /// What was done, apart from equal parts: object, deed, wanted.
+    /// The results, without the parts that were equal: object, result, expected value.
     fn changed(&self, file: &Path, more: &[&str]) -> Vec<String> {
         let rows = self.onboard(file, &[&["--json"], more].concat()).succeeds().json();
         changes(&rows)

@@ -293,7 +293,7 @@ fn shown(admin: &Admin) -> Vec<String> {
 }
 
 /// A settlement is finished, or aborted, although a participant and an account were deactivated
-/// meanwhile. What they may not do otherwise stays refused.
+/// meanwhile. All other actions of inactive participants and accounts are refused.
 #[test]
 fn deactivated_participant_and_account_are_settled() {
     let scheme = Scheme::start();

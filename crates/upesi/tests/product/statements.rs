@@ -242,8 +242,8 @@ fn a_log_and_its_switch_give_the_same_statements() {
     };
     let window = refused(&["participant", "payerfsp", "--window", "9", "--data", &data]);
     assert!(window.contains("window 9 does not exist"), "{window}");
-    let nobody = refused(&["participant", "nobody", "--data", &data]);
-    assert!(nobody.contains("participant nobody not found"), "{nobody}");
+    let unknown = refused(&["participant", "unknown", "--data", &data]);
+    assert!(unknown.contains("participant unknown not found"), "{unknown}");
     let unknown = refused(&["settlement", "9", "--admin", &admin]);
     assert!(unknown.contains("Settlement with ID '9' not found"), "{unknown}");
     scheme.end();

@@ -227,12 +227,8 @@ fn missing_segment_is_reported_once_when_needed() {
     fs::rename(&mounted, &unmounted).unwrap();
     fs::create_dir(&mounted).unwrap();
     let switch = home.serve();
-    let deadline = Instant::now() + testkit::http::PATIENCE;
-    while !switch.complaints().contains("the archive cannot be reached") {
-        assert!(Instant::now() < deadline, "{}", switch.messages());
-        thread::sleep(Duration::from_millis(5));
-    }
-    assert!(switch.complaints().contains(&place), "{}", switch.complaints());
+    let complaints = switch.wait_for_complaint("the archive cannot be reached");
+    assert!(complaints.contains(&place), "{complaints}");
     switch.signal(Signal::TERM);
     assert!(switch.end().0.success());
     assert!(fs::read_dir(&mounted).unwrap().next().is_none(), "nothing is written there");
@@ -258,7 +254,8 @@ fn missing_segment_is_reported_once_when_needed() {
     }
     let why = failing();
     assert!(why.contains(".packed") && why.contains(&place), "{why}");
-    assert_eq!(switch.complaints().matches("cannot be read").count(), 1, "{}", switch.complaints());
+    let complaints = switch.wait_for_complaint("cannot be read");
+    assert_eq!(complaints.matches("cannot be read").count(), 1, "{complaints}");
 
     fs::remove_dir(&kept).unwrap();
     fs::rename(&away, &kept).unwrap();
@@ -604,11 +601,7 @@ fn unavailable_blob_store_is_reported_and_retried() {
     assert!(storage.contains("open the directory"), "{storage}");
     scheme.pay("1");
     scheme.wait_until_delivered();
-    let deadline = Instant::now() + testkit::http::PATIENCE;
-    while scheme.switch.complaints().is_empty() {
-        assert!(Instant::now() < deadline, "{}", scheme.switch.messages());
-        thread::sleep(Duration::from_millis(5));
-    }
+    scheme.switch.wait_for_complaint("job=\"backup\"");
     scheme.switch.signal(Signal::TERM);
     let (status, complaints) = scheme.switch.end();
     assert!(status.success() && complaints.lines().count() == 1, "{status}: {complaints}");

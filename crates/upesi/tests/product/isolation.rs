@@ -262,7 +262,7 @@ fn response_or_new_address_closes_the_breaker() {
 
 /// Asserts the switch's log lines about the payee's breaker.
 fn lines_are(switch: &Switch, expected: &[&str]) {
-    let messages = switch.messages();
+    let messages = switch.wait_for_messages("circuit breaker ", expected.len());
     let about = |line: &'_ str| {
         let (_, change) = line.split_once("circuit breaker ")?;
         change.strip_suffix(" participant=\"payeefsp\"").map(str::to_owned)
@@ -309,7 +309,7 @@ fn stalled_lanes_are_listed_counted_and_reported_once_until_they_recover() {
     scheme.admin.wait_for("upesi_lanes_stalled", |stalled| stalled == 0);
     assert!(!scheme.admin.get("/health").contains("stalledLanes"));
     scheme.wait_until_delivered();
-    let messages = scheme.switch.messages();
+    let messages = scheme.switch.wait_for_messages("lane recovered", 2);
     let lanes: Vec<_> = messages.lines().filter(|line| line.contains(": lane ")).collect();
     for name in ["payeefsp", "otherfsp"] {
         let field = format!("participant={name:?}");

@@ -112,10 +112,7 @@ fn levels_are_reloaded() {
     }
     fs::write(&configuration, text.replace("\"warn\"", "\"loud\"")).unwrap();
     scheme.switch.signal(Signal::HUP);
-    while !scheme.switch.complaints().contains("levels stay unchanged") {
-        assert!(Instant::now() < deadline, "{}", scheme.switch.messages());
-        std::thread::yield_now();
-    }
+    scheme.switch.wait_for_complaint("levels stay unchanged");
     scheme.switch.signal(Signal::TERM);
     assert!(scheme.switch.end().0.success());
 }

@@ -130,8 +130,7 @@ fn stalled_sequencer_is_named() {
         (answer.status, answer.text())
     });
     assert_eq!(names, ["sequencer"]);
-    let output_text = switch.complaints();
-    assert!(output_text.contains(&format!("the last record is {last}")), "{output_text}");
+    switch.wait_for_complaint(&format!("the last record is {last}"));
 }
 
 #[test]
@@ -152,7 +151,7 @@ fn stalled_lane_is_named_and_its_participant_only_to_operators() {
         (answer.status, answer.text())
     });
     assert_eq!(names, ["lane"], "{page}");
-    assert!(scheme.switch.complaints().contains("stage=lane payeefsp"));
+    scheme.switch.wait_for_complaint("stage=lane payeefsp");
 }
 
 #[test]

@@ -271,6 +271,32 @@ impl Switch {
         }
     }
 
+    /// Waits until a text occurs so many times in its standard error, since a thread of its own
+    /// writes messages. Returns the standard error.
+    #[track_caller]
+    pub(crate) fn wait_for_messages(&self, text: &str, count: usize) -> String {
+        self.wait_for(|| self.messages(), text, count)
+    }
+
+    /// Waits until one of its complaints contains a text. Returns the complaints.
+    #[track_caller]
+    pub(crate) fn wait_for_complaint(&self, text: &str) -> String {
+        self.wait_for(|| self.complaints(), text, 1)
+    }
+
+    #[track_caller]
+    fn wait_for(&self, read: impl Fn() -> String, text: &str, count: usize) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let found = read();
+            if count <= found.matches(text).count() {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "{count} times {text:?}: {}", self.messages());
+            std::thread::sleep(GLANCE);
+        }
+    }
+
     /// Its warnings and errors, without their times, and every line that is not a message.
     pub(crate) fn complaints(&self) -> String {
         let messages = self.messages();

@@ -271,7 +271,7 @@ impl Switch {
         }
     }
 
-    /// Waits until a text occurs so many times in its standard error, since a thread of its own
+    /// Waits until a text occurs `count` times in its standard error, since a thread of its own
     /// writes messages. Returns the standard error.
     #[track_caller]
     pub(crate) fn wait_for_messages(&self, text: &str, count: usize) -> String {

@@ -272,18 +272,23 @@ fn given_token_is_used_and_none_is_generated() {
     switch.stop(Signal::TERM);
 }
 
-/// Every alert has an entry in the runbook, and every entry has an alert.
+/// Every alert has a section in the manual, a link to it, and a case in which it fires and one in
+/// which it is silent. `promtool` runs the cases (`monitoring.rs`).
 #[test]
-fn every_alert_has_a_runbook_entry() {
+fn every_alert_has_a_section_a_link_and_two_cases() {
+    const PAGE: &str = "https://upesi.example/docs/operating/alerts.md#";
     let rules = read("deploy/prometheus/rules.yaml");
-    let alerts: BTreeSet<_> =
-        rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
-    let page = read("docs/operating/watching.md");
-    let explained: BTreeSet<_> =
-        page.lines().filter_map(|line| line.strip_prefix("| `Upesi")?.split('`').next()).collect();
-    let alerts: BTreeSet<_> =
-        alerts.iter().map(|alert| alert.strip_prefix("Upesi").expect("our own names")).collect();
-    assert_eq!(alerts, explained);
+    let after = |text: &str, prefix: &str| -> Vec<String> {
+        let lines = text.lines().filter_map(|line| line.trim().strip_prefix(prefix));
+        lines.map(str::to_owned).collect()
+    };
+    let alerts = after(&rules, "- alert: ");
+    assert_eq!(after(&read("docs/operating/alerts.md"), "## "), alerts);
+    let linked = alerts.iter().map(|alert| format!("\"{PAGE}{}\"", alert.to_lowercase()));
+    assert_eq!(after(&rules, "runbook_url: "), linked.collect::<Vec<_>>());
+    let cases = after(&read("deploy/prometheus/rules_test.yaml"), "- name: ");
+    let both = |alert: &String| [format!("{alert} fires"), format!("{alert} is silent")];
+    assert_eq!(cases, alerts.iter().flat_map(both).collect::<Vec<_>>());
 }
 
 /// The lines of one alert, without their indentation.

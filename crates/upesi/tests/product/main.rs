@@ -44,6 +44,8 @@ mod liquidity;
 mod logging;
 mod long_history;
 mod lookup_and_quotes;
+#[cfg(feature = "real-prometheus")]
+mod monitoring;
 #[cfg(feature = "real-object-stores")]
 mod object_stores;
 mod offline;

@@ -7,6 +7,8 @@ pub(crate) mod container;
 pub(crate) mod fsp;
 pub(crate) mod message;
 pub(crate) mod namespaces;
+#[cfg(feature = "real-prometheus")]
+pub(crate) mod prometheus;
 #[cfg(feature = "real-receivers")]
 pub(crate) mod receivers;
 pub(crate) mod relay;

@@ -104,7 +104,7 @@ struct ParticipantArguments {
     data: Option<PathBuf>,
 }
 
-fn participant_name(text: &str) -> Result<FspName, String> {
+pub(super) fn participant_name(text: &str) -> Result<FspName, String> {
     FspName::new(text).ok_or_else(|| "expected the name of a participant".into())
 }
 

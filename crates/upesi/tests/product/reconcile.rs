@@ -1,7 +1,7 @@
 //! `upesi reconcile`: the statement of a bank against a running switch and against its log.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -14,9 +14,29 @@ const NAMES: [&str; 3] = ["payerfsp", "payeefsp", "otherfsp"];
 const HEADING: &str = "date,reference,participant,amount,currency,direction";
 
 fn reconcile(bank: &Path, arguments: &[&str]) -> Output {
+    reconcile_all(&[bank.to_owned()], arguments)
+}
+
+fn reconcile_all(banks: &[PathBuf], arguments: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
-    command.arg("reconcile").arg("--bank").arg(bank).args(arguments);
+    command.arg("reconcile").args(arguments);
+    for bank in banks {
+        command.arg("--bank").arg(bank);
+    }
     finish(command)
+}
+
+/// The numbers of lines of each part of a result.
+fn counts(result: &Value) -> [usize; 6] {
+    [
+        "both",
+        "onlyBank",
+        "onlySwitch",
+        "amountsDiffer",
+        "closingBalancesEqual",
+        "closingBalancesDiffer",
+    ]
+    .map(|name| result[name].as_array().unwrap().len())
 }
 
 fn text(value: &Value) -> &str {
@@ -48,17 +68,14 @@ fn bank_of(scheme: &Scheme) -> Vec<String> {
     lines
 }
 
-/// The same as camt.053, from the statements of the switch.
-fn camt_of(data: &str) -> String {
-    let exported =
-        NAMES.map(|name| printed(&["participant", name, "--data", data, "--format", "camt053"]));
-    let (head, _) = exported[0].split_once("<Stmt>").unwrap();
-    let (_, tail) = exported[0].rsplit_once("</Stmt>").unwrap();
-    let all = exported.iter().flat_map(|text| text.split("<Stmt>").skip(1));
-    let all = all.map(|text| text.split_once("</Stmt>").unwrap().0);
-    let kept = all.filter(|text| text.contains("<Prtry>SETTLEMENT</Prtry>"));
-    let kept: Vec<_> = kept.map(|text| format!("<Stmt>{text}</Stmt>")).collect();
-    format!("{head}{}{tail}", kept.join("\n"))
+/// The camt.053 messages that the switch writes of each participant, with all of its accounts.
+fn camt_files(data: &str, directory: &Path) -> [PathBuf; 3] {
+    NAMES.map(|name| {
+        let path = directory.join(format!("{name}.xml"));
+        let text = printed(&["participant", name, "--data", data, "--format", "camt053"]);
+        fs::write(&path, text).unwrap();
+        path
+    })
 }
 
 #[test]
@@ -71,39 +88,80 @@ fn a_bank_is_compared_with_the_settlement_accounts() {
     let online = ["--admin", &admin, "--token", &token];
     let path = directory.path().join("bank");
     let lines = bank_of(&scheme);
-    for bank in [lines.join("\n"), camt_of(&data)] {
-        fs::write(&path, bank).unwrap();
+    fs::write(&path, lines.join("\r\n")).unwrap();
+    let camt = camt_files(&data, directory.path());
+    for banks in [&[path.clone()][..], &camt] {
         for source in [&online[..], &["--data", &data]] {
-            let equal = reconcile(&path, &[source, &["--json"]].concat()).succeeds().json();
-            assert_eq!(equal["both"].as_array().unwrap().len(), 6, "{equal}");
-            let later = reconcile(&path, &[source, &["--from", "2100-01-01T00:00:00Z"]].concat());
-            assert!(later.succeeds().out().starts_with("in both: 0\n"));
+            let all = |more: &[&str]| reconcile_all(banks, &[source, more].concat());
+            let equal = all(&["--json"]).succeeds().json();
+            assert_eq!(counts(&equal), [6, 0, 0, 0, 3, 0], "{equal}");
+            let skipped = equal["skipped"].as_array().unwrap();
+            let positions = skipped.iter().filter(|it| it["ledgerAccountType"] == "POSITION");
+            assert_eq!(positions.count(), if banks.len() == 1 { 0 } else { 3 }, "{equal}");
+            let later = all(&["--from", "2100-01-01T00:00:00Z"]).succeeds().out();
+            assert!(later.starts_with("in both: 0\n"), "{later}");
+            let one = all(&["--participant", "payeefsp", "--json"]).succeeds().json();
+            assert_eq!(counts(&one)[3..], [0, 1, 0], "{one}");
+            let names = one["both"].as_array().unwrap().iter().map(|line| &line["participant"]);
+            assert!(names.eq(one["both"].as_array().unwrap().iter().map(|_| "payeefsp")), "{one}");
+            for option in [["--account", "DE12=nobody"], ["--participant", "nobody"]] {
+                let unknown = all(&option);
+                assert_eq!(unknown.status.code(), Some(2), "{}", unknown.err());
+                let expected = format!("{} {}: participant nobody not found", option[0], option[1]);
+                assert!(unknown.err().contains(&expected), "{}", unknown.err());
+            }
         }
     }
+    let shown = reconcile_all(&camt, &online).succeeds().out();
+    let skipped = format!("skipped: {}:", camt[0].display());
+    assert!(
+        shown.contains(&skipped) && shown.contains("of payerfsp is of type POSITION"),
+        "{shown}"
+    );
     fs::write(&path, differing(&lines).join("\n")).unwrap();
     let differs = reconcile(&path, &[&online[..], &["--json"]].concat());
     assert_eq!(differs.status.code(), Some(1), "{}", differs.err());
     let differs = differs.json();
-    let counts = ["both", "onlyBank", "onlySwitch", "amountsDiffer", "closingBalancesDiffer"]
-        .map(|name| differs[name].as_array().unwrap().len());
-    assert_eq!(counts, [4, 1, 1, 1, 1], "{differs}");
+    assert_eq!(counts(&differs), [4, 1, 1, 1, 2, 1], "{differs}");
+    let (closing, changed) = (&differs["closingBalancesDiffer"][0], differing(&lines));
+    let line = changed.iter().position(|it| it.contains("closing balance,payerfsp")).unwrap();
+    assert_eq!(closing["bankLine"], line + 1, "{differs}");
+    assert_eq!(closing["bankFile"], path.display().to_string(), "{differs}");
+    let narrowed = ["--participant", "payeefsp", "--json"];
+    let narrowed = reconcile(&path, &[&online[..], &narrowed].concat()).succeeds().json();
+    assert_eq!(counts(&narrowed)[1..], [0, 0, 0, 1, 0], "{narrowed}");
     assert_eq!(differs["amountsDiffer"][0]["bankAmount"], "-101");
     assert_eq!(differs["amountsDiffer"][0]["switchAmount"], "-100");
     let other = reconcile(&path, &["--data", &data, "--currency", "EUR"]).succeeds().out();
     assert!(other.starts_with("in both: 0\n"), "{other}");
-    fs::write(&path, format!("{HEADING}\nx,,a,1,USD,up\n2026-05-01,,a,-,USD,credit\n")).unwrap();
-    let unread = reconcile(&path, &online);
-    assert_eq!(unread.status.code(), Some(2), "{}", unread.err());
-    for line in ["line 2: direction \"up\"", "line 3: amount \"-\"", "2 lines cannot be read"] {
-        assert!(unread.err().contains(line), "{line}: {}", unread.err());
-    }
-    let missing = reconcile(&directory.path().join("missing"), &online);
-    assert_eq!(missing.status.code(), Some(2), "{}", missing.err());
+    unreadable_files_are_named(&path, &camt[0], &online);
     scheme.end();
 }
 
+fn unreadable_files_are_named(path: &Path, readable: &Path, online: &[&str]) {
+    let directory = path.parent().unwrap();
+    let rows = ["x,,a,1,USD,up", "2026-05-01,,a,-,USD,credit"];
+    fs::write(path, [HEADING, rows[0], rows[1]].join("\r\n")).unwrap();
+    let empty = directory.join("empty.xml");
+    let namespace = "urn:iso:std:iso:20022:tech:xsd:camt.053.001.08";
+    let text = format!("<Document xmlns=\"{namespace}\">\r\n<BkToCstmrStmt/></Document>");
+    fs::write(&empty, text).unwrap();
+    let banks = [path, readable, &empty, &directory.join("missing")].map(Path::to_owned);
+    let unread = reconcile_all(&banks, online);
+    assert_eq!(unread.status.code(), Some(2), "{}", unread.err());
+    for line in [
+        "bank: line 2: direction \"up\"",
+        "bank: line 3: amount \"-\"",
+        "bank: lines that cannot be read: 2; nothing was compared",
+        "empty.xml: line 1: the camt.053 has no Stmt: there is nothing to compare",
+        "missing: No such file",
+    ] {
+        assert!(unread.err().contains(line), "{line}: {}", unread.err());
+    }
+}
+
 /// The lines of the bank without the first movement, with another amount of the funds out, with an
-/// unknown payment, and with another closing balance.
+/// unknown payment, with another closing balance, and with an earlier one, which is not compared.
 fn differing(lines: &[String]) -> Vec<String> {
     let mut lines = lines.to_vec();
     lines.remove(1);
@@ -112,5 +170,6 @@ fn differing(lines: &[String]) -> Vec<String> {
     lines[out] = lines[out].replace(",100,", ",101,");
     lines[closing] = lines[closing].replace(",USD", "1,USD");
     lines.push("2026-05-01,unknown,payerfsp,1,USD,credit".to_owned());
+    lines.push("2020-01-01,closing balance,payeefsp,1,USD,credit".to_owned());
     lines
 }

@@ -2,15 +2,17 @@
 //!
 //! An account is known by its number (`Acct/Id/IBAN` or `Acct/Id/Othr/Id`) and its owner
 //! (`Acct/Ownr/Nm`). Only booked entries count. The references of an entry are all of its own and
-//! those of its transactions.
+//! those of its transactions. A message of the switch itself also has other accounts than those of
+//! type SETTLEMENT (`Acct/Tp/Prtry`): they are skipped.
 
-use ledger::Amount;
+use ledger::{AccountKind, Amount};
 use quick_xml::Reader;
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 
 use crate::operate::reconcile::bank::{
-    BankBalance, BankEntry, BankStatement, Holder, LineFault, amount, currency, date, signed,
+    BankBalance, BankEntry, BankStatement, Holder, LineCounter, LineFault, SETTLEMENT,
+    SkippedAccount, SourceLine, amount, currency, date, signed,
 };
 
 /// Deepest nesting of elements.
@@ -61,38 +63,58 @@ impl Element {
     }
 }
 
-/// Reads a file. The error names every unreadable line.
-pub(super) fn parse(text: &str) -> Result<BankStatement, Vec<LineFault>> {
+/// Reads a file with this number. The error names every unreadable line.
+pub(super) fn parse(text: &str, file: usize) -> Result<BankStatement, Vec<LineFault>> {
     let document = tree(text).map_err(|fault| vec![fault])?;
     let namespace = document.attribute("xmlns").unwrap_or_default();
     if document.name != "Document" || !namespace.starts_with(NAMESPACE) {
         let what = format!("not a camt.053: its namespace is {namespace:?}");
         return Err(vec![LineFault::new(document.line, what)]);
     }
+    let stmts = document.all("BkToCstmrStmt/Stmt");
+    if stmts.is_empty() {
+        let what = "the camt.053 has no Stmt: there is nothing to compare";
+        return Err(vec![LineFault::new(document.line, what)]);
+    }
     let (mut statement, mut faults) = (BankStatement::default(), Vec::new());
-    for stmt in document.all("BkToCstmrStmt/Stmt") {
+    for stmt in &stmts {
         let holder = Holder {
             participant: stmt.text_at(&["Acct/Ownr/Nm"]).map(str::to_owned),
             account: stmt.text_at(&["Acct/Id/IBAN", "Acct/Id/Othr/Id"]).map(str::to_owned),
         };
+        if let Some(kind) = other_kind(stmt) {
+            let place = SourceLine { file, line: stmt.line };
+            statement.skipped.push(SkippedAccount { place, holder, kind: kind.to_owned() });
+            continue;
+        }
         for entry in stmt.all("Ntry") {
-            match entry_of(entry, &holder) {
+            match entry_of(entry, &holder, file) {
                 Ok(found) => statement.entries.extend(found),
                 Err(fault) => faults.push(fault),
             }
         }
         for balance in stmt.all("Bal") {
-            match closing(balance, &holder) {
+            match closing(balance, &holder, file) {
                 Ok(found) => statement.closings.extend(found),
                 Err(fault) => faults.push(fault),
             }
         }
     }
+    if statement.skipped.len() == stmts.len() {
+        let what = "no Stmt is of a SETTLEMENT account: there is nothing to compare";
+        faults.push(LineFault::new(document.line, what));
+    }
     if faults.is_empty() { Ok(statement) } else { Err(faults) }
 }
 
+/// The type of an account of the switch that is not compared.
+fn other_kind(stmt: &Element) -> Option<&str> {
+    let kind = stmt.text_at(&["Acct/Tp/Prtry"])?;
+    (kind != SETTLEMENT && AccountKind::parse(kind).is_some()).then_some(kind)
+}
+
 /// A booked entry; `None` if it is not booked.
-fn entry_of(entry: &Element, holder: &Holder) -> Result<Option<BankEntry>, LineFault> {
+fn entry_of(entry: &Element, holder: &Holder, file: usize) -> Result<Option<BankEntry>, LineFault> {
     let line = entry.line;
     if entry.needed(&["Sts/Cd", "Sts"])? != "BOOK" {
         return Ok(None);
@@ -109,18 +131,24 @@ fn entry_of(entry: &Element, holder: &Holder) -> Result<Option<BankEntry>, LineF
     for lines in entry.all("NtryDtls/TxDtls/RmtInf/Ustrd") {
         references.push(lines.text.trim().to_owned());
     }
-    let holder = holder.clone();
-    Ok(Some(BankEntry { line, holder, date, currency, amount, references }))
+    let (place, holder) = (SourceLine { file, line }, holder.clone());
+    Ok(Some(BankEntry { place, holder, date, currency, amount, references }))
 }
 
 /// A booked closing balance; `None` for another balance.
-fn closing(balance: &Element, holder: &Holder) -> Result<Option<BankBalance>, LineFault> {
+fn closing(
+    balance: &Element,
+    holder: &Holder,
+    file: usize,
+) -> Result<Option<BankBalance>, LineFault> {
     if balance.text_at(&["Tp/CdOrPrtry/Cd"]) != Some("CLBD") {
         return Ok(None);
     }
     let (currency, amount) = money(balance)?;
     let (line, holder) = (balance.line, holder.clone());
-    Ok(Some(BankBalance { line, holder, currency, amount }))
+    let date = date(line, balance.needed(&["Dt/Dt", "Dt/DtTm"])?)?;
+    let place = SourceLine { file, line };
+    Ok(Some(BankBalance { place, holder, date, currency, amount }))
 }
 
 /// The amount with its currency and its sign.
@@ -215,29 +243,6 @@ fn resolved(reference: &BytesRef<'_>, line: u64) -> Result<String, LineFault> {
     found.ok_or_else(|| failed(format!("unknown entity {name:?}")))
 }
 
-/// Numbers of lines at rising positions.
-struct LineCounter<'t> {
-    text: &'t [u8],
-    counted: usize,
-    line: u64,
-}
-
-impl<'t> LineCounter<'t> {
-    const fn new(text: &'t str) -> Self {
-        Self { text: text.as_bytes(), counted: 0, line: 1 }
-    }
-
-    fn at(&mut self, position: u64) -> u64 {
-        let end = usize::try_from(position).unwrap_or(usize::MAX).min(self.text.len());
-        if self.counted < end {
-            let new = &self.text[self.counted..end];
-            self.line += new.iter().filter(|byte| **byte == b'\n').count() as u64;
-            self.counted = end;
-        }
-        self.line
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,7 +252,7 @@ mod tests {
 <c:BkToCstmrStmt><c:Stmt>
 <c:Acct><c:Id><c:IBAN>DE12</c:IBAN></c:Id><c:Ownr><c:Nm>dfsp &amp; co</c:Nm></c:Ownr></c:Acct>
 <c:Bal><c:Tp><c:CdOrPrtry><c:Cd>CLBD</c:Cd></c:CdOrPrtry></c:Tp>
-<c:Amt Ccy="USD">100.00</c:Amt><c:CdtDbtInd>CRDT</c:CdtDbtInd></c:Bal>
+<c:Amt Ccy="USD">100.00</c:Amt><c:CdtDbtInd>CRDT</c:CdtDbtInd><c:Dt><c:Dt>2026-05-02</c:Dt></c:Dt></c:Bal>
 <c:Ntry><c:Amt Ccy="USD">12.50</c:Amt><c:CdtDbtInd>DBIT</c:CdtDbtInd><c:Sts>BOOK</c:Sts>
 <c:BookgDt><c:Dt>2026-05-01</c:Dt></c:BookgDt>
 <c:NtryDtls><c:TxDtls><c:Refs><c:EndToEndId>advice 1</c:EndToEndId></c:Refs></c:TxDtls></c:NtryDtls>
@@ -259,13 +264,13 @@ mod tests {
 
     #[test]
     fn booked_entries_and_closing_balances_are_read() {
-        let statement = parse(STATEMENT).unwrap();
+        let statement = parse(STATEMENT, 2).unwrap();
         let holder = Holder { participant: Some("dfsp & co".into()), account: Some("DE12".into()) };
         let usd = ledger::Currency::parse("USD").unwrap();
         assert_eq!(
             statement.entries,
             [BankEntry {
-                line: 7,
+                place: SourceLine { file: 2, line: 7 },
                 holder: holder.clone(),
                 date: "2026-05-01".into(),
                 currency: usd,
@@ -274,7 +279,12 @@ mod tests {
             }]
         );
         let amount = Amount::parse_decimal("100").unwrap();
-        assert_eq!(statement.closings, [BankBalance { line: 5, holder, currency: usd, amount }]);
+        let (place, date) = (SourceLine { file: 2, line: 5 }, "2026-05-02".to_owned());
+        assert_eq!(
+            statement.closings,
+            [BankBalance { place, holder, date, currency: usd, amount }]
+        );
+        assert_eq!(statement.skipped, []);
     }
 
     #[test]
@@ -283,6 +293,8 @@ mod tests {
             ("camt.053", "camt.054", 2, "not a camt.053"),
             ("Ccy=\"USD\">12.50", "Ccy=\"USD\">12,50", 7, "amount \"12,50\""),
             ("<c:Dt>2026-05-01</c:Dt>", "", 7, "Ntry has no BookgDt/Dt"),
+            ("<c:Dt>2026-05-02</c:Dt>", "", 5, "Bal has no Dt/Dt"),
+            ("<c:Dt>2026-05-02</c:Dt>", "<c:Dt>today</c:Dt>", 5, "date \"today\""),
             ("<c:CdtDbtInd>DBIT", "<c:CdtDbtInd>DEBT", 7, "direction \"DEBT\""),
             ("&amp;", "&own;", 4, "unknown entity \"own\""),
             ("</c:Acct>", "</c:Act>", 4, "Act"),
@@ -290,17 +302,53 @@ mod tests {
             ("<c:Document ", "<!DOCTYPE a>\n<c:Document ", 2, "DOCTYPE"),
         ] {
             assert!(STATEMENT.contains(from), "{from}");
-            let faults = parse(&STATEMENT.replacen(from, to, 1)).unwrap_err();
-            let [fault] = &faults[..] else { panic!("{to}: {faults:?}") };
-            assert!(fault.line == line && fault.what.contains(what), "{to}: {fault:?}");
+            let changed = STATEMENT.replacen(from, to, 1);
+            for text in [changed.replace('\n', "\r\n"), changed] {
+                let faults = parse(&text, 0).unwrap_err();
+                let [fault] = &faults[..] else { panic!("{to}: {faults:?}") };
+                assert!(fault.line == line && fault.what.contains(what), "{to}: {fault:?}");
+            }
         }
+    }
+
+    #[test]
+    fn only_settlement_accounts_are_compared() {
+        let typed = |kind: &str| {
+            let tail = format!("<c:Tp><c:Prtry>{kind}</c:Prtry></c:Tp></c:Acct>");
+            STATEMENT.replacen("</c:Acct>", &tail, 1)
+        };
+        for compared in ["SETTLEMENT", "a type of the bank"] {
+            let statement = parse(&typed(compared), 0).unwrap();
+            assert_eq!((statement.entries.len(), statement.skipped.len()), (1, 0), "{compared}");
+        }
+        let (other, own) = (typed("POSITION"), typed("SETTLEMENT"));
+        let faults = parse(&other, 0).unwrap_err();
+        assert_eq!(
+            faults[0].what,
+            "no Stmt is of a SETTLEMENT account: there is nothing to compare"
+        );
+        let (head, _) = other.split_once("</c:BkToCstmrStmt>").unwrap();
+        let (_, tail) = own.split_once("<c:BkToCstmrStmt>").unwrap();
+        let both = parse(&format!("{head}{tail}"), 1).unwrap();
+        assert_eq!((both.entries.len(), both.closings.len()), (1, 1));
+        let [skipped] = &both.skipped[..] else { panic!("{:?}", both.skipped) };
+        assert_eq!((skipped.kind.as_str(), skipped.place.line), ("POSITION", 3));
+    }
+
+    #[test]
+    fn a_message_without_statements_is_refused() {
+        let (head, rest) = STATEMENT.split_once("<c:Stmt>").unwrap();
+        let (_, tail) = rest.split_once("</c:Stmt>").unwrap();
+        let faults = parse(&format!("{head}{tail}"), 0).unwrap_err();
+        let expected = "the camt.053 has no Stmt: there is nothing to compare";
+        assert_eq!(faults, [LineFault::new(2, expected)]);
     }
 
     #[test]
     fn a_cut_file_is_refused_at_every_place() {
         for end in 0..STATEMENT.len() - "</c:Document>\n".len() {
             if STATEMENT.is_char_boundary(end) {
-                assert!(parse(&STATEMENT[..end]).is_err(), "cut at {end}");
+                assert!(parse(&STATEMENT[..end], 0).is_err(), "cut at {end}");
             }
         }
     }

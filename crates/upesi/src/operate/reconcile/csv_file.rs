@@ -2,10 +2,11 @@
 //! `participant` or `account` or both, `amount`, `currency` and `direction`, in any order. Further
 //! columns are ignored. A row with the reference `closing balance` is one.
 
-use csv::{ReaderBuilder, StringRecord, Trim};
+use csv::{Position, ReaderBuilder, StringRecord, Trim};
 
 use crate::operate::reconcile::bank::{
-    BankBalance, BankEntry, BankStatement, Holder, LineFault, amount, currency, date, signed,
+    BankBalance, BankEntry, BankStatement, Holder, LineCounter, LineFault, SourceLine, amount,
+    currency, date, signed,
 };
 
 /// The reference of a row with a closing balance.
@@ -49,16 +50,24 @@ impl Columns {
     }
 }
 
-/// Reads a file. The error names every unreadable line.
-pub(super) fn parse(text: &str) -> Result<BankStatement, Vec<LineFault>> {
+/// Reads a file with this number. The error names every unreadable line.
+///
+/// Lines are counted here: the reader's own numbers are wrong after CR LF.
+pub(super) fn parse(text: &str, file: usize) -> Result<BankStatement, Vec<LineFault>> {
     let mut reader = ReaderBuilder::new().trim(Trim::All).from_reader(text.as_bytes());
-    let heading = reader.headers().map_err(|error| vec![fault_of(&error)])?;
+    let heading = reader.headers().map_err(|error| vec![fault_of(&error, 1)])?;
     let columns = Columns::of(heading)?;
+    let mut lines = LineCounter::new(text);
+    let mut line_of =
+        |position: Option<&Position>| lines.at_text(position.map_or(0, Position::byte));
     let (mut statement, mut faults) = (BankStatement::default(), Vec::new());
     for record in reader.records() {
         let added = match &record {
-            Ok(record) => add(&mut statement, &columns, record),
-            Err(error) => Err(fault_of(error)),
+            Ok(record) => {
+                let place = SourceLine { file, line: line_of(record.position()) };
+                add(&mut statement, &columns, (record, place))
+            }
+            Err(error) => Err(fault_of(error, line_of(error.position()))),
         };
         faults.extend(added.err());
     }
@@ -68,9 +77,9 @@ pub(super) fn parse(text: &str) -> Result<BankStatement, Vec<LineFault>> {
 fn add(
     statement: &mut BankStatement,
     columns: &Columns,
-    record: &StringRecord,
+    (record, place): (&StringRecord, SourceLine),
 ) -> Result<(), LineFault> {
-    let line = record.position().map_or(0, csv::Position::line);
+    let line = place.line;
     let cell = |at: usize| record.get(at).unwrap_or_default();
     let optional = |at: Option<usize>| {
         let text = at.map(cell).filter(|text| !text.is_empty());
@@ -87,17 +96,16 @@ fn add(
     let date = date(line, cell(columns.date))?;
     let reference = cell(columns.reference);
     if reference.eq_ignore_ascii_case(CLOSING) {
-        statement.closings.push(BankBalance { line, holder, currency, amount });
+        statement.closings.push(BankBalance { place, holder, date, currency, amount });
         return Ok(());
     }
     let references = [reference].into_iter().filter(|text| !text.is_empty());
     let references = references.map(str::to_owned).collect();
-    statement.entries.push(BankEntry { line, holder, date, currency, amount, references });
+    statement.entries.push(BankEntry { place, holder, date, currency, amount, references });
     Ok(())
 }
 
-fn fault_of(error: &csv::Error) -> LineFault {
-    let line = error.position().map_or(1, csv::Position::line);
+fn fault_of(error: &csv::Error, line: u64) -> LineFault {
     match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
             LineFault::new(line, format!("{len} columns, {expected_len} expected"))
@@ -116,23 +124,27 @@ mod tests {
             2026-05-01,advice 1,dfsp1,12.5,USD,credit\n\
             2026-05-02T10:00:00Z,,dfsp1,3,USD,DBIT\n\
             2026-05-02,closing balance,dfsp1,9.5,USD,credit\n";
-        let statement = parse(text).unwrap();
+        let statement = parse(text, 0).unwrap();
         let lines: Vec<_> = statement
             .entries
             .iter()
-            .map(|it| format!("{} {} {} {:?}", it.line, it.date, it.amount, it.references))
+            .map(|it| format!("{} {} {} {:?}", it.place.line, it.date, it.amount, it.references))
             .collect();
         assert_eq!(lines, ["2 2026-05-01 12.5 [\"advice 1\"]", "3 2026-05-02 -3 []"]);
-        assert_eq!(statement.closings[0].amount.to_string(), "9.5");
+        let closing = &statement.closings[0];
+        assert_eq!((closing.amount.to_string().as_str(), &*closing.date), ("9.5", "2026-05-02"));
     }
 
     #[test]
     fn every_unreadable_line_is_named() {
         let check = |text: &str, expected: &[(u64, &str)]| {
-            let faults = parse(text).unwrap_err();
-            assert_eq!(faults.len(), expected.len(), "{faults:?}");
-            for (fault, (line, what)) in faults.iter().zip(expected) {
-                assert!(fault.line == *line && fault.what.contains(what), "{fault:?}: {what}");
+            for end in ["\n", "\r\n", "\r"] {
+                let faults = parse(&text.replace('\n', end), 0).unwrap_err();
+                assert_eq!(faults.len(), expected.len(), "{end:?}: {faults:?}");
+                for (fault, (line, what)) in faults.iter().zip(expected) {
+                    let is_equal = fault.line == *line && fault.what.contains(what);
+                    assert!(is_equal, "{end:?}: {fault:?}: {what}");
+                }
             }
         };
         let missing = [
@@ -151,6 +163,8 @@ mod tests {
             2026-05-01,a,7,1,USD,up\n\
             2026-05-01,a,,1,USD,credit\n\
             2026-05-01,a,7,1\n\
+            \n\
+            2026-05-01,\"a\nb\",7,1,USD,credit\n\
             2026-02-30,a,7,1,USD,credit\n",
             &[
                 (3, "date \"yesterday\""),
@@ -159,7 +173,7 @@ mod tests {
                 (6, "direction \"up\""),
                 (7, "neither participant nor account"),
                 (8, "4 columns, 6 expected"),
-                (9, "date \"2026-02-30\""),
+                (12, "date \"2026-02-30\""),
             ],
         );
     }

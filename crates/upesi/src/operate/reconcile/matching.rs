@@ -4,12 +4,16 @@
 //! the amount; a reference alone, and then the amounts differ; or amount and date. Each entry is in
 //! one pair at most.
 
+//!
+//! Of an account's closing balances the last one is compared, with the deposit at the end of its
+//! day (UTC) or at the end of the period, whichever is earlier.
+
 use std::collections::{BTreeMap, HashMap};
 
 use ledger::Amount;
 use serde::Serialize;
 
-use crate::operate::reconcile::bank::{BankBalance, BankEntry, BankStatement, Holder};
+use crate::operate::reconcile::bank::{BankBalance, BankEntry, BankStatement, Holder, SourceLine};
 
 /// Texts of banks for an absent reference.
 const NO_REFERENCE: [&str; 3] = ["", "notprovided", "nonref"];
@@ -19,6 +23,18 @@ const NO_REFERENCE: [&str; 3] = ["", "notprovided", "nonref"];
 pub(super) struct SwitchView {
     pub(super) movements: Vec<Movement>,
     pub(super) accounts: Vec<SettlementAccount>,
+}
+
+impl SwitchView {
+    /// The deposit of an account at the end of a day of the period.
+    fn deposit(&self, (participant, currency): (&str, &str), date: &str) -> Option<Amount> {
+        let is_own = |name: &str, code: &str| name == participant && code == currency;
+        let mut accounts = self.accounts.iter();
+        let account = accounts.find(|it| is_own(&it.participant, &it.currency))?;
+        let later = self.movements.iter();
+        let later = later.filter(|it| is_own(&it.participant, &it.currency) && date < &*it.date);
+        later.map(|it| -it.amount).try_fold(account.closing, Amount::checked_add)
+    }
 }
 
 /// A movement of a SETTLEMENT account. Above zero, the deposit rises.
@@ -51,7 +67,10 @@ pub(super) struct Comparison {
     pub(super) only_bank: Vec<Line>,
     pub(super) only_switch: Vec<Line>,
     pub(super) amounts_differ: Vec<Line>,
+    pub(super) closing_balances_equal: Vec<BalanceLine>,
     pub(super) closing_balances_differ: Vec<BalanceLine>,
+    /// The bank's statements of other accounts of the switch.
+    pub(super) skipped: Vec<SkippedLine>,
 }
 
 /// A pair, or an entry without one.
@@ -61,8 +80,8 @@ pub(super) struct Line {
     pub(super) participant: String,
     pub(super) currency: String,
     pub(super) date: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) bank_line: Option<u64>,
+    #[serde(flatten)]
+    pub(super) place: Option<BankLine>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bank_amount: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,13 +94,35 @@ pub(super) struct Line {
     pub(super) reference: String,
 }
 
+/// A line of a file of the bank.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct BankLine {
+    pub(super) bank_file: String,
+    pub(super) bank_line: u64,
+}
+
+/// A statement that was not compared.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SkippedLine {
+    pub(super) participant: String,
+    pub(super) account: String,
+    pub(super) ledger_account_type: String,
+    #[serde(flatten)]
+    pub(super) place: BankLine,
+}
+
 /// Closing balances of an account.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct BalanceLine {
     pub(super) participant: String,
     pub(super) currency: String,
-    pub(super) bank_line: u64,
+    /// The day of the bank's balance.
+    pub(super) date: String,
+    #[serde(flatten)]
+    pub(super) place: BankLine,
     pub(super) bank: String,
     /// `None` if the switch has no such account.
     pub(super) switch: Option<String>,
@@ -105,7 +146,7 @@ pub(super) struct Holders<'a> {
 
 impl Holders<'_> {
     /// The name of the participant, or the words of the bank if it is unknown.
-    fn participant(&self, holder: &Holder, currency: &str) -> String {
+    pub(super) fn participant(&self, holder: &Holder, currency: &str) -> String {
         let Holder { participant, account } = holder;
         let named = account.as_ref().and_then(|account| self.named.get(account));
         let is_own = |it: &&SettlementAccount| {
@@ -128,12 +169,16 @@ enum Basis {
 /// The entries that have no pair yet, by participant, currency and a further key.
 type Open = HashMap<(String, String, String), Vec<usize>>;
 
-/// Compares a bank's statement with the switch.
+/// Compares a bank's statement with the switch. `files` are the names of the bank's files.
 pub(super) fn compare(
-    bank: &BankStatement,
+    (bank, files): (&BankStatement, &[String]),
     switch: &SwitchView,
     holders: &Holders<'_>,
 ) -> Comparison {
+    let place = |place: SourceLine| BankLine {
+        bank_file: files[place.file].clone(),
+        bank_line: place.line,
+    };
     let name = |entry: &BankEntry| holders.participant(&entry.holder, &entry.currency.to_string());
     let names: Vec<_> = bank.entries.iter().map(name).collect();
     let mut pairs: Vec<Option<usize>> = vec![None; bank.entries.len()];
@@ -153,7 +198,8 @@ pub(super) fn compare(
             });
             if let Some(movement) = found {
                 (pairs[at], is_paired[movement]) = (Some(movement), true);
-                let line = pair(&names[at], entry, &switch.movements[movement]);
+                let line =
+                    pair(&names[at], (entry, place(entry.place)), &switch.movements[movement]);
                 match basis {
                     Basis::Reference => comparison.amounts_differ.push(line),
                     Basis::ReferenceAndAmount | Basis::AmountAndDate => comparison.both.push(line),
@@ -162,14 +208,41 @@ pub(super) fn compare(
         }
     }
     let unpaired = pairs.iter().enumerate().filter(|(_, pair)| pair.is_none());
+    let entries = unpaired.map(|(at, _)| (&names[at], &bank.entries[at]));
     comparison.only_bank =
-        unpaired.map(|(at, _)| of_entry(&names[at], &bank.entries[at])).collect();
+        entries.map(|(name, entry)| of_entry(name, (entry, place(entry.place)))).collect();
     let rest = switch.movements.iter().zip(is_paired).filter(|(_, is_paired)| !is_paired);
     comparison.only_switch = rest.map(|(movement, _)| of_movement(movement)).collect();
-    let closings = bank.closings.iter();
-    comparison.closing_balances_differ =
-        closings.filter_map(|balance| compare_balance(balance, holders)).collect();
+    for balance in last_closings(bank, holders) {
+        let line = compare_balance(balance, (switch, holders), place(balance.place));
+        match line.switch.as_ref() == Some(&line.bank) {
+            true => comparison.closing_balances_equal.push(line),
+            false => comparison.closing_balances_differ.push(line),
+        }
+    }
+    let skipped = bank.skipped.iter().map(|it| SkippedLine {
+        participant: it.holder.participant.clone().unwrap_or_default(),
+        account: it.holder.account.clone().unwrap_or_default(),
+        ledger_account_type: it.kind.clone(),
+        place: place(it.place),
+    });
+    comparison.skipped = skipped.collect();
     comparison
+}
+
+/// The last closing balance of each of the bank's accounts; of one day the last one read.
+fn last_closings<'b>(bank: &'b BankStatement, holders: &Holders<'_>) -> Vec<&'b BankBalance> {
+    let mut last: BTreeMap<_, &BankBalance> = BTreeMap::new();
+    for balance in &bank.closings {
+        let currency = balance.currency.to_string();
+        let participant = holders.participant(&balance.holder, &currency);
+        let key = (participant, currency, balance.holder.account.as_ref());
+        let known = last.entry(key).or_insert(balance);
+        if known.date <= balance.date {
+            *known = balance;
+        }
+    }
+    last.into_values().collect()
 }
 
 fn open_movements(switch: &SwitchView, basis: Basis, is_paired: &[bool]) -> Open {
@@ -208,12 +281,12 @@ fn plain(reference: &str) -> String {
     reference.trim().to_lowercase().replace('-', "")
 }
 
-fn of_entry(participant: &str, entry: &BankEntry) -> Line {
+fn of_entry(participant: &str, (entry, place): (&BankEntry, BankLine)) -> Line {
     Line {
         participant: participant.to_owned(),
         currency: entry.currency.to_string(),
         date: entry.date.clone(),
-        bank_line: Some(entry.line),
+        place: Some(place),
         bank_amount: Some(entry.amount.to_string()),
         reference: entry.references.first().cloned().unwrap_or_default(),
         ..Line::default()
@@ -234,27 +307,27 @@ fn of_movement(movement: &Movement) -> Line {
     }
 }
 
-fn pair(participant: &str, entry: &BankEntry, movement: &Movement) -> Line {
-    let Line { bank_line, bank_amount, .. } = of_entry(participant, entry);
-    Line { bank_line, bank_amount, ..of_movement(movement) }
+fn pair(participant: &str, entry: (&BankEntry, BankLine), movement: &Movement) -> Line {
+    let Line { place, bank_amount, .. } = of_entry(participant, entry);
+    Line { place, bank_amount, ..of_movement(movement) }
 }
 
-/// `None` if the balances are equal.
-fn compare_balance(balance: &BankBalance, holders: &Holders<'_>) -> Option<BalanceLine> {
+fn compare_balance(
+    balance: &BankBalance,
+    (switch, holders): (&SwitchView, &Holders<'_>),
+    place: BankLine,
+) -> BalanceLine {
     let currency = balance.currency.to_string();
     let participant = holders.participant(&balance.holder, &currency);
-    let is_own = |it: &&SettlementAccount| it.participant == participant && it.currency == currency;
-    let switch = holders.accounts.iter().find(is_own).map(|account| account.closing);
-    if switch == Some(balance.amount) {
-        return None;
-    }
-    Some(BalanceLine {
+    let switch = switch.deposit((&participant, &currency), &balance.date);
+    BalanceLine {
         participant,
         currency,
-        bank_line: balance.line,
+        date: balance.date.clone(),
+        place,
         bank: balance.amount.to_string(),
         switch: switch.map(|amount| amount.to_string()),
-    })
+    }
 }
 
 #[cfg(test)]
@@ -282,7 +355,7 @@ mod tests {
     /// Compares the lines of a bank with movements.
     fn check(bank: &str, movements: &str, expected: Expect) {
         let heading = "date,reference,participant,account,amount,currency,direction\n";
-        let bank = csv_file::parse(&format!("{heading}{bank}")).unwrap();
+        let bank = csv_file::parse(&format!("{heading}{bank}"), 0).unwrap();
         let account = SettlementAccount {
             participant: "a".into(),
             account: "7".into(),
@@ -293,7 +366,7 @@ mod tests {
         let switch = SwitchView { movements, accounts: vec![account] };
         let named = BTreeMap::from([("IBAN1".to_owned(), "a".to_owned())]);
         let holders = Holders { named: &named, accounts: &switch.accounts };
-        let found = compare(&bank, &switch, &holders);
+        let found = compare((&bank, &["bank.csv".to_owned()]), &switch, &holders);
         let mut text = String::new();
         for (name, lines) in [
             ("both", &found.both),
@@ -307,9 +380,14 @@ mod tests {
                 text += &format!("{name}: {} {}\n", line.participant, amounts.join(" "));
             }
         }
-        for line in &found.closing_balances_differ {
-            let switch = line.switch.as_deref().unwrap_or("-");
-            text += &format!("closing: {} {} {switch}\n", line.participant, line.bank);
+        for (name, lines) in
+            [("equal", &found.closing_balances_equal), ("differ", &found.closing_balances_differ)]
+        {
+            for line in lines {
+                let BalanceLine { participant, date, bank, place, .. } = line;
+                let (switch, at) = (line.switch.as_deref().unwrap_or("-"), place.bank_line);
+                text += &format!("{name}: {participant} {date} {bank} {switch}, line {at}\n");
+            }
         }
         expected.assert_eq(&text);
     }
@@ -358,15 +436,24 @@ mod tests {
     }
 
     #[test]
-    fn closing_balances_are_compared() {
+    fn the_last_closing_balance_is_compared_with_the_deposit_of_its_day() {
         check(
-            "2026-05-01,closing balance,a,,100,USD,credit\n\
-             2026-05-01,Closing balance,,7,99.5,USD,credit\n\
-             2026-05-01,closing balance,b,,1,USD,debit\n",
-            "",
+            "2026-05-02,closing balance,a,,70,USD,credit\n\
+             2026-05-01,closing balance,a,,1,USD,credit\n\
+             2026-05-02,closing balance,,7,70,USD,debit\n\
+             2026-05-02,Closing balance,,7,99.5,USD,credit\n\
+             2026-05-03,closing balance,,IBAN1,100,USD,credit\n\
+             2026-05-02,closing balance,b,,1,USD,debit\n\
+             2026-05-01,x,a,,70,USD,credit\n\
+             2026-05-03,y,a,,30,USD,credit\n",
+            "2026-05-01,x,t1,a,70\n2026-05-03,y,t2,a,30",
             expect![[r#"
-                closing: a 99.5 100
-                closing: b -1 -
+                both: a 70 70
+                both: a 30 30
+                equal: a 2026-05-02 70 70, line 2
+                equal: a 2026-05-03 100 100, line 6
+                differ: a 2026-05-02 99.5 70, line 5
+                differ: b 2026-05-02 -1 -, line 7
             "#]],
         );
     }

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::cli::table::{Align, Table};
-use crate::operate::reconcile::matching::{Comparison, Line};
+use crate::operate::reconcile::matching::{BalanceLine, BankLine, Comparison, Line};
 
 impl Display for Comparison {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -18,11 +18,27 @@ impl Display for Comparison {
                 writeln!(f, "{}", table(lines))?;
             }
         }
-        writeln!(f, "closing balances differ: {}", self.closing_balances_differ.len())?;
-        if !self.closing_balances_differ.is_empty() {
-            write!(f, "{}", self.balances())?;
+        for (name, lines) in [
+            ("closing balances equal", &self.closing_balances_equal),
+            ("closing balances differ", &self.closing_balances_differ),
+        ] {
+            writeln!(f, "{name}: {}", lines.len())?;
+            if !lines.is_empty() {
+                writeln!(f, "{}", balances(lines))?;
+            }
+        }
+        for line in &self.skipped {
+            let (kind, account) = (&line.ledger_account_type, &line.account);
+            let (owner, place) = (&line.participant, &line.place);
+            writeln!(f, "skipped: {place}: account {account} of {owner} is of type {kind}")?;
         }
         Ok(())
+    }
+}
+
+impl Display for BankLine {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.bank_file, self.bank_line)
     }
 }
 
@@ -33,7 +49,7 @@ fn table(lines: &[Line]) -> Table<9> {
         ("bank", Align::Right),
         ("switch", Align::Right),
         ("currency", Align::Left),
-        ("line", Align::Right),
+        ("bank line", Align::Left),
         ("record", Align::Right),
         ("cause", Align::Left),
         ("reference", Align::Left),
@@ -46,7 +62,7 @@ fn table(lines: &[Line]) -> Table<9> {
             line.bank_amount.clone().unwrap_or_default(),
             line.switch_amount.clone().unwrap_or_default(),
             line.currency.clone(),
-            number(line.bank_line),
+            line.place.as_ref().map(BankLine::to_string).unwrap_or_default(),
             number(line.log_index),
             line.cause.clone(),
             line.reference.clone(),
@@ -55,24 +71,24 @@ fn table(lines: &[Line]) -> Table<9> {
     table
 }
 
-impl Comparison {
-    fn balances(&self) -> Table<5> {
-        let mut table = Table::new([
-            ("participant", Align::Left),
-            ("bank", Align::Right),
-            ("switch", Align::Right),
-            ("currency", Align::Left),
-            ("line", Align::Right),
+fn balances(lines: &[BalanceLine]) -> Table<6> {
+    let mut table = Table::new([
+        ("date", Align::Left),
+        ("participant", Align::Left),
+        ("bank", Align::Right),
+        ("switch", Align::Right),
+        ("currency", Align::Left),
+        ("bank line", Align::Left),
+    ]);
+    for line in lines {
+        table.add([
+            line.date.clone(),
+            line.participant.clone(),
+            line.bank.clone(),
+            line.switch.clone().unwrap_or_else(|| "no account".to_owned()),
+            line.currency.clone(),
+            line.place.to_string(),
         ]);
-        for line in &self.closing_balances_differ {
-            table.add([
-                line.participant.clone(),
-                line.bank.clone(),
-                line.switch.clone().unwrap_or_else(|| "no account".to_owned()),
-                line.currency.clone(),
-                line.bank_line.to_string(),
-            ]);
-        }
-        table
     }
+    table
 }

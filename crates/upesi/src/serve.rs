@@ -4,6 +4,8 @@ pub(crate) mod admin_backend;
 mod arguments;
 pub(crate) mod background;
 pub(crate) mod bare_node;
+#[cfg(test)]
+mod boards;
 pub(crate) mod descriptors;
 pub(crate) mod durable_mark_thread;
 pub(crate) mod liquidity;

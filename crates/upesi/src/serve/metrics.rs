@@ -199,7 +199,7 @@ pub(crate) fn collect(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::BTreeSet;
     use std::fmt::Write;
 
@@ -210,7 +210,8 @@ mod tests {
 
     use super::*;
 
-    fn all() -> impl Iterator<Item = MetricFamily> {
+    /// All metrics of `GET /metrics`.
+    pub(in crate::serve) fn all() -> impl Iterator<Item = MetricFamily> {
         TABLE.iter().map(|metric| metric.family).chain(families())
     }
 

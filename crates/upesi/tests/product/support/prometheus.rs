@@ -1,16 +1,111 @@
 //! A real Prometheus and Alertmanager: those of the machine, or Debian's packages, fetched once and
 //! unpacked without an installation.
 
+use std::cell::RefCell;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::{env, fs};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use testkit::http::{Client, Headers, PATIENCE, Request};
 
 /// Debian's packages, and their programs that the tests run.
 const PACKAGES: [&str; 2] = ["prometheus", "prometheus-alertmanager"];
 
 /// Only one test fetches the packages.
 static FETCHING: Mutex<()> = Mutex::new(());
+
+/// Prometheus or Alertmanager, on a free port. It is killed when this is dropped.
+pub(crate) struct Monitor {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    client: RefCell<Client>,
+    _directory: TempDir,
+}
+
+impl Monitor {
+    /// Prometheus with this configuration. It keeps exemplars; `features` are further ones.
+    pub(crate) fn prometheus(configuration: &str, features: &str) -> Self {
+        let mut command = program("prometheus");
+        command.arg(format!("--enable-feature=exemplar-storage{features}"));
+        Self::start(command, "--storage.tsdb.path", configuration)
+    }
+
+    /// Alertmanager with this configuration, alone.
+    pub(crate) fn alertmanager(configuration: &str) -> Self {
+        let mut command = program("prometheus-alertmanager");
+        command.arg("--cluster.listen-address=");
+        Self::start(command, "--storage.path", configuration)
+    }
+
+    fn start(mut command: Command, storage: &str, configuration: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("configuration.yaml");
+        fs::write(&file, configuration).unwrap();
+        command.arg("--web.listen-address=127.0.0.1:0").arg("--config.file").arg(file);
+        command.arg(storage).arg(directory.path().join("data"));
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut messages = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut printed = String::new();
+        let address = loop {
+            let line = messages.next().unwrap_or_else(|| panic!("it ended: {printed}")).unwrap();
+            if let Some((_, address)) = line.split_once("msg=\"Listening on\" address=") {
+                break address.parse().unwrap();
+            }
+            printed += &format!("{line}\n");
+        };
+        // A full pipe would block the program.
+        std::thread::spawn(move || messages.for_each(drop));
+        let client = RefCell::new(Client::new(address, PATIENCE));
+        Self { child, address, client, _directory: directory }
+    }
+
+    /// `data` of an answer of the API. `form` are the parameters.
+    #[track_caller]
+    pub(crate) fn ask(&self, path: &str, form: &[(&str, &str)]) -> Value {
+        let form: Vec<_> =
+            form.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+        let kind = ("content-type".to_owned(), "application/x-www-form-urlencoded".to_owned());
+        let method = if form.is_empty() { "GET" } else { "POST" }.to_owned();
+        let (path, body) = (format!("/api/v1/{path}"), form.join("&").into_bytes());
+        let request = Request { method, path, headers: Headers(vec![kind]), body };
+        let answer = self.client.borrow_mut().call(&request).unwrap();
+        let mut value: Value = serde_json::from_str(&answer.text()).unwrap();
+        assert_eq!(value["status"], "success", "{form:?}: {value}");
+        value["data"].take()
+    }
+
+    /// The series that a query finds now.
+    #[track_caller]
+    pub(crate) fn query(&self, expression: &str) -> Vec<Value> {
+        let mut data = self.ask("query", &[("query", expression)]);
+        match data["result"].take() {
+            Value::Array(found) if data["resultType"] == "vector" => found,
+            other => panic!("{expression}: {other}"),
+        }
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        let _killed = self.child.kill();
+        let _ended = self.child.wait();
+    }
+}
+
+/// Percent-encoded.
+fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let one = |byte: u8| match plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    text.bytes().map(one).collect()
+}
 
 /// A program of the packages.
 pub(crate) fn program(name: &str) -> Command {

@@ -166,7 +166,7 @@ impl State {
         self.transfers.nth_deadline_ms(count).map(Stamp::from_millis)
     }
 
-    /// Notices owed and not yet recorded as delivered, in no particular order.
+    /// Notices owed and not yet recorded as delivered, in order of number.
     pub fn notices_owed(&self) -> impl Iterator<Item = &Notice> {
         self.outbox.iter()
     }

@@ -22,3 +22,7 @@ pub use exposition::Exposition;
 pub use family::{Family, HistogramValue, Labels, Number, Sample, Value};
 pub use histogram::{CLASSIC_BOUNDS, Distribution, Histogram};
 pub use table::{Metric, MetricFamily, MetricKind, MetricValue, Samples, collect};
+
+/// Number of participants with series of their own: the first ones of the registry. The others
+/// share those of `other`.
+pub const PARTICIPANTS_MAX: usize = 500;

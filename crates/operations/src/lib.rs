@@ -16,6 +16,7 @@
 #![warn(missing_docs)]
 
 mod accounts;
+mod admin_requests;
 mod audit;
 mod auth;
 mod backend;
@@ -43,6 +44,7 @@ mod outcome_errors;
 mod participants;
 mod parties;
 mod probes;
+mod process_status;
 mod reports;
 mod request;
 mod response;

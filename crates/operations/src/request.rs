@@ -11,6 +11,7 @@ use ledger::{
 use openapi::schema::reference;
 use tokio::sync::oneshot;
 
+use crate::admin_requests::AdminRequestTimes;
 use crate::audit::AuditEntry;
 use crate::backend::{AdminBackend, ChangeAuthor, Unavailable};
 use crate::body::Body;
@@ -28,6 +29,7 @@ pub(crate) struct AdminRequest<'a> {
     pub(crate) egress: &'a EgressPolicy,
     pub(crate) keys: &'a AdminKeys,
     pub(crate) counters: AdminCounters,
+    pub(crate) times: &'a AdminRequestTimes,
     pub(crate) headers: &'a HeaderMap,
     /// Values of the path's parameters.
     pub(crate) path: &'a [(&'static str, String)],

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fspiop::admission::AdmissionLimits;
@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::admin_requests::AdminRequestTimes;
 use crate::audit::AuditEntry;
 use crate::auth::{self, PeerAddresses};
 use crate::backend::{AdminBackend, ChangeAuthor};
@@ -93,6 +94,7 @@ struct Server {
     surface: Surface,
     connections: Arc<Connections>,
     failed_tokens: FailedTokens,
+    request_times: AdminRequestTimes,
 }
 
 async fn listen(listener: TcpListener, server: Server, shutdown: impl Future) {
@@ -172,7 +174,14 @@ impl Server {
         let Limits { connections: total, connections_per_address: per_address, .. } =
             options.limits;
         let connections = Connections::new(AdmissionLimits { total, per_address });
-        Self { backend, options, surface, connections, failed_tokens: FailedTokens::new() }
+        Self {
+            backend,
+            options,
+            surface,
+            connections,
+            failed_tokens: FailedTokens::new(),
+            request_times: AdminRequestTimes::default(),
+        }
     }
 
     async fn respond<B>(
@@ -200,11 +209,18 @@ impl Server {
                 }
             };
         }
+        let began = Instant::now();
         let matched = Resource::find(head.uri.path());
         let audit = AuditEntry::default();
         let result =
             self.handle((&head, &audit), body, (matched.as_ref(), permit), addresses).await;
         audit.write(&head, addresses.peer, &result);
+        let status = match &result {
+            Ok(response) => response.status(),
+            Err(refusal) => refusal.status,
+        };
+        let resource = matched.as_ref().map(|matched| matched.resource);
+        self.request_times.record((&head.method, resource), began.elapsed(), status);
         match result {
             Ok(response) => response.into_response(None),
             Err(refusal) => {
@@ -249,6 +265,7 @@ impl Server {
             egress: &self.options.egress,
             keys: &self.options.keys,
             counters: self.counters(),
+            times: &self.request_times,
             headers: &head.headers,
             path: &matched.values,
             query: head.uri.query().unwrap_or_default(),

@@ -103,8 +103,8 @@ impl Connections {
         Rc::new(Self { limits, tracer, admission, sweeps: Rc::default() })
     }
 
-    #[cfg(test)]
-    fn len(&self) -> usize {
+    /// Number of open connections.
+    pub(crate) fn len(&self) -> usize {
         self.admission.borrow().len()
     }
 

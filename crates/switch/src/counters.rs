@@ -38,6 +38,8 @@ counters! {
     attempts,
     /// Accepted connections from clients.
     connections,
+    /// Open connections from clients, as of the last sweep.
+    connections_open,
     /// Connections from clients refused because too many were open.
     connections_refused,
     /// Connections evicted for a new one.

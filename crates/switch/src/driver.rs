@@ -229,5 +229,6 @@ async fn sweep(driver: Rc<Driver>, mut lanes: LaneWatch) {
         driver.stop_if_stall_injected();
         driver.notices.egress.sweep();
         driver.connections.sweep();
+        driver.thread().counters.connections_open.set(driver.connections.len() as u64);
     }
 }

@@ -1,6 +1,6 @@
 //! Durations and refusals of one I/O thread, which scrapes read.
 //!
-//! Bounds: the first [`PEERS_MAX`] participants of the registry have histograms of their own, which
+//! Bounds: the first [`PARTICIPANTS_MAX`] participants of the registry have histograms of their own, which
 //! take memory once they are called; the others share those of `other`.
 
 use std::collections::BTreeMap;
@@ -11,12 +11,11 @@ use fspiop::route_table::Operation;
 use fspiop::{Refusal, Resource};
 use http::StatusCode;
 use ledger::{ParticipantIndex, TraceId};
-use metrics::{Counter, Exemplar, Exemplars, Histogram, HistogramValue, Labels, Number};
+use metrics::{
+    Counter, Exemplar, Exemplars, Histogram, HistogramValue, Labels, Number, PARTICIPANTS_MAX,
+};
 use node::ParticipantsView;
 use node::latency_trace::monotonic_ns;
-
-/// Number of participants with histograms of their own.
-const PEERS_MAX: usize = 500;
 
 /// The measurements of one thread.
 #[derive(Debug)]
@@ -56,7 +55,7 @@ impl Default for Measurements {
         Self {
             answers: std::array::from_fn(|_| AnswerTimes::default()),
             refusals: Mutex::default(),
-            peers: (0..=PEERS_MAX).map(|_| OnceLock::new()).collect(),
+            peers: (0..=PARTICIPANTS_MAX).map(|_| OnceLock::new()).collect(),
             wall_offset_ms: (wall.as_millis() as u64).saturating_sub(monotonic_ns() / 1_000_000),
         }
     }
@@ -117,7 +116,7 @@ impl Measurements {
     }
 
     fn peer(&self, participant: ParticipantIndex) -> &PeerTimes {
-        self.peers[participant.at().min(PEERS_MAX)].get_or_init(Box::default)
+        self.peers[participant.at().min(PARTICIPANTS_MAX)].get_or_init(Box::default)
     }
 }
 
@@ -144,7 +143,7 @@ impl TrafficTimes {
         let mut sum = Self::default();
         Operation::ALL.iter().for_each(|operation| sum.add_answers(threads, *operation));
         sum.add_refusals(threads);
-        (0..=PEERS_MAX).for_each(|at| sum.add_peer(threads, (at, view)));
+        (0..=PARTICIPANTS_MAX).for_each(|at| sum.add_peer(threads, (at, view)));
         sum
     }
 
@@ -181,7 +180,8 @@ impl TrafficTimes {
             return;
         }
         let named = || Some(view.get(ParticipantIndex(at as u32))?.name.as_str().to_owned());
-        let name = (at < PEERS_MAX).then(named).flatten().unwrap_or_else(|| "other".to_owned());
+        let name =
+            (at < PARTICIPANTS_MAX).then(named).flatten().unwrap_or_else(|| "other".to_owned());
         let labels: Labels = vec![("participant", name.into())];
         let failed = |of: fn(&PeerTimes) -> &Counter| {
             Number::Integer(peers.iter().map(|peer| i128::from(of(peer).get())).sum())

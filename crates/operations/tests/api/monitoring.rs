@@ -171,6 +171,20 @@ async fn every_metric_has_its_source() {
         }),
         ..DiskStatus::default()
     };
+    let node = |name: &str, log_index| ClusterNode {
+        name: name.into(),
+        log_index,
+        silent_ms: 5_600,
+        ..ClusterNode::default()
+    };
+    let contradicting = ClusterNode { contradicts_at: Some(50), ..node("b", 43) };
+    server.backend.inner().cluster = Cluster {
+        behind: 44,
+        unheard_ms: 45_678,
+        foreign: 46,
+        nodes: vec![node("a", 42), contradicting],
+        ..Cluster::default()
+    };
     let answer = server.send("GET /metrics", "host: localhost\r\n", "").await;
     assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     let (ours, process) = answer.body.split_once("# HELP process_").unwrap();
@@ -178,7 +192,7 @@ async fn every_metric_has_its_source() {
     expect![[r#"
         upesi_snapshot_log_index 31
         upesi_snapshot_bytes 32
-        upesi_snapshot_milliseconds 33
+        upesi_snapshot_seconds 0.033000000
         upesi_snapshots_taken_total 34
         upesi_snapshots_failed_total 35
         upesi_admin_connections_evicted_total 0
@@ -190,20 +204,56 @@ async fn every_metric_has_its_source() {
         upesi_disk_free_bytes 39
         upesi_disk_status 2
         upesi_storage_failing 1
-        upesi_disk_hours_until_full 40
+        upesi_disk_full_in_seconds 144000
         upesi_archive_failing 0
         upesi_backup_failing 1
         upesi_backup_log_index 41
-        upesi_parts_down 0"#]]
+        upesi_cluster_nodes 2
+        upesi_cluster_behind_records 44
+        upesi_cluster_broker_silence_seconds 45.678000000
+        upesi_cluster_foreign_messages 46
+        upesi_node_log_index{node="a"} 42
+        upesi_node_log_index{node="b"} 43
+        upesi_node_silence_seconds{node="a"} 5.600000000
+        upesi_node_silence_seconds{node="b"} 5.600000000
+        upesi_node_contradicts{node="a"} 0
+        upesi_node_contradicts{node="b"} 1
+        upesi_parts_down 0
+        upesi_build_info{version="0.1.0",rules="3"} 1"#]]
     .assert_eq(&ours.join("\n"));
     for name in [
         "process_cpu_seconds_total ",
+        "process_max_fds ",
+        "process_open_fds ",
         "process_resident_memory_bytes ",
         "process_start_time_seconds ",
     ] {
         let mut values = process.lines().filter_map(|line| line.strip_prefix(name));
         assert!(values.next().unwrap().parse::<f64>().unwrap() > 0.0, "{name}");
     }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn requests_are_measured_by_route_and_counted_by_status() {
+    let server = TestServer::start().await;
+    for request in ["GET /health", "HEAD /health", "GET /participants/none", "GET /nowhere"] {
+        server.send(request, "host: localhost\r\n", "").await;
+    }
+    let metrics = server.send("GET /metrics", "host: localhost\r\n", "").await.body;
+    let is_count = |line: &&str| {
+        line.starts_with("upesi_admin_requests_total")
+            || line.starts_with("upesi_admin_request_seconds_count")
+    };
+    let counts: Vec<_> = metrics.lines().filter(is_count).collect();
+    expect![[r#"
+        upesi_admin_request_seconds_count{method="GET",route="/health"} 2
+        upesi_admin_request_seconds_count{method="GET",route="/participants/{name}"} 1
+        upesi_admin_request_seconds_count{method="GET",route="other"} 1
+        upesi_admin_requests_total{method="GET",route="/health",status="200"} 2
+        upesi_admin_requests_total{method="GET",route="/participants/{name}",status="400"} 1
+        upesi_admin_requests_total{method="GET",route="other",status="404"} 1"#]]
+    .assert_eq(&counts.join("\n"));
     server.stop().await;
 }
 

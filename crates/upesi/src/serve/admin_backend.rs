@@ -213,7 +213,7 @@ impl AdminBackend for NodeBackend {
     }
 
     fn metrics(&self) -> Vec<::metrics::Family> {
-        metrics::collect(&self.handle, &self.traffic, &self.liquidity)
+        metrics::collect(&self.handle, &self.traffic, &self.liquidity, self.clock.now().wall)
     }
 
     fn snapshots(&self) -> Snapshots {

@@ -12,6 +12,7 @@
 //! at a time. Owed alerts are copied only after they have changed.
 
 mod node_access;
+mod participant_values;
 mod sender;
 mod status;
 mod trend;
@@ -25,6 +26,7 @@ use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
+pub(crate) use self::participant_values::ParticipantSamples;
 use self::sender::Sender;
 pub(crate) use self::status::{AlertCounts, LiquidityStatus};
 use self::watcher::Watcher;

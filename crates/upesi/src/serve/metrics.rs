@@ -1,10 +1,11 @@
 //! The metrics of the node, each declared once; those of the admin API are in `operations`.
 
+use ledger::Stamp;
 use metrics::{Family, HistogramValue, Metric, metrics};
 use node::{Handle, StageTimes};
 use switch::{ForwardedMessage, StalledLanes, Totals, Traffic, TrafficTimes};
 
-use crate::serve::liquidity::{AlertCounts, LiquidityStatus};
+use crate::serve::liquidity::{AlertCounts, LiquidityStatus, ParticipantSamples};
 use crate::serve::logging;
 
 /// Sources of the metrics.
@@ -20,6 +21,8 @@ struct MetricSources {
     stages: StageHistograms,
     times: TrafficTimes,
     alerts: AlertCounts,
+    oldest_notice_seconds: u64,
+    participants: ParticipantSamples,
 }
 
 /// The stages of the sequencer's thread.
@@ -61,6 +64,13 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
     Gauge "upesi_transfers_in_flight" "Reserved transfers." now.node.in_flight;
     Gauge "upesi_transfers_ended" "Final transfers." now.node.ended;
     Gauge "upesi_notices_owed" "Notices owed to participants." now.node.owed;
+    Gauge "upesi_oldest_notice_seconds" "Age of the oldest owed notice; 0 without one."
+        now.oldest_notice_seconds;
+    Gauge "upesi_participant_notices_owed" "Notices owed to a participant."
+        now.participants.notices_owed;
+    Gauge "upesi_participant_oldest_notice_seconds"
+        "Age of the oldest notice owed to a participant, among the 10,000 oldest of all."
+        now.participants.oldest_notice;
     Counter "upesi_notices_delivered_total" "Notices delivered." now.node.counters.delivered;
     Counter "upesi_notices_given_up_total"
         "Notices given up whose loss costs nothing; they are not dead letters."
@@ -97,6 +107,7 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
         "Attempts to deliver a notice, including those whose message could not be read."
         now.edge.attempts;
     Counter "upesi_connections_total" "FSPIOP connections accepted." now.edge.connections;
+    Gauge "upesi_connections_open" "Open FSPIOP connections." now.edge.connections_open;
     Counter "upesi_connections_refused_total" "FSPIOP connections refused."
         now.edge.connections_refused;
     Counter "upesi_connections_evicted_total"
@@ -115,6 +126,15 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
         "Messages that changed nothing: their sender is not a participant."
         now.edge.unknown_senders;
 
+    Gauge "upesi_position" "Position of a participant, in units of the currency."
+        now.participants.positions;
+    Gauge "upesi_liquidity_cover" "Liquidity cover of a participant, in units of the currency."
+        now.participants.covers;
+    Gauge "upesi_net_debit_cap" "Net debit cap of a participant, in units of the currency."
+        now.participants.caps;
+    Gauge "upesi_liquidity_headroom"
+        "Amount that a participant can still send: the lower of cap and cover, less the position."
+        now.participants.headrooms;
     Gauge "upesi_liquidity_alarms"
         "Participants and currencies whose position has reached the alarm threshold."
         now.alerts.raised;
@@ -180,7 +200,9 @@ pub(crate) fn collect(
     handle: &Handle<ForwardedMessage>,
     traffic: &Traffic,
     liquidity: &LiquidityStatus,
+    at: Stamp,
 ) -> Vec<Family> {
+    let participants = liquidity.participants();
     let now = MetricSources {
         node: handle.status(),
         store_bytes: handle.store_bytes(),
@@ -192,6 +214,8 @@ pub(crate) fn collect(
         stages: StageHistograms::of(handle.stage_times()),
         times: traffic.times(&handle.view()),
         alerts: liquidity.counts(),
+        oldest_notice_seconds: participants.oldest_notice_seconds(at),
+        participants: participants.samples(at),
     };
     let mut families = Vec::new();
     metrics::collect(TABLE, &now, &mut families);
@@ -309,6 +333,7 @@ pub(super) mod tests {
                 forwards_failed: 20,
                 attempts: 21,
                 connections: 22,
+                connections_open: 52,
                 connections_refused: 23,
                 connections_evicted: 51,
                 malformed: 24,
@@ -357,6 +382,7 @@ pub(super) mod tests {
             upesi_transfers_in_flight 11
             upesi_transfers_ended 12
             upesi_notices_owed 13
+            upesi_oldest_notice_seconds 0
             upesi_notices_delivered_total 14
             upesi_notices_given_up_total 41
             upesi_notices_without_address 42
@@ -377,6 +403,7 @@ pub(super) mod tests {
             upesi_forwards_failed_total 20
             upesi_attempts_total 21
             upesi_connections_total 22
+            upesi_connections_open 52
             upesi_connections_refused_total 23
             upesi_connections_evicted_total 51
             upesi_malformed_requests_total 24

@@ -271,6 +271,24 @@ fn lines_are(switch: &Switch, expected: &[&str]) {
     assert_eq!(lines, expected, "{messages}");
 }
 
+/// The payer has sent four transfers of 1.
+fn participants_have_gauges(admin: &Admin) {
+    let owed = |name: &str| format!("upesi_participant_notices_owed{{participant=\"{name}\"}}");
+    admin.wait_for(&owed("payeefsp"), |owed| owed == 3);
+    assert_eq!(admin.metric(&owed("otherfsp")), 1);
+    assert_eq!(admin.metric(&owed("payerfsp")), 0);
+    admin.wait_for("upesi_oldest_notice_seconds", |seconds| 4 <= seconds);
+    let text = admin.get("/metrics");
+    let value = |name: &str| {
+        let start = format!("upesi_{name}{{participant=\"payerfsp\",currency=\"USD\"}} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&start)).unwrap();
+        line.parse::<f64>().unwrap()
+    };
+    assert_eq!(value("position"), 4.0);
+    let limit = value("net_debit_cap").min(value("liquidity_cover"));
+    assert_eq!(value("liquidity_headroom"), limit - 4.0);
+}
+
 /// Lanes of both I/O threads whose participants accept messages and do not respond.
 #[test]
 fn stalled_lanes_are_listed_counted_and_reported_once_until_they_recover() {
@@ -289,6 +307,7 @@ fn stalled_lanes_are_listed_counted_and_reported_once_until_they_recover() {
     scheme.admin.wait_for("upesi_lanes_stalled", |stalled| stalled == 2);
     assert!(Duration::from_secs(4) < began.elapsed(), "a lane has some seconds");
     assert_eq!(scheme.admin.metric("upesi_lanes_stalled_notices"), 4);
+    participants_have_gauges(&scheme.admin);
     let page = scheme.admin.json("/health");
     assert_eq!(page["status"], "OK", "another start of the hub would help nobody: {page}");
     let lanes = &page["stalledLanes"];

@@ -1,10 +1,11 @@
 //! The values that the thread publishes for metrics and for `GET /liquidity`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use alerts::Channel;
 
+use super::participant_values::ParticipantValues;
 use super::trend::Samples;
 
 /// Values that the thread publishes.
@@ -18,6 +19,7 @@ pub(crate) struct LiquidityStatus {
     failed: [AtomicU64; 2],
     given_up: AtomicU64,
     samples: Mutex<Samples>,
+    participants: Mutex<Arc<ParticipantValues>>,
 }
 
 /// Numbers of alarms and alerts.
@@ -63,6 +65,16 @@ impl LiquidityStatus {
     /// The samples of all positions.
     pub(crate) fn samples(&self) -> MutexGuard<'_, Samples> {
         self.samples.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The values of participants, as of the last second.
+    pub(crate) fn participants(&self) -> Arc<ParticipantValues> {
+        Arc::clone(&self.participants.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn publish_participants(&self, values: ParticipantValues) {
+        let values = Arc::new(values);
+        *self.participants.lock().unwrap_or_else(PoisonError::into_inner) = values;
     }
 
     /// Publishes the numbers of the state; of [`AlertCounts`], the other ones are counted here.

@@ -1,5 +1,5 @@
 //! Finds positions that have crossed their alarm threshold, and records a check of each. Keeps a
-//! sample of all positions once a minute.
+//! sample of all positions once a minute, and the values of participants for metrics.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use ports::Clock;
 use tokio::task::JoinSet;
 
 use super::node_access::{read, record};
+use super::participant_values::ParticipantValues;
 use super::trend::PositionKey;
 use crate::serve::admin_backend::NodeBackend;
 
@@ -29,6 +30,7 @@ struct Part {
     crossings: Vec<Crossing>,
     /// All positions with a net debit cap, if they are sampled.
     sample: Vec<(PositionKey, Amount)>,
+    values: ParticipantValues,
     /// Index of the next participant.
     next: Option<usize>,
 }
@@ -43,15 +45,18 @@ impl Watcher {
         let now = self.backend.clock.now();
         let is_sampled = self.backend.liquidity.samples().is_due(now);
         let mut positions = Vec::new();
+        let mut values = ParticipantValues::default();
         let mut from = Some(0);
         while let Some(first) = from {
             let part = read(&self.backend, move |state| Part::of(state, first, is_sampled)).await;
             // A node without room for a query is asked again in a second.
-            let Some(Part { crossings, sample, next }) = part else { return };
-            self.record(crossings).await;
-            positions.extend(sample);
-            from = next;
+            let Some(part) = part else { return };
+            self.record(part.crossings).await;
+            positions.extend(part.sample);
+            values.append(part.values);
+            from = part.next;
         }
+        self.backend.liquidity.publish_participants(values);
         if is_sampled {
             self.backend.liquidity.samples().add(now, &positions);
         }
@@ -82,9 +87,18 @@ impl Watcher {
 
 impl Part {
     fn of(state: &State, first: usize, is_sampled: bool) -> Self {
-        let mut part = Self { crossings: Vec::new(), sample: Vec::new(), next: None };
+        let mut part = Self {
+            crossings: Vec::new(),
+            sample: Vec::new(),
+            values: ParticipantValues::default(),
+            next: None,
+        };
+        if first == 0 {
+            part.values.add_notices(state.notices_owed());
+        }
         let mut participants = state.registry().iter().skip(first);
         for (index, participant) in participants.by_ref().take(PARTICIPANTS_READ_MAX) {
+            part.values.add(state, index, participant);
             for accounts in &participant.by_currency {
                 if state.alarm_change(index, accounts).is_some() {
                     part.crossings.push((participant.name, accounts.currency));
@@ -102,7 +116,7 @@ impl Part {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use ledger::{
         AccountKind, Administer, Batch, Change, Command, CreateHubAccount, CreateParticipant,
         Effects, Genesis, LogIndex, SetInitialPositionAndLimits, Stamp,
@@ -119,7 +133,7 @@ mod tests {
     }
 
     /// A state with this number of participants, whose cap is 1000 and whose alarm is at 10 %.
-    fn state(participants: usize, position: impl Fn(usize) -> i128) -> State {
+    pub(in super::super) fn scheme(participants: usize, position: impl Fn(usize) -> i128) -> State {
         let hub = FspName::new("Hub").expect("a name");
         let mut commands = vec![Command::Genesis(Genesis { seed: [7; 16], hub })];
         let mut change = |change: Change| {
@@ -150,7 +164,7 @@ mod tests {
     #[test]
     fn parts_visit_each_participant_once() {
         let high = [1, 998, 999, 1_000, 1_999, 2_000, 2_500];
-        let state = state(2_500, |number| if high.contains(&number) { 100 } else { 99 });
+        let state = scheme(2_500, |number| if high.contains(&number) { 100 } else { 99 });
         let (mut crossings, mut sampled, mut from) = (Vec::new(), 0, Some(0));
         let mut parts = 0;
         while let Some(first) = from {

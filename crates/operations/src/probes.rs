@@ -1,4 +1,5 @@
-//! The probes of supervisors, on a listener of their own: `GET /live`, `GET /ready`, `GET /health`.
+//! The probes of supervisors, on a listener of their own: `GET /live`, `GET /startup`, `GET /ready`,
+//! `GET /health`.
 //!
 //! They need no token and no particular `Host`, change nothing and do not block, so that a
 //! switch with a busy admin port still responds to its supervisor.
@@ -21,22 +22,24 @@ struct StatusResponse {
     status: &'static str,
 }
 
-/// Answers a request to the listener for probes.
-pub(crate) fn reply(backend: &dyn AdminBackend, head: &Parts) -> HandlerResult {
+/// Answers a request to the listener for probes. Without a backend the node is starting: it is
+/// alive, and neither started nor ready.
+pub(crate) fn reply(backend: Option<&dyn AdminBackend>, head: &Parts) -> HandlerResult {
     let path = head.uri.path();
-    if !matches!(path, "/live" | "/ready" | "/health") {
+    if !matches!(path, "/live" | "/startup" | "/ready" | "/health") {
         return Err(Refusal::unknown_uri());
     }
     if !is_reading(&head.method) {
         return Err(Refusal::method_not_allowed());
     }
-    let health = backend.health();
-    match path {
+    let unavailable = |word| Ok(short(StatusCode::SERVICE_UNAVAILABLE, word));
+    match (path, backend) {
         // Only reports that the process responds.
-        "/live" => Ok(short(StatusCode::OK, "OK")),
-        "/ready" if health.is_well() => Ok(short(StatusCode::OK, "OK")),
-        "/ready" => Ok(short(StatusCode::SERVICE_UNAVAILABLE, "DOWN")),
-        _ => monitoring::health(&health, &backend.storage()),
+        ("/live", _) | ("/startup", Some(_)) => Ok(short(StatusCode::OK, "OK")),
+        (_, None) => unavailable("STARTING"),
+        ("/ready", Some(backend)) if backend.health().is_well() => Ok(short(StatusCode::OK, "OK")),
+        ("/ready", Some(_)) => unavailable("DOWN"),
+        (_, Some(backend)) => monitoring::health(&backend.health(), &backend.storage()),
     }
 }
 

@@ -54,19 +54,19 @@ pub async fn serve(
     options: AdminOptions,
     shutdown: impl Future,
 ) {
-    listen(listener, Server::new(backend, options, Surface::Admin), shutdown).await;
+    listen(listener, Server::new(options, Surface::Admin(backend)), shutdown).await;
 }
 
-/// Serves the supervisors' probes in the same way, without a token: `GET /live`, `GET /ready` and
-/// `GET /health` only.
+/// Serves the supervisors' probes in the same way, without a token: `GET /live`, `GET /startup`,
+/// `GET /ready` and `GET /health` only. Without a backend the node is starting.
 pub async fn serve_probes(
     listener: TcpListener,
-    backend: Arc<dyn AdminBackend>,
+    backend: Option<Arc<dyn AdminBackend>>,
     shutdown: impl Future,
 ) {
     let limits = Limits::of_probes();
     let options = AdminOptions { limits, ..AdminOptions::new(Auth::None) };
-    listen(listener, Server::new(backend, options, Surface::Probes), shutdown).await;
+    listen(listener, Server::new(options, Surface::Probes(backend)), shutdown).await;
 }
 
 /// Processes a request without a connection: all phases except HTTP parsing. `peer` is recorded as
@@ -78,18 +78,17 @@ pub async fn respond(
     peer: IpAddr,
 ) -> Response<Full<Bytes>> {
     let addresses = PeerAddresses { local: Ipv4Addr::LOCALHOST.into(), peer };
-    Server::new(backend, options, Surface::Admin).respond(request, addresses, None).await
+    Server::new(options, Surface::Admin(backend)).respond(request, addresses, None).await
 }
 
 /// The service of a listener.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Surface {
-    Admin,
-    Probes,
+    Admin(Arc<dyn AdminBackend>),
+    /// `None` while the node starts.
+    Probes(Option<Arc<dyn AdminBackend>>),
 }
 
 struct Server {
-    backend: Arc<dyn AdminBackend>,
     options: AdminOptions,
     surface: Surface,
     connections: Arc<Connections>,
@@ -170,12 +169,11 @@ async fn serve_connection(
 }
 
 impl Server {
-    fn new(backend: Arc<dyn AdminBackend>, options: AdminOptions, surface: Surface) -> Self {
+    fn new(options: AdminOptions, surface: Surface) -> Self {
         let Limits { connections: total, connections_per_address: per_address, .. } =
             options.limits;
         let connections = Connections::new(AdmissionLimits { total, per_address });
         Self {
-            backend,
             options,
             surface,
             connections,
@@ -201,19 +199,20 @@ impl Server {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             return response;
         }
-        if self.surface == Surface::Probes {
-            return match probes::reply(&*self.backend, &head) {
-                Ok(response) => response.into_response(None),
-                Err(refusal) => {
-                    AdminResponse::refusal(&refusal).into_response(Some(probes::METHODS.to_owned()))
-                }
-            };
-        }
+        let backend = match &self.surface {
+            Surface::Admin(backend) => &**backend,
+            Surface::Probes(backend) => {
+                let result = probes::reply(backend.as_deref(), &head);
+                let response = result.unwrap_or_else(|refusal| AdminResponse::refusal(&refusal));
+                return response.into_response(Some(probes::METHODS.to_owned()));
+            }
+        };
         let began = Instant::now();
         let matched = Resource::find(head.uri.path());
         let audit = AuditEntry::default();
-        let result =
-            self.handle((&head, &audit), body, (matched.as_ref(), permit), addresses).await;
+        let result = self
+            .handle(backend, (&head, &audit), body, (matched.as_ref(), permit), addresses)
+            .await;
         audit.write(&head, addresses.peer, &result);
         let status = match &result {
             Ok(response) => response.status(),
@@ -232,6 +231,7 @@ impl Server {
 
     async fn handle<B>(
         &self,
+        backend: &dyn AdminBackend,
         (head, audit): (&Parts, &AuditEntry),
         body: B,
         (matched, permit): (Option<&MatchedResource>, Option<&ConnectionPermit>),
@@ -260,7 +260,7 @@ impl Server {
         // From here on the client waits for the hub, and cannot be evicted.
         let _answering = permit.map(ConnectionPermit::begin_request);
         let request = AdminRequest {
-            backend: &*self.backend,
+            backend,
             base_url: &self.options.base_url,
             egress: &self.options.egress,
             keys: &self.options.keys,

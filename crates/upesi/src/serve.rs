@@ -13,6 +13,7 @@ pub(crate) mod log_backend;
 pub(crate) mod logging;
 pub(crate) mod metrics;
 pub(crate) mod open_store;
+mod probes;
 pub(crate) mod shutdown;
 pub(crate) mod signals;
 pub(crate) mod signatures;
@@ -62,6 +63,7 @@ use crate::serve::liquidity::LiquidityThread;
 use crate::serve::log_backend::{Log, LogLocation, NodeParts, OpenBackend, RunningNode, Topic};
 use crate::serve::logging::{FlushAtEnd, Logging};
 use crate::serve::open_store::StorePaths;
+use crate::serve::probes::StartingProbes;
 use crate::serve::shutdown::{Deadline, until_stopped};
 use crate::serve::signals::{EarlySignals, SignalRequest, Signals, log_ignored, start_runtime};
 use crate::serve::signatures::Keys;
@@ -112,6 +114,7 @@ fn serve_at(
     let clock = SystemClock::new();
     // Ports first: a second switch that is started by mistake exits at once.
     let Listeners { fspiop, admin, probes, addresses } = Listeners::bind(config)?;
+    let starting = probes.as_ref().map(StartingProbes::serve).transpose()?;
     let early_signals = EarlySignals::begin()?;
     prepare_directory(arguments)?;
     let auth = admin_auth(config, &arguments.data)?;
@@ -155,6 +158,7 @@ fn serve_at(
         liquidity: Arc::default(),
     });
     let liquidity = LiquidityThread::start(Arc::clone(&backend), alerts, stopping.clone())?;
+    drop(starting);
     announce(arguments, (transfer_mode, sync_delay), &node, &addresses);
     let reloadable = Reloadable { arguments, logging, keys: keys.admin.directory.clone() };
     let options = admin_options(config, auth, (keys.admin, egress_policy));
@@ -430,7 +434,7 @@ async fn run_admin(
     mut has_ended: impl FnMut() -> bool,
 ) -> Result<(StopReason, Deadline), CliError> {
     let AdminServer { listener, probes, backend, options } = admin;
-    let probes = serve_probes(probes, Arc::clone(&backend), until_stopped(stopping.clone()))?;
+    let probes = probes::serve(probes, Arc::clone(&backend), until_stopped(stopping.clone()))?;
     let admin = operations::serve(for_tokio(listener)?, backend, options, until_stopped(stopping));
     let end = async {
         let reason = wait_for_stop(signals, &reloadable, &mut has_ended).await;
@@ -439,20 +443,6 @@ async fn run_admin(
     };
     let (_admin, _probes, ended) = tokio::join!(admin, probes, end);
     Ok(ended)
-}
-
-/// Serves health probes, if they have a listener.
-fn serve_probes(
-    listener: Option<TcpListener>,
-    backend: Arc<NodeBackend>,
-    stopped: impl Future<Output = ()>,
-) -> Result<impl Future<Output = ()>, CliError> {
-    let listener = listener.map(for_tokio).transpose()?;
-    Ok(async move {
-        if let Some(listener) = listener {
-            operations::serve_probes(listener, backend, stopped).await;
-        }
-    })
 }
 
 fn for_tokio(listener: TcpListener) -> Result<tokio::net::TcpListener, CliError> {

@@ -17,8 +17,11 @@ async fn probes_are_answered_and_nothing_else() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
-    let serving =
-        tokio::spawn(serve_probes(listener, Arc::<TestBackend>::clone(&backend), stopped));
+    let serving = tokio::spawn(serve_probes(
+        listener,
+        Some(Arc::<TestBackend>::clone(&backend) as _),
+        stopped,
+    ));
     let check = async |request: &str, expected: Expect| {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let text = format!("{request} HTTP/1.1\r\nhost: any.example\r\nconnection: close\r\n\r\n");
@@ -29,6 +32,7 @@ async fn probes_are_answered_and_nothing_else() {
         expected.assert_eq(format!("{} {} {allow}", answer.status, answer.body).trim_end());
     };
     check("GET /live", expect![[r#"200 {"status":"OK"}"#]]).await;
+    check("GET /startup", expect![[r#"200 {"status":"OK"}"#]]).await;
     check("GET /ready", expect![[r#"200 {"status":"OK"}"#]]).await;
     check("HEAD /ready", expect!["200"]).await;
     check("GET /health", expect![[r#"200 {"status":"OK","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"OK"}],"storage":"OK"}"#]]).await;
@@ -44,6 +48,7 @@ async fn probes_are_answered_and_nothing_else() {
     }
     backend.inner().unavailable = Some(Unavailable::Stopped);
     check("GET /live", expect![[r#"200 {"status":"OK"}"#]]).await;
+    check("GET /startup", expect![[r#"200 {"status":"OK"}"#]]).await;
     check("GET /ready", expect![[r#"503 {"status":"DOWN"}"#]]).await;
     backend.inner().unavailable = None;
     backend.inner().storage =

@@ -2,7 +2,7 @@
 //! that are not for participants, ignored signals.
 
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -64,8 +64,8 @@ fn probes_have_a_separate_listener_or_none() {
         let request = format!("GET {path} HTTP/1.1\r\nhost: any.example\r\n\r\n");
         connection.exchange(request.as_bytes()).unwrap().status
     };
-    let found = ["/live", "/ready", "/health", "/metrics", "/participants"].map(get);
-    assert_eq!(found, [200, 200, 200, 404, 404]);
+    let paths = ["/live", "/startup", "/ready", "/health", "/metrics", "/participants"];
+    assert_eq!(paths.map(get), [200, 200, 200, 200, 404, 404]);
     let taken = format!("[health]\nlisten = \"{}\"\n", switch.probes());
     let address = switch.probes().to_string();
     let in_vain = Home::configured(&taken).serve_in_vain(Ports::free());
@@ -78,6 +78,32 @@ fn probes_have_a_separate_listener_or_none() {
     assert!(!plain.greeting.contains("health probes"), "{}", plain.greeting);
     let asked = Home::new().with_arguments(&["--health", "127.0.0.1:0"]).serve();
     assert!(health(&["--health", &format!("http://{}", asked.probes())]));
+}
+
+/// Every sync takes 2 s, also those of a start.
+#[test]
+fn probes_are_answered_while_the_switch_starts() {
+    let probes = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let slow = ["--health", &probes.to_string(), "--inject-sync-delay-us", "2000000"];
+    let home = Home::new().with_arguments(&slow);
+    let get = move |path: &str| {
+        let mut connection = Connection::open(probes).ok()?;
+        let request = format!("GET {path} HTTP/1.1\r\nhost: any.example\r\n\r\n");
+        Some(connection.exchange(request.as_bytes()).ok()?.text())
+    };
+    let starting = std::thread::spawn(move || {
+        let deadline = Instant::now() + PATIENCE;
+        while get("/live").is_none() {
+            assert!(Instant::now() < deadline, "no probe is answered");
+            std::thread::sleep(GLANCE);
+        }
+        ["/live", "/startup", "/ready", "/health"].map(|path| get(path).unwrap())
+    });
+    let switch = home.serve();
+    let [well, starting_is] = [r#"{"status":"OK"}"#, r#"{"status":"STARTING"}"#];
+    assert_eq!(starting.join().unwrap(), [well, starting_is, starting_is, starting_is]);
+    assert_eq!(["/live", "/startup", "/ready"].map(|path| get(path).unwrap()), [well; 3]);
+    switch.stop(Signal::TERM);
 }
 
 #[test]

@@ -87,15 +87,16 @@ fn prove_rendered(topology: &str) {
     let has_brokers = arguments.iter().any(|argument| argument == "--log");
     assert_eq!(has_brokers, topology != "one");
     let probes = lists(&text, "command: ");
-    assert_eq!(probes.len(), 2, "start and life are asked by the program itself");
+    assert_eq!(probes.len(), 1, "the program itself asks whether it is alive");
     let token_file = match is_given {
         true => "/run/upesi/admin-token",
         false => "/var/lib/upesi/data/admin-token",
     };
     let hosts: &[&str] = &["upesi-admin", "upesi-0.upesi-nodes.upesi.svc:3001"];
-    let ready = text.lines().find_map(|line| line.trim().strip_prefix("path: "));
-    assert_eq!(ready, Some("/ready"));
-    let pod = Pod { arguments: with_log_in_files(&arguments), probes, token_file, hosts, ready };
+    let paths = text.lines().filter_map(|line| line.trim().strip_prefix("path: "));
+    let paths: Vec<_> = paths.filter(|path| path.starts_with('/')).collect();
+    assert_eq!(paths, ["/startup", "/ready"]);
+    let pod = Pod { arguments: with_log_in_files(&arguments), probes, token_file, hosts, paths };
     let grace =
         text.lines().find_map(|line| line.trim().strip_prefix("terminationGracePeriodSeconds: "));
     pod.prove(&container, Duration::from_secs(grace.unwrap().parse().unwrap()));
@@ -125,7 +126,7 @@ fn compose_deployment_starts_is_probed_and_stops() {
             probes: lists(&image, "CMD ").into_iter().take(1).collect(),
             token_file: "/run/secrets/admin-token",
             hosts: &["node-a:3001"],
-            ready: None,
+            paths: Vec::new(),
         };
         pod.prove(&container, Duration::from_secs(60));
     });
@@ -166,8 +167,8 @@ struct Pod<'a> {
     token_file: &'a str,
     /// Host names of admin API requests.
     hosts: &'a [&'a str],
-    /// Address of the readiness check by HTTP.
-    ready: Option<&'a str>,
+    /// Paths of the probes by HTTP.
+    paths: Vec<&'a str>,
 }
 
 impl Pod<'_> {
@@ -184,7 +185,7 @@ impl Pod<'_> {
         for probe in &self.probes {
             assert!(self.probe(container, probe), "{probe:?}: {}", switch.complaints());
         }
-        if let Some(path) = self.ready {
+        for path in &self.paths {
             assert_eq!(ask(&format!("{ADDRESS}:3002"), &format!("GET {path}"), ADDRESS, ""), 200);
         }
         let admin = format!("{ADDRESS}:3001");

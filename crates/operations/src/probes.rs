@@ -1,5 +1,5 @@
-//! The probes of supervisors, on a listener of their own: `GET /live`, `GET /startup`, `GET /ready`,
-//! `GET /health`.
+//! The probes of supervisors, on a listener of their own: `GET /live`, `GET /startup`,
+//! `GET /ready` and `GET /health`.
 //!
 //! They need no token and no particular `Host`, change nothing and do not block, so that a
 //! switch with a busy admin port still responds to its supervisor.

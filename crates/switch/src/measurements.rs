@@ -1,7 +1,7 @@
 //! Durations and refusals of one I/O thread, which scrapes read.
 //!
-//! Bounds: the first [`PARTICIPANTS_MAX`] participants of the registry have histograms of their own, which
-//! take memory once they are called; the others share those of `other`.
+//! Bounds: the first [`PARTICIPANTS_MAX`] participants of the registry have histograms of their
+//! own, which take memory once they are called; the others share those of `other`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

@@ -9,6 +9,7 @@ mod boards;
 pub(crate) mod descriptors;
 pub(crate) mod durable_mark_thread;
 pub(crate) mod liquidity;
+mod listeners;
 pub(crate) mod log_backend;
 pub(crate) mod logging;
 pub(crate) mod metrics;
@@ -24,7 +25,7 @@ pub(crate) mod watchdog;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -60,10 +61,11 @@ use crate::serve::background::{BackgroundJobs, Segments};
 use crate::serve::descriptors::{connections_all, raise_limit};
 use crate::serve::durable_mark_thread::DurableMarkThread;
 use crate::serve::liquidity::LiquidityThread;
+use crate::serve::listeners::{Addresses, Listeners};
 use crate::serve::log_backend::{Log, LogLocation, NodeParts, OpenBackend, RunningNode, Topic};
 use crate::serve::logging::{FlushAtEnd, Logging};
 use crate::serve::open_store::StorePaths;
-use crate::serve::probes::StartingProbes;
+use crate::serve::probes::{StartingProbes, for_tokio};
 use crate::serve::shutdown::{Deadline, until_stopped};
 use crate::serve::signals::{EarlySignals, SignalRequest, Signals, log_ignored, start_runtime};
 use crate::serve::signatures::Keys;
@@ -113,8 +115,7 @@ fn serve_at(
 ) -> Result<(), CliError> {
     let clock = SystemClock::new();
     // Ports first: a second switch that is started by mistake exits at once.
-    let Listeners { fspiop, admin, probes, addresses } = Listeners::bind(config)?;
-    let starting = probes.as_ref().map(StartingProbes::serve).transpose()?;
+    let Listeners { fspiop, admin, probes, starting, addresses } = Listeners::bind(config)?;
     let early_signals = EarlySignals::begin()?;
     prepare_directory(arguments)?;
     let auth = admin_auth(config, &arguments.data)?;
@@ -128,8 +129,8 @@ fn serve_at(
     let (runtime, mut signals) = start_runtime()?;
     drop(early_signals);
     let egress_policy = Arc::new(config.reach(addresses.all().collect()));
-    let common = switch_options(config, keys.signatures, &egress_policy);
     let injected_stall = arguments.inject_stuck.and_then(StallTarget::injected_stall);
+    let common = switch_options(config, keys.signatures, &egress_policy);
     let io_options = switch::IoThreadOptions { transfer_mode, injected_stall, ..common };
     let (ports, mailboxes) = switch::prepare(fspiop, io_options, clock, seed()?);
     let paths = (config, &*arguments.data, &options.location);
@@ -158,8 +159,7 @@ fn serve_at(
         liquidity: Arc::default(),
     });
     let liquidity = LiquidityThread::start(Arc::clone(&backend), alerts, stopping.clone())?;
-    drop(starting);
-    announce(arguments, (transfer_mode, sync_delay), &node, &addresses);
+    announce(arguments, (transfer_mode, sync_delay), &node, (&addresses, starting));
     let reloadable = Reloadable { arguments, logging, keys: keys.admin.directory.clone() };
     let options = admin_options(config, auth, (keys.admin, egress_policy));
     let has_ended = || {
@@ -191,43 +191,6 @@ fn configuration(arguments: &ServeArguments) -> Result<Config, CliError> {
     Ok(config)
 }
 
-/// The listeners of a switch.
-struct Listeners {
-    fspiop: switch::Listeners,
-    admin: TcpListener,
-    /// Listener for health probes, if configured.
-    probes: Option<TcpListener>,
-    addresses: Addresses,
-}
-
-/// The addresses of the listeners.
-struct Addresses {
-    fspiop: SocketAddr,
-    admin: SocketAddr,
-    probes: Option<SocketAddr>,
-}
-
-impl Listeners {
-    fn bind(config: &Config) -> Result<Self, CliError> {
-        let admin = bind("admin", config.admin.listen)?;
-        let fspiop = switch::bind(config.fspiop.listen, config.threads())
-            .map_err(|error| cannot_listen("FSPIOP", config.fspiop.listen, &error))?;
-        let probes = config.probes().map(|address| bind("health probes", address)).transpose()?;
-        let addresses = Addresses {
-            fspiop: fspiop.address(),
-            admin: address_of(&admin)?,
-            probes: probes.as_ref().map(address_of).transpose()?,
-        };
-        Ok(Self { fspiop, admin, probes, addresses })
-    }
-}
-
-impl Addresses {
-    fn all(&self) -> impl Iterator<Item = SocketAddr> {
-        [self.fspiop, self.admin].into_iter().chain(self.probes)
-    }
-}
-
 fn stop_threads(running: switch::Running, liquidity: LiquidityThread, deadline: Deadline) {
     running.join();
     liquidity.join();
@@ -243,11 +206,6 @@ fn stop_jobs(snapshotter: Snapshotter, jobs: BackgroundJobs, stuck: Duration) {
 fn stop_node(node: Node<ForwardedMessage>, timeout: Duration) -> Result<(), CliError> {
     let _deadline = Deadline::begin("the sequencer", timeout);
     node.stop().map_err(CliError::new)
-}
-
-fn address_of(listener: &TcpListener) -> Result<SocketAddr, CliError> {
-    let failed = |error| CliError::new(format!("the admin listener has no address: {error}"));
-    listener.local_addr().map_err(failed)
 }
 
 /// The result of the program, once everything has stopped.
@@ -354,8 +312,9 @@ fn announce(
     arguments: &ServeArguments,
     (transfer_mode, sync_delay): (TransferMode, Option<SyncDelay>),
     node: &Node<ForwardedMessage>,
-    addresses: &Addresses,
+    (addresses, starting): (&Addresses, Option<StartingProbes>),
 ) {
+    drop(starting);
     print_injected(transfer_mode, sync_delay);
     arguments.inject_stuck.iter().for_each(|target| target.stall_node(&node.handle()));
     print_ready(addresses);
@@ -443,11 +402,6 @@ async fn run_admin(
     };
     let (_admin, _probes, ended) = tokio::join!(admin, probes, end);
     Ok(ended)
-}
-
-fn for_tokio(listener: TcpListener) -> Result<tokio::net::TcpListener, CliError> {
-    tokio::net::TcpListener::from_std(listener)
-        .map_err(|error| CliError::new(format!("cannot serve the admin API: {error}")))
 }
 
 /// Why the switch stops.
@@ -897,17 +851,6 @@ fn admin_options(
         egress,
         ..AdminOptions::new(auth)
     }
-}
-
-fn bind(what: &str, address: SocketAddr) -> Result<TcpListener, CliError> {
-    let failed = |error| cannot_listen(what, address, &error);
-    let listener = TcpListener::bind(address).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    Ok(listener)
-}
-
-fn cannot_listen(what: &str, address: SocketAddr, error: &std::io::Error) -> CliError {
-    CliError::new(format!("cannot listen for {what} on {address}: {error}"))
 }
 
 fn seed() -> Result<u64, CliError> {

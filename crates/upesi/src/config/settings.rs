@@ -209,10 +209,10 @@ settings! {
 
     /// Health checks and the watchdog.
     health: Health {
-        /// Address of health probes: `GET /live`, `/startup`, `/ready` and `/health`, without a token
-        /// and with connections of their own. Unset, it is `"127.0.0.1:3002"` if `admin.listen` has its
-        /// default, and no listener otherwise; `"none"` for no listener. `--health` on the command
-        /// line overrides it
+        /// Address of health probes: `GET /live`, `/startup`, `/ready` and `/health`, without a
+        /// token and with connections of their own. Unset, it is `"127.0.0.1:3002"` if
+        /// `admin.listen` has its default, and no listener otherwise; `"none"` for no listener.
+        /// `--health` on the command line overrides it
         listen: Option<ProbeListener> = None;
         /// How long a stage with work may make no progress before `/health` turns red and names it.
         /// See [operating](operating/README.md)

@@ -7,7 +7,6 @@ use std::thread::{self, JoinHandle};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
-use super::for_tokio;
 use crate::CliError;
 use crate::serve::admin_backend::NodeBackend;
 
@@ -60,4 +59,10 @@ pub(super) fn serve(
             operations::serve_probes(listener, Some(backend), stopped).await;
         }
     })
+}
+
+/// A listener for the async runtime of the calling thread.
+pub(super) fn for_tokio(listener: TcpListener) -> Result<tokio::net::TcpListener, CliError> {
+    tokio::net::TcpListener::from_std(listener)
+        .map_err(|error| CliError::new(format!("cannot serve the admin API: {error}")))
 }

@@ -1,6 +1,6 @@
 //! The board of the log, the cold store, snapshots, backups and the disk of each node.
 
-use super::Unit::{Bytes, BytesPerSecond, Count, Hours, PerSecond, Seconds};
+use super::Unit::{Bytes, BytesPerSecond, Count, PerSecond, Seconds};
 use super::Width::{Half, Third};
 use super::{Board, Panel, Section, Variable, percentile, query};
 
@@ -24,7 +24,7 @@ fn now() -> Vec<Panel> {
         Panel::number("Disk status", Count, "max(upesi_disk_status{@node})")
             .help("The worst disk: 0 ok, 1 low, 2 critical, 3 full.")
             .yellow_and_red(1.0, 2.0),
-        Panel::number("Hours until full", Hours, "min(upesi_disk_hours_until_full{@node})").help(
+        Panel::number("Time until full", Seconds, "min(upesi_disk_full_in_seconds{@node})").help(
             "At the growth of the last day. No data means that the disk does not fill up, or \
                    that the node has run for less than a day.",
         ),

@@ -1,0 +1,63 @@
+//! The listeners of a switch and their addresses.
+
+use std::net::{SocketAddr, TcpListener};
+
+use crate::CliError;
+use crate::config::Config;
+use crate::serve::probes::StartingProbes;
+
+/// The listeners of a switch.
+pub(super) struct Listeners {
+    pub(super) fspiop: switch::Listeners,
+    pub(super) admin: TcpListener,
+    /// Listener for health probes, if configured.
+    pub(super) probes: Option<TcpListener>,
+    /// Answers them until the node has started.
+    pub(super) starting: Option<StartingProbes>,
+    pub(super) addresses: Addresses,
+}
+
+/// The addresses of the listeners.
+pub(super) struct Addresses {
+    pub(super) fspiop: SocketAddr,
+    pub(super) admin: SocketAddr,
+    pub(super) probes: Option<SocketAddr>,
+}
+
+impl Listeners {
+    pub(super) fn bind(config: &Config) -> Result<Self, CliError> {
+        let admin = bind("admin", config.admin.listen)?;
+        let fspiop = switch::bind(config.fspiop.listen, config.threads())
+            .map_err(|error| cannot_listen("FSPIOP", config.fspiop.listen, &error))?;
+        let probes = config.probes().map(|address| bind("health probes", address)).transpose()?;
+        let addresses = Addresses {
+            fspiop: fspiop.address(),
+            admin: address_of(&admin)?,
+            probes: probes.as_ref().map(address_of).transpose()?,
+        };
+        let starting = probes.as_ref().map(StartingProbes::serve).transpose()?;
+        Ok(Self { fspiop, admin, probes, starting, addresses })
+    }
+}
+
+impl Addresses {
+    pub(super) fn all(&self) -> impl Iterator<Item = SocketAddr> {
+        [self.fspiop, self.admin].into_iter().chain(self.probes)
+    }
+}
+
+fn bind(what: &str, address: SocketAddr) -> Result<TcpListener, CliError> {
+    let failed = |error| cannot_listen(what, address, &error);
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(listener)
+}
+
+fn cannot_listen(what: &str, address: SocketAddr, error: &std::io::Error) -> CliError {
+    CliError::new(format!("cannot listen for {what} on {address}: {error}"))
+}
+
+fn address_of(listener: &TcpListener) -> Result<SocketAddr, CliError> {
+    let failed = |error| CliError::new(format!("the admin listener has no address: {error}"));
+    listener.local_addr().map_err(failed)
+}

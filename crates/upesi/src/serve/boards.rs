@@ -114,7 +114,7 @@ impl Unit {
             Self::RequestsPerSecond => "reqps",
             Self::Seconds => "s",
             Self::Share => "percentunit",
-            Self::Bytes => "bytes",
+            Self::Bytes => "decbytes",
             Self::BytesPerSecond => "Bps",
         }
     }

@@ -236,7 +236,7 @@ fn rules_are_evaluated(prometheus: &Monitor) {
 
 /// Queries of boards that have no data in this run, by the title of their panel, with the reason.
 const WITHOUT_DATA: [(&str, &str); 1] =
-    [("Upesi: log and storage: Hours until full", "the growth is that of a day")];
+    [("Upesi: log and storage: Time until the disk is full", "the growth is that of a day")];
 
 /// Each query of each board.
 fn queries() -> Vec<(String, String)> {

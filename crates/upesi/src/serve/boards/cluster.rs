@@ -43,15 +43,15 @@ fn now() -> Vec<Panel> {
 }
 
 fn log() -> Vec<Panel> {
-    let sync = percentile(99, "upesi_log_sync_seconds", ("sum by (instance, le)", "@job"));
+    let answer = percentile(99, "upesi_request_seconds", ("sum by (instance, le)", "@job"));
     let applied = query("rate(upesi_log_index{@job}[@rate])", "{{instance}}");
     vec![
         Panel::lines("Applied records", PerSecond, [applied])
             .help("Records applied per second. All nodes apply the same records."),
         Panel::lines("Lag", Count, [query("upesi:lag:records{@job}", "{{instance}}")])
             .help("Records that a node has not applied yet, compared with the first one."),
-        Panel::lines("Time of a sync by node", Seconds, [query(sync, "{{instance}}")])
-            .help("99 % of the syncs need less. Over Kafka, this is the wait for the brokers.")
+        Panel::lines("Time to answer by node", Seconds, [query(answer, "{{instance}}")])
+            .help("99 % of the requests get their synchronous answer within this time.")
             .width(Third),
         Panel::lines("Unhealthy parts", Count, [query("upesi_parts_down{@job}", "{{instance}}")])
             .help("Parts of a node that GET /health lists as DOWN.")

@@ -1,7 +1,7 @@
 //! The board of the log, the cold store, snapshots, backups and the disk of each node.
 
-use super::Unit::{Bytes, BytesPerSecond, Count, PerSecond, Seconds};
-use super::Width::{Half, Third};
+use super::Unit::{Bytes, BytesPerSecond, Count, PerSecond, Seconds, Share};
+use super::Width::Third;
 use super::{Board, Panel, Section, Variable, percentile, query};
 
 pub(super) fn board() -> Board {
@@ -24,10 +24,13 @@ fn now() -> Vec<Panel> {
         Panel::number("Disk status", Count, "max(upesi_disk_status{@node})")
             .help("The worst disk: 0 ok, 1 low, 2 critical, 3 full.")
             .yellow_and_red(1.0, 2.0),
-        Panel::number("Time until full", Seconds, "min(upesi_disk_full_in_seconds{@node})").help(
-            "At the growth of the last day. No data means that the disk does not fill up, or \
-                   that the node has run for less than a day.",
-        ),
+        Panel::number(
+            "Disk used",
+            Share,
+            "max(1 - upesi_disk_free_bytes{@node} / upesi_disk_bytes{@node})",
+        )
+        .help("The fullest disk. When it is full, commands are refused with 503.")
+        .yellow_and_red(0.9, 0.95),
         Panel::number("Storage failing", Count, "sum(upesi_storage_failing{@node})")
             .help(
                 "Nodes whose log or store cannot be read or written. GET /storage has the reason.",
@@ -41,14 +44,14 @@ fn now() -> Vec<Panel> {
         .help("Snapshots that failed in the last hour. GET /snapshots has the reason.")
         .yellow_and_red(1.0, 2.0),
         Panel::number(
-            "Records since the snapshot",
+            "Since the snapshot",
             Count,
             "max(upesi_log_index{@node} - upesi_snapshot_log_index{@node})",
         )
         .help("Records that a start would replay, of the node with the oldest snapshot.")
         .yellow_and_red(5e6, 2e7),
         Panel::number(
-            "Records not in the store",
+            "Not in the store",
             Count,
             "max(upesi_log_index{@node} - upesi_store_log_index{@node})",
         )
@@ -94,19 +97,23 @@ fn disk() -> Vec<Panel> {
         query("upesi_disk_free_bytes{@node}", "free {{instance}}"),
         query("upesi_disk_bytes{@node}", "size {{instance}}"),
     ];
+    let left = [query("upesi_disk_full_in_seconds{@node}", "{{instance}}")];
     vec![
         Panel::lines("Disk", Bytes, free)
-            .help(
-                "Free space and size of the disk of the log. When it is full, commands are \
-                   refused with 503.",
-            )
-            .width(Half),
+            .help("Free space and size of the disk of the log.")
+            .width(Third),
         Panel::lines("Use of the disk", Bytes, parts)
             .help(
                 "Bytes of the log, of the cold store, of the last snapshot, and of the segments \
                    that are in the archive only.",
             )
-            .width(Half),
+            .width(Third),
+        Panel::lines("Time until the disk is full", Seconds, left)
+            .help(
+                "At the growth of the last day. No data means that the disk does not fill up, or \
+                   that the node has run for less than a day.",
+            )
+            .width(Third),
     ]
 }
 

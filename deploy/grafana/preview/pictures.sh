@@ -94,6 +94,7 @@ half() {
     done
 }
 half
+"$upesi" settlement run --admin "http://$(address one admin)" --token "$work/one/admin-token"
 fspiop=$(address c FSPIOP) admin=$(address c admin)
 kill -9 "$(cat "$work/c.pid")"
 sleep 10
@@ -109,5 +110,5 @@ for board in deploy/grafana/dashboards/*.json; do
     job=upesi
     [[ $board == */cluster.json ]] && job=cluster
     node "$tools/render.mjs" "$at" docs/operating "$seconds" "$board" \
-        participant=fsp202 "job=$job"
+        participant=fsp202 currency=USD "job=$job"
 done

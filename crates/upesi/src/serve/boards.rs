@@ -6,6 +6,7 @@
 
 mod cluster;
 mod grafana;
+mod liquidity_and_settlement;
 mod log_and_storage;
 mod overview;
 mod participant;
@@ -31,10 +32,17 @@ struct Board {
 enum Variable {
     Node,
     Participant,
+    Currency,
 }
 
-fn boards() -> [Board; 4] {
-    [overview::board(), participant::board(), log_and_storage::board(), cluster::board()]
+fn boards() -> [Board; 5] {
+    [
+        overview::board(),
+        participant::board(),
+        liquidity_and_settlement::board(),
+        log_and_storage::board(),
+        cluster::board(),
+    ]
 }
 
 /// A row of panels under a title.
@@ -57,8 +65,9 @@ enum PanelKind {
 /// One query.
 #[derive(Clone)]
 struct Query {
-    /// PromQL. `@job`, `@node` and `@participant` are replaced by the selection of the job alone or
-    /// with nodes or a participant, and `@rate` by the interval for rates.
+    /// PromQL. `@job` is replaced by the selection of the job, `@node`, `@participant` and
+    /// `@currency` by that with nodes, a participant or a currency, `@rate` by the interval for
+    /// rates.
     expression: String,
     /// The name of the lines, with `{{label}}`.
     legend: &'static str,
@@ -104,6 +113,8 @@ enum Unit {
     Share,
     Bytes,
     BytesPerSecond,
+    /// An amount of money.
+    Amount,
 }
 
 impl Unit {
@@ -116,6 +127,7 @@ impl Unit {
             Self::Share => "percentunit",
             Self::Bytes => "decbytes",
             Self::BytesPerSecond => "Bps",
+            Self::Amount => "short",
         }
     }
 }

@@ -235,8 +235,14 @@ fn rules_are_evaluated(prometheus: &Monitor) {
 }
 
 /// Queries of boards that have no data in this run, by the title of their panel, with the reason.
-const WITHOUT_DATA: [(&str, &str); 1] =
-    [("Upesi: log and storage: Time until the disk is full", "the growth is that of a day")];
+const WITHOUT_DATA: [(&str, &str); 5] = [
+    ("Upesi: log and storage: Time until the disk is full", "the growth is that of a day"),
+    ("Upesi: cluster: Live nodes", IN_FILES),
+    ("Upesi: cluster: Silence of a node", IN_FILES),
+    ("Upesi: cluster: Silence of the brokers", IN_FILES),
+    ("Upesi: cluster: Messages not applied", IN_FILES),
+];
+const IN_FILES: &str = "the log is in files, not on Kafka";
 
 /// Each query of each board.
 fn queries() -> Vec<(String, String)> {
@@ -263,6 +269,7 @@ fn replaced(expression: &str) -> String {
         ("$job", "upesi"),
         ("$instance", ".+"),
         ("$participant", "fsp202"),
+        ("$currency", "USD"),
     ];
     values.iter().fold(expression.to_owned(), |text, (name, value)| text.replace(name, value))
 }

@@ -13,6 +13,7 @@ pub(super) fn board() -> Board {
         sections: vec![
             Section { title: "Now", panels: now() },
             Section { title: "Log", panels: log() },
+            Section { title: "Topic", panels: topic() },
             Section { title: "Work of each node", panels: work() },
         ],
     }
@@ -59,6 +60,25 @@ fn log() -> Vec<Panel> {
         Panel::lines("Answers", Count, [query("up{@job}", "{{instance}}")])
             .help("1 while the node answers Prometheus, 0 while it does not.")
             .width(Third),
+    ]
+}
+
+/// Figures of nodes that share a log on Kafka. They have no data with a log in files.
+fn topic() -> Vec<Panel> {
+    let live = [query("upesi_cluster_nodes{@job}", "seen by {{instance}}")];
+    let silence = [query("max by (node) (upesi_node_silence_seconds{@job})", "{{node}}")];
+    let brokers = [query("upesi_cluster_broker_silence_seconds{@job}", "{{instance}}")];
+    let lag = [query("upesi_cluster_behind_records{@job}", "{{instance}}")];
+    vec![
+        Panel::lines("Live nodes", Count, live)
+            .help("Nodes that have written to the topic lately, as each node sees it."),
+        Panel::lines("Silence of a node", Seconds, silence).help(
+            "Time since the last write of a node. After a few seconds others take its lanes.",
+        ),
+        Panel::lines("Silence of the brokers", Seconds, brokers)
+            .help("Time since the brokers delivered a message to a node."),
+        Panel::lines("Messages not applied", Count, lag)
+            .help("Messages of the topic that a node has not applied, as of its last poll."),
     ]
 }
 

@@ -85,6 +85,10 @@ fn variables(board: &Board) -> Vec<Value> {
             let query = "label_values(upesi_callback_seconds_count{job=\"$job\"}, participant)";
             labels("participant", "Participant", query, Choice::One)
         }
+        Variable::Currency => {
+            let query = "label_values(upesi_position{job=\"$job\"}, currency)";
+            labels("currency", "Currency", query, Choice::One)
+        }
     });
     list.extend(chosen);
     list.push(text("admin", "Admin API", "http://127.0.0.1:3001"));
@@ -235,6 +239,7 @@ fn target(panel: &Panel, query: &Query, id: char) -> Value {
 fn expression(text: &str) -> String {
     text.replace("@node", "job=\"$job\", instance=~\"$instance\"")
         .replace("@participant", "job=\"$job\", participant=\"$participant\"")
+        .replace("@currency", "job=\"$job\", currency=\"$currency\"")
         .replace("@job", "job=\"$job\"")
         .replace("@rate", "$__rate_interval")
 }

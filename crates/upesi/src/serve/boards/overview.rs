@@ -116,6 +116,9 @@ fn nodes() -> Vec<Panel> {
         query("sum(upesi_lanes_stalled_notices{@job})", "in stalled lanes"),
         query("max(upesi_notices_without_address{@job})", "without an address"),
     ];
+    let oldest = [query("max(upesi_oldest_notice_seconds{@job})", "oldest notice")];
+    let admin = percentile(99, "upesi_admin_request_seconds", NODES);
+    let open = [query("upesi_connections_open{@node}", "{{instance}}")];
     let overload = [
         query("sum(rate(upesi_inbox_refused_total{@node}[@rate]))", "commands"),
         query("sum(rate(upesi_connections_refused_total{@node}[@rate]))", "connections"),
@@ -129,6 +132,15 @@ fn nodes() -> Vec<Panel> {
             "Notices that the hub owes to participants. If it rises, a participant is away \
                    or slow, or the hub sends too slowly.",
         ),
+        Panel::lines("Age of the oldest callback", Seconds, oldest)
+            .help("Age of the oldest owed notice. With participants that answer it is near zero.")
+            .width(Third),
+        Panel::lines("Open connections", Count, open)
+            .help("Open FSPIOP connections of each node.")
+            .width(Third),
+        Panel::lines("Time of admin requests", Seconds, [query(admin, "99 %")])
+            .help("99 % of the requests to the admin API are answered within this time.")
+            .width(Third),
         Panel::lines("Refused for load", PerSecond, overload)
             .help(
                 "Commands and connections refused and log messages dropped per second. All are \

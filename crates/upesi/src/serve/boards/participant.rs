@@ -1,6 +1,7 @@
 //! The board of one participant, and its comparison with the others.
 
-use super::Unit::{RequestsPerSecond, Seconds, Share};
+use super::Unit::{Amount, Count, RequestsPerSecond, Seconds, Share};
+use super::Width::Third;
 use super::{Board, Panel, Section, Variable, percentile, percentiles, query};
 
 pub(super) fn board() -> Board {
@@ -13,6 +14,7 @@ pub(super) fn board() -> Board {
             Section { title: "Now", panels: now() },
             Section { title: "Callbacks", panels: callbacks() },
             Section { title: "Look-ups and quotes", panels: forwards() },
+            Section { title: "Liquidity", panels: liquidity() },
             Section { title: "All participants", panels: compared() },
         ],
     }
@@ -55,6 +57,9 @@ fn now() -> Vec<Panel> {
 fn callbacks() -> Vec<Panel> {
     let attempts = [query(CALLBACKS, "attempts"), query(CALLBACKS_FAILED, "not accepted")];
     let time = percentiles("upesi_callback_seconds", ("sum by (le)", "@participant"));
+    let owed = [query("max(upesi_participant_notices_owed{@participant})", "owed")];
+    let oldest =
+        [query("max(upesi_participant_oldest_notice_seconds{@participant})", "oldest notice")];
     vec![
         Panel::lines("Attempts of callbacks", RequestsPerSecond, attempts)
             .help("Attempts to deliver a notice. An attempt that is not accepted is repeated."),
@@ -62,6 +67,12 @@ fn callbacks() -> Vec<Panel> {
             "To the participant's answer or the failure. A line at the timeout means that the \
              participant does not answer.",
         ),
+        Panel::lines("Callbacks owed", Count, owed).help(
+            "Notices that the hub owes to the participant. If it rises, the participant is away or \
+             slower than its transfers.",
+        ),
+        Panel::lines("Age of the oldest callback", Seconds, oldest)
+            .help("Age of the oldest notice owed to the participant."),
     ]
 }
 
@@ -84,12 +95,32 @@ fn forwards() -> Vec<Panel> {
     ]
 }
 
+fn liquidity() -> Vec<Panel> {
+    let money =
+        |gauge: &str, legend| query(format!("max by (currency) ({gauge}{{@participant}})"), legend);
+    let amounts = [
+        money("upesi_position", "position {{currency}}"),
+        money("upesi_net_debit_cap", "cap {{currency}}"),
+        money("upesi_liquidity_cover", "cover {{currency}}"),
+    ];
+    let headroom = [money("upesi_liquidity_headroom", "{{currency}}")];
+    vec![
+        Panel::lines("Position, cap and cover", Amount, amounts).help(
+            "In units of the currency. Transfers are refused when the position would exceed \
+                   the lower of cap and cover.",
+        ),
+        Panel::lines("Headroom", Amount, headroom)
+            .help("The amount that the participant can still send, in units of the currency."),
+    ]
+}
+
 fn compared() -> Vec<Panel> {
     let slowest = percentile(99, "upesi_callback_seconds", ("sum by (participant, le)", "@job"));
     let worst = share(
         "sum by (participant) (rate(upesi_callbacks_failed_total{@job}[@rate]))",
         "sum by (participant) (rate(upesi_callback_seconds_count{@job}[@rate]))",
     );
+    let owed = "max by (participant) (upesi_participant_notices_owed{@job})";
     vec![
         Panel::ranking(
             "Slowest callbacks",
@@ -105,6 +136,14 @@ fn compared() -> Vec<Panel> {
             Share,
             query(format!("topk(10, {worst})"), "{{participant}}"),
         )
-        .help("The ten participants that accept the smallest part of their callbacks."),
+        .help("The ten participants that accept the smallest part of their callbacks.")
+        .width(Third),
+        Panel::ranking(
+            "Callbacks owed to",
+            Count,
+            query(format!("topk(10, {owed})"), "{{participant}}"),
+        )
+        .help("The ten participants to which the hub owes most notices.")
+        .width(Third),
     ]
 }

@@ -61,7 +61,7 @@ impl State {
         self.close_batch();
     }
 
-    fn close_batch(&mut self) {
+    pub(crate) fn close_batch(&mut self) {
         self.accounts.assert_balanced();
         self.batches += 1;
         if self.batches.is_multiple_of(FULL_SUM_INTERVAL) {

@@ -56,6 +56,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod transfers;
+mod trial;
 
 pub use accounts::{Account, AccountKind, Accounts};
 pub use alerts::{ALERTS_MAX, Alert, AlertKind, AlertNumbers, Alerts, LiquidityAlarm};
@@ -103,3 +104,4 @@ pub use state::{
 };
 pub use state_hash::{STATE_HASH_VERSION, StateHashes};
 pub use transfers::{FinalTransfer, RecordedResponse, ResponseKind, TransferState};
+pub use trial::Trial;

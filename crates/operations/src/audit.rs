@@ -3,7 +3,7 @@
 //!
 //! Fields: `actor` and `reason` as recorded in the log, the address `from`, `method`, `path`
 //! without the query, `status`, the error `code` of a refusal, and the `log_index` of the recorded
-//! change. Texts of the client are escaped.
+//! change, or the name of the `dry_run`. Texts of the client are escaped.
 
 use std::net::IpAddr;
 use std::sync::OnceLock;
@@ -22,12 +22,18 @@ use crate::response::AdminResponse;
 pub(crate) struct AuditEntry {
     identity: OnceLock<ChangeAuthor>,
     log_index: AtomicU64,
+    dry_run: OnceLock<String>,
 }
 
 impl AuditEntry {
     /// Sets the author of an authenticated request.
     pub(crate) fn identified(&self, identity: &ChangeAuthor) {
         let _only_once = self.identity.set(identity.clone());
+    }
+
+    /// Sets the dry run that the request belongs to.
+    pub(crate) fn is_dry_run(&self, name: &str) {
+        let _only_once = self.dry_run.set(name.to_owned());
     }
 
     /// Sets the record of the change.
@@ -62,6 +68,7 @@ impl AuditEntry {
             status = status.as_u16(),
             code,
             log_index,
+            dry_run = self.dry_run.get().map(String::as_str),
             "admin request"
         );
     }

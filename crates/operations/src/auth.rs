@@ -14,6 +14,7 @@ use http::uri::Authority;
 use http::{Method, StatusCode};
 
 use crate::backend::ChangeAuthor;
+use crate::dry_runs::X_DRY_RUN;
 use crate::options::{AdminOptions, Auth};
 use crate::token::{Fingerprint, Token};
 
@@ -27,7 +28,7 @@ const X_REASON: HeaderName = HeaderName::from_static("x-reason");
 
 /// Headers that may occur once. [`fspiop::request_head`] checks `Host`; hyper refuses two values of
 /// `Content-Length`.
-const SINGLE: [HeaderName; 4] = [AUTHORIZATION, CONTENT_TYPE, X_ACTOR, X_REASON];
+const SINGLE: [HeaderName; 5] = [AUTHORIZATION, CONTENT_TYPE, X_ACTOR, X_REASON, X_DRY_RUN];
 
 /// Whether the method only reads.
 pub(crate) fn is_reading(method: &Method) -> bool {

@@ -49,9 +49,11 @@ const ID: Parameter<Option<FeeRuleId>> =
 routes! {
     "/interchangeFeeRules" {
         read GET listInterchangeFeeRules = list, "List the rules for interchange fees" {
+            dry_run: true,
             responses: [200: Vec<FeeRuleResponse> = "Rules, in the order in which they are tried."],
         }
         change POST createInterchangeFeeRule = create(NewFeeRule), "Add a rule for a fee" {
+            dry_run: true,
             records: CreateFeeRule,
             text: "\
                 The first active rule that matches the transaction object in the ILP packet of a \
@@ -75,10 +77,12 @@ routes! {
     }
     "/interchangeFeeRules/{id}" [ID] {
         read GET showInterchangeFeeRule = show, "Show a rule for interchange fees" {
+            dry_run: true,
             responses: [200: FeeRuleResponse = "The rule."],
             refusals: [400 ID_NOT_FOUND],
         }
         change PUT switchInterchangeFeeRule = update(Activity), "Activate or deactivate a rule" {
+            dry_run: true,
             records: SetFeeRuleActive,
             text: "Transfers that are already reserved keep their fees.",
             example: {"isActive": false},

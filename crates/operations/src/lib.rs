@@ -26,6 +26,7 @@ mod client_socket;
 mod cluster;
 mod connections;
 mod dead_letters;
+mod dry_runs;
 mod endpoint_cache;
 mod enums;
 mod explanations;

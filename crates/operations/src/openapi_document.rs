@@ -7,6 +7,7 @@
 //! Costs: documents are generated on the first request and kept in memory: 300 KB.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use openapi::{Api, ApiResponse, Body, Operation, Parameter, ParameterLocation};
 use serde_json::{Value, json};
 
 use crate::auth::{ACTOR_BYTES_MAX, REASON_BYTES_MAX};
+use crate::dry_runs::NAME_BYTES_MAX;
 use crate::outcome_errors::{from_outcome, repeated};
 use crate::request::AdminRequest;
 use crate::response::{AdminResponse as Response, HandlerResult};
@@ -46,12 +48,18 @@ letters, health.\n\n\
 A **change** requires the bearer token of the data directory, unless the configuration disables \
 it; so do {guarded}. Other read requests need no token. A change is recorded, synced and decided \
 before its response is sent. `X-Actor` and `X-Reason` are recorded with it.\n\n\
+A **dry run** answers changes of windows, settlements and fee rules as it would, and records \
+nothing. Its requests carry the same `X-Dry-Run`, a name of 1 to 64 visible characters, and the \
+token. The first one copies the state, and each sees the changes of those before it. A dry run \
+ends with `DELETE /dryRuns/{name}`, or 60 s after its last request; more than 4 at a time get \
+503. A request that cannot be part of a dry run gets 400 with 3100.\n\n\
 The `Host` must be a name of the loopback interface or a configured one, and an `Origin`, if any, \
 a configured one; otherwise the request gets 403. `HEAD` is answered like `GET` without the body. \
 A path that is not in this document gets 404 with 3002, an undefined method on a path 405 with \
 3000. A request that is not HTTP, has a line end without CR in its head, or repeats \
-`Authorization`, `Content-Type`, `X-Actor` or `X-Reason` gets 400 with 3101; a request with too \
-large a head gets 400 with 3104. The connection is closed in both cases. A `Content-Encoding` \
+`Authorization`, `Content-Type`, `X-Actor`, `X-Reason` or `X-Dry-Run` gets 400 with 3101; a \
+request with too large a head gets 400 with 3104. The connection is closed in both cases. A \
+`Content-Encoding` \
 other than `identity` gets 415.\n\n\
 **Errors** carry `errorInformation` for the first failure only. An unknown participant gets 400 \
 with 3200. Limits or an oracle that already exist get 500 with 2001. Both are as in the reference \
@@ -189,27 +197,41 @@ fn parameters(resource: &Resource, route: &Route) -> Vec<Parameter> {
         named.for_each(|parameter| parameter.example = Some(json!(example)));
     }
     if route.kind == RouteKind::Change {
-        all.extend(
-            [
-                ("X-Actor", "Name of the requester; recorded with the change.", ACTOR_BYTES_MAX),
-                ("X-Reason", "Reason of the change; recorded with it.", REASON_BYTES_MAX),
-            ]
-            .map(|(name, text, bytes)| Parameter {
-                name: name.to_owned(),
-                location: ParameterLocation::Header,
-                required: false,
-                text: format!("{text} At most {bytes} bytes."),
-                schema: json!({"type": "string", "maxLength": bytes}),
-                example: None,
-                shared: Some(name.to_owned()),
-            }),
-        );
+        let actor = "Name of the requester; recorded with the change.";
+        all.push(header("X-Actor", actor, 0..=ACTOR_BYTES_MAX));
+        all.push(header(
+            "X-Reason",
+            "Reason of the change; recorded with it.",
+            0..=REASON_BYTES_MAX,
+        ));
+    }
+    if route.dry_run {
+        let text = "Name of a dry run, which records nothing. Requires the token.";
+        all.push(header("X-Dry-Run", text, 1..=NAME_BYTES_MAX));
     }
     all.extend(route.query.iter().map(|info| parameter(info, ParameterLocation::Query)));
     if route.needs_accept {
         all.push(Parameter { required: true, ..parameter(&ACCEPT, ParameterLocation::Header) });
     }
     all
+}
+
+/// An optional header, which is described once.
+fn header(name: &str, text: &str, bytes: RangeInclusive<usize>) -> Parameter {
+    let (least, most) = bytes.into_inner();
+    let mut schema = json!({"type": "string", "maxLength": most});
+    if least != 0 {
+        schema["minLength"] = json!(least);
+    }
+    Parameter {
+        name: name.to_owned(),
+        location: ParameterLocation::Header,
+        required: false,
+        text: format!("{text} At most {most} bytes."),
+        schema,
+        example: None,
+        shared: Some(name.to_owned()),
+    }
 }
 
 const ACCEPT: ParameterInfo = ParameterInfo {
@@ -268,7 +290,7 @@ fn refusals(resource: &Resource, route: &Route) -> BTreeMap<u16, Vec<ErrorCode>>
         // A path with an empty or non-UTF-8 identifier is unknown.
         all.push((404, ErrorCode::UNKNOWN_URI));
     }
-    if route.role.is_some() {
+    if route.role.is_some() || route.dry_run {
         all.extend([
             (401, ErrorCode::GENERIC_CLIENT),
             // Too many requests without a valid token.

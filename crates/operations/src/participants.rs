@@ -36,6 +36,7 @@ const TYPE: Parameter<String> =
 routes! {
     "/participants" {
         read GET listParticipants = list, "List all participants, the hub first" {
+            dry_run: true,
             query: [IS_PROXY],
             responses: [200: Vec<ParticipantResponse> = "Participants with their accounts."],
         }

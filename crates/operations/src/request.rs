@@ -16,6 +16,7 @@ use crate::audit::AuditEntry;
 use crate::backend::{AdminBackend, ChangeAuthor, Unavailable};
 use crate::body::Body;
 use crate::body_reader::{BodyReader, CURRENCY_FORM, known_currency, refuse};
+use crate::dry_runs::DryRuns;
 use crate::metrics::AdminCounters;
 use crate::options::AdminKeys;
 use crate::outcome_errors;
@@ -30,6 +31,7 @@ pub(crate) struct AdminRequest<'a> {
     pub(crate) keys: &'a AdminKeys,
     pub(crate) counters: AdminCounters,
     pub(crate) times: &'a AdminRequestTimes,
+    pub(crate) dry_runs: &'a DryRuns,
     pub(crate) headers: &'a HeaderMap,
     /// Values of the path's parameters.
     pub(crate) path: &'a [(&'static str, String)],

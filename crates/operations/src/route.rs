@@ -19,7 +19,7 @@ use crate::request::AdminRequest;
 use crate::response::HandlerResult;
 use crate::schema::{Content, any_text, some_text};
 use crate::{
-    accounts, cluster, dead_letters, endpoint_cache, enums, explanations, funds,
+    accounts, cluster, dead_letters, dry_runs, endpoint_cache, enums, explanations, funds,
     interchange_fee_rules, keys, limits, liquidity, metrics, monitoring, openapi_document, oracles,
     participants, parties, rules, settlement_models, settlement_windows, settlements, snapshots,
     statements, storage, transactions, waterfall,
@@ -47,6 +47,7 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("delivery", dead_letters::RESOURCES),
     ("hub", transactions::RESOURCES),
     ("hub", explanations::RESOURCES),
+    ("hub", dry_runs::RESOURCES),
     ("hub", endpoint_cache::RESOURCES),
     ("hub", monitoring::RESOURCES),
     ("hub", metrics::RESOURCES),
@@ -210,6 +211,8 @@ pub(crate) struct Route {
     pub(crate) records: Option<&'static ChangeDeclaration>,
     /// Another change that it records, depending on the body.
     pub(crate) or_records: Option<&'static ChangeDeclaration>,
+    /// Whether it can be part of a dry run (`dry_runs`).
+    pub(crate) dry_run: bool,
     /// Errors other than those of [`Self::records`] and of every route.
     pub(crate) refusals: &'static [(u16, ErrorCode)],
     pub(crate) handler: Handler,
@@ -233,6 +236,7 @@ impl Route {
             responses: &[],
             records: None,
             or_records: None,
+            dry_run: false,
             refusals: &[],
             handler,
         }

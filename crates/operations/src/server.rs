@@ -30,6 +30,7 @@ use crate::auth::{self, PeerAddresses};
 use crate::backend::{AdminBackend, ChangeAuthor};
 use crate::client_socket::Wire;
 use crate::connections::{ConnectionPermit, Connections};
+use crate::dry_runs::{self, DryRuns};
 use crate::failed_tokens::FailedTokens;
 use crate::metrics::AdminCounters;
 use crate::options::{AdminOptions, Auth, Limits};
@@ -94,6 +95,7 @@ struct Server {
     connections: Arc<Connections>,
     failed_tokens: FailedTokens,
     request_times: AdminRequestTimes,
+    dry_runs: DryRuns,
 }
 
 async fn listen(listener: TcpListener, server: Server, shutdown: impl Future) {
@@ -179,6 +181,7 @@ impl Server {
             connections,
             failed_tokens: FailedTokens::new(),
             request_times: AdminRequestTimes::default(),
+            dry_runs: DryRuns::default(),
         }
     }
 
@@ -200,7 +203,7 @@ impl Server {
             return response;
         }
         let backend = match &self.surface {
-            Surface::Admin(backend) => &**backend,
+            Surface::Admin(backend) => backend,
             Surface::Probes(backend) => {
                 let result = probes::reply(backend.as_deref(), &head);
                 let response = result.unwrap_or_else(|refusal| AdminResponse::refusal(&refusal));
@@ -231,7 +234,7 @@ impl Server {
 
     async fn handle<B>(
         &self,
-        backend: &dyn AdminBackend,
+        backend: &Arc<dyn AdminBackend>,
         (head, audit): (&Parts, &AuditEntry),
         body: B,
         (matched, permit): (Option<&MatchedResource>, Option<&ConnectionPermit>),
@@ -242,7 +245,10 @@ impl Server {
     {
         auth::check_origin(&self.options, head, local)?;
         let route = matched.and_then(|matched| matched.resource.route(&head.method));
-        let open = auth::is_reading(&head.method) && route.is_none_or(|route| route.role.is_none());
+        let dry_run = dry_runs::name(&head.headers)?;
+        let open = auth::is_reading(&head.method)
+            && route.is_none_or(|route| route.role.is_none())
+            && dry_run.is_none();
         let identity = match open {
             true => ChangeAuthor::default(),
             false => self.identify(head, peer).await?,
@@ -259,13 +265,23 @@ impl Server {
         };
         // From here on the client waits for the hub, and cannot be evicted.
         let _answering = permit.map(ConnectionPermit::begin_request);
+        let trial = match &dry_run {
+            Some(name) => {
+                dry_runs::check(route, matched.resource.path)?;
+                audit.is_dry_run(name);
+                let key = (identity.actor.clone(), name.clone());
+                Some(self.dry_runs.backend(Arc::clone(backend), key).await?)
+            }
+            None => None,
+        };
         let request = AdminRequest {
-            backend,
+            backend: trial.as_ref().map_or(&**backend, |trial| trial),
             base_url: &self.options.base_url,
             egress: &self.options.egress,
             keys: &self.options.keys,
             counters: self.counters(),
             times: &self.request_times,
+            dry_runs: &self.dry_runs,
             headers: &head.headers,
             path: &matched.values,
             query: head.uri.query().unwrap_or_default(),

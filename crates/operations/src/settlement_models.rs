@@ -32,6 +32,7 @@ const NAME: Parameter<String> =
 routes! {
     "/settlementModels" {
         read GET listSettlementModels = list, "List settlement models" {
+            dry_run: true,
             responses: [200: Vec<SettlementModelResponse> = "Models, oldest first."],
         }
         change POST createSettlementModel = create(NewSettlementModel), "Add a settlement model" {
@@ -55,6 +56,7 @@ routes! {
     }
     "/settlementModels/{name}" [NAME] {
         read GET showSettlementModel = show, "Show a settlement model" {
+            dry_run: true,
             responses: [200: SettlementModelResponse = "The model."],
             refusals: [400 ID_NOT_FOUND],
         }

@@ -40,6 +40,7 @@ pub(crate) const ID: Parameter<WindowId> =
 routes! {
     "/v2/settlementWindows" {
         read GET listSettlementWindows = list, "List settlement windows" {
+            dry_run: true,
             text: "\
                 Requires at least one parameter. Windows are sorted by the date of their last \
                 change, newest first. A list without windows is answered 400 with 3100 and a text \
@@ -53,10 +54,12 @@ routes! {
     }
     "/v2/settlementWindows/{id}" [ID] {
         read GET showSettlementWindow = show, "Show a settlement window" {
+            dry_run: true,
             responses: [200: WindowResponse = "The window."],
             refusals: [400 MALFORMED_SYNTAX, 500 INTERNAL_SERVER],
         }
         change POST closeSettlementWindow = close(WindowClosure), "Close a settlement window" {
+            dry_run: true,
             records: CloseWindow,
             text: "\
                 The open window is closed with its sums, and the next one is opened in the same \

@@ -68,6 +68,7 @@ const AID: Parameter<AccountId> =
 routes! {
     "/v2/settlements" {
         read GET listSettlements = list, "List settlements" {
+            dry_run: true,
             text: "\
                 Requires at least one parameter. Of settlements that became final long ago, at \
                 most the newest 1,000 before `toDateTime` are listed. A list without settlements \
@@ -82,6 +83,7 @@ routes! {
             refusals: [400 VALIDATION, 400 MALFORMED_SYNTAX],
         }
         change POST createSettlement = create(NewSettlement), "Create a settlement" {
+            dry_run: true,
             records: CreateSettlement,
             text: "\
                 Nets the contents of closed windows that the model serves. A content is in one \
@@ -96,10 +98,12 @@ routes! {
     }
     "/v2/settlements/{id}" [ID] {
         read GET showSettlement = show, "Show a settlement" {
+            dry_run: true,
             responses: [200: SettlementResponse = "The settlement."],
             refusals: [400 VALIDATION, 400 MALFORMED_SYNTAX],
         }
         change PUT updateSettlement = update(SettlementUpdate), "Move accounts, or abort" {
+            dry_run: true,
             records: AdvanceSettlement,
             or_records: AbortSettlement,
             text: "\
@@ -118,12 +122,14 @@ routes! {
     }
     "/v2/settlements/{sid}/participants/{pid}" [SID, PID] {
         read GET showSettlementParticipant = show_participant, "Show a participant's accounts" {
+            dry_run: true,
             responses: [200: SettlementResponse = "The participant's accounts in the settlement."],
             refusals: [400 VALIDATION, 400 MALFORMED_SYNTAX],
         }
         change PUT updateSettlementParticipant = update_participant(ParticipantUpdate),
             "Move a participant's accounts"
         {
+            dry_run: true,
             records: AdvanceSettlement,
             example: {"accounts": [
                 {"id": 6, "state": "PS_TRANSFERS_RECORDED", "reason": "end of the day"}
@@ -133,10 +139,12 @@ routes! {
     }
     "/v2/settlements/{sid}/participants/{pid}/accounts/{aid}" [SID, PID, AID] {
         read GET showSettlementAccount = show_account, "Show an account in a settlement" {
+            dry_run: true,
             responses: [200: SettlementResponse = "The account in the settlement."],
             refusals: [400 VALIDATION, 400 MALFORMED_SYNTAX],
         }
         change PUT updateSettlementAccount = update_account(Step), "Move an account" {
+            dry_run: true,
             records: AdvanceSettlement,
             example: {"state": "PS_TRANSFERS_RECORDED", "reason": "end of the day"},
             responses: [200: SettlementResponse = "The account."],

@@ -13,8 +13,9 @@ mod scenarios;
 mod snapshot;
 mod snapshot_validation;
 mod touches;
+mod trial;
 
-/// Applies batches and checks the recorded decisions.
+/// Applies batches, and checks the recorded decisions and those of a trial.
 mod watcher {
     use crate::{Batch, Command, Effects, State};
 
@@ -33,7 +34,9 @@ mod watcher {
             commands: &[Command],
             effects: &mut Effects,
         ) {
+            let tried = super::trial::tried(state, commands);
             super::decision_recorder::apply(state, batch, commands, effects);
+            super::trial::compare(state, batch, (tried, effects));
         }
     }
 }

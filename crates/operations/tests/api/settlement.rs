@@ -154,3 +154,82 @@ async fn archived_windows_and_settlements_are_shown_and_listed() {
     server.run_transcript(expect_file!["texts/settlement_archived.txt"]).await;
     server.stop().await;
 }
+
+/// The answers of a dry run are those of the changes themselves, but for the dates.
+#[tokio::test]
+async fn dry_runs_answer_like_changes_and_record_nothing() {
+    for text in ["settlement", "settlement_abort", "settlement_refusals"] {
+        let server = scheme().await;
+        transfer(&server, 1, ("dfsp1", "dfsp2"), "30.5");
+        let path = format!("{}/tests/api/texts/{text}.txt", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let requests: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("> ")).collect();
+        for request in requests.iter().filter(|it| it.starts_with("POST /settlementModels ")) {
+            dry(&server, "", request).await;
+        }
+        let before = server.backend.inner().state.hash();
+        let mut answers = Vec::new();
+        for request in &requests {
+            answers.push(dry(&server, "x-dry-run: it\r\n", request).await);
+        }
+        assert_eq!(server.backend.inner().state.hash(), before);
+        let mut compared = 0;
+        for (request, answer) in requests.iter().zip(answers) {
+            let real = dry(&server, "", request).await;
+            if !answer.contains("cannot be part of a dry run") {
+                assert_eq!(without_dates(&answer), without_dates(&real), "{request}");
+                compared += 1;
+            }
+        }
+        assert!(10 < compared, "{compared} of {}", requests.len());
+        assert_ne!(server.backend.inner().state.hash(), before);
+        server.stop().await;
+    }
+}
+
+/// The answer to a line of a transcript with further headers.
+async fn dry(server: &TestServer, headers: &str, line: &str) -> String {
+    let end = line.match_indices(' ').nth(1).map_or(line.len(), |(at, _)| at);
+    let (request, body) = line.split_at(end);
+    let token = server.token();
+    let headers = format!("host: localhost\r\nauthorization: Bearer {token}\r\n{headers}");
+    let answer = server.send(request, &headers, body.trim_start()).await;
+    format!("{} {}", answer.status, answer.body)
+}
+
+fn without_dates(answer: &str) -> String {
+    let mut parts = answer.split("2026-01-01T10:");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.get("00:00.000Z".len()..).unwrap_or(part))
+}
+
+#[tokio::test]
+async fn dry_runs_need_the_token_a_name_and_a_route_that_they_can_answer() {
+    let server = scheme().await;
+    let list = "GET /v2/settlementWindows?state=OPEN";
+    let answer = server.send(list, "host: localhost\r\nx-dry-run: it\r\n", "").await;
+    assert_eq!(answer.status, 401);
+    let long = format!("x-dry-run: {}\r\n", "n".repeat(65));
+    let twice = "x-dry-run: a\r\nx-dry-run: a\r\n";
+    for (headers, request, expected) in [
+        ("x-dry-run: \r\n", list, "400 {\"errorInformation\":{\"errorCode\":\"3100\""),
+        (&long, list, "400 {\"errorInformation\":{\"errorCode\":\"3100\""),
+        (twice, list, "400 {\"errorInformation\":{\"errorCode\":\"3101\""),
+        ("x-dry-run: it\r\n", "PUT /participants/dfsp1 {\"isActive\":false}", "400 "),
+        ("x-dry-run: it\r\n", "GET /participants/dfsp1/accounts", "400 "),
+        ("x-dry-run: it\r\n", list, "200 "),
+    ] {
+        let answer = dry(&server, headers, request).await;
+        assert!(answer.starts_with(expected), "{headers} {request}: {answer}");
+    }
+    for number in 0..3 {
+        let answer = dry(&server, &format!("x-dry-run: {number}\r\n"), list).await;
+        assert!(answer.starts_with("200 "), "{answer}");
+    }
+    let answer = dry(&server, "x-dry-run: one more\r\n", list).await;
+    assert!(
+        answer.starts_with("503 ") && answer.contains("4 dry runs are in progress"),
+        "{answer}"
+    );
+    server.stop().await;
+}

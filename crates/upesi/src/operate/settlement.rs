@@ -21,7 +21,7 @@ Examples:
   upesi settlement create --model DEFAULTDEFERREDNET --window 3
   upesi settlement advance 1 --to PS_TRANSFERS_COMMITTED
   upesi settlement fees add wallet --percentage 0.6 --initiator-type CONSUMER
-  upesi settlement run --dry-run
+  upesi settlement run --dry-run --token data/admin-token
   upesi settlement run --reason 'end of day' --token data/admin-token";
 
 /// Arguments of `settlement`.
@@ -81,7 +81,7 @@ struct CloseArguments {
     /// Reason, for participants and the audit trail.
     #[arg(long, value_name = "TEXT", default_value = "closed by the operator")]
     reason: String,
-    /// Show what would be done, and change nothing.
+    /// Let the switch answer as it would, and change nothing.
     #[arg(long)]
     dry_run: bool,
 }
@@ -111,7 +111,7 @@ struct CreateArguments {
     /// Reason, for participants and the audit trail.
     #[arg(long, value_name = "TEXT", default_value = "created by the operator")]
     reason: String,
-    /// Show what would be done, and change nothing.
+    /// Let the switch answer as it would, and change nothing.
     #[arg(long)]
     dry_run: bool,
 }
@@ -135,7 +135,7 @@ struct AdvanceArguments {
     /// Reference of the payment.
     #[arg(long, value_name = "TEXT")]
     reference: Option<String>,
-    /// Show what would be done, and change nothing.
+    /// Let the switch answer as it would, and change nothing.
     #[arg(long)]
     dry_run: bool,
 }
@@ -147,7 +147,7 @@ struct AbortArguments {
     /// Reason, for participants and the audit trail.
     #[arg(long, value_name = "TEXT", default_value = "aborted by the operator")]
     reason: String,
-    /// Show what would be done, and change nothing.
+    /// Let the switch answer as it would, and change nothing.
     #[arg(long)]
     dry_run: bool,
 }
@@ -157,7 +157,7 @@ struct RunArguments {
     /// Reason, for participants and the audit trail.
     #[arg(long, value_name = "TEXT", default_value = "settlement run by the operator")]
     reason: String,
-    /// Show what would be done, and change nothing.
+    /// Let the switch answer as it would, and change nothing.
     #[arg(long)]
     dry_run: bool,
 }
@@ -165,75 +165,97 @@ struct RunArguments {
 pub(crate) fn settlement(arguments: &SettlementArguments) -> Result<(), CliError> {
     let SettlementArguments { command, admin, token, json } = arguments;
     let mut api = SettlementApi::at(admin, token.as_deref())?;
+    if !command.is_dry_run() {
+        return perform(&mut api, command, *json);
+    }
+    let name = api.begin_dry_run();
+    let result = perform(&mut api, command, *json);
+    SettlementApi::at(admin, token.as_deref())?.end_dry_run(&name);
+    result
+}
+
+fn perform(
+    api: &mut SettlementApi,
+    command: &SettlementCommand,
+    json: bool,
+) -> Result<(), CliError> {
     let answer = match command {
         SettlementCommand::Windows(WindowsArguments { state }) => {
             let windows = api.windows(state.as_deref())?;
-            return print::windows(&windows, *json);
+            return print::windows(&windows, json);
         }
         SettlementCommand::List(ListArguments { state }) => {
             let settlements = api.settlements(state.as_deref())?;
-            return print::settlements(&settlements, *json);
+            return print::settlements(&settlements, json);
         }
         SettlementCommand::Show(IdArgument { id }) => {
             let (settlement, accounts) = (api.exact_settlement(*id)?, api.accounts()?);
-            return print::settlement(&settlement, &accounts, *json);
+            return print::settlement(&settlement, &accounts, json);
         }
-        SettlementCommand::Fees(command) => return fees::fees(&mut api, command, *json),
-        SettlementCommand::Close(arguments) => close(&mut api, arguments)?,
-        SettlementCommand::Create(arguments) => create(&mut api, arguments)?,
-        SettlementCommand::Advance(arguments) => advance(&mut api, arguments)?,
-        SettlementCommand::Abort(arguments) => abort(&mut api, arguments)?,
-        SettlementCommand::Run(RunArguments { reason, dry_run }) => {
-            steps::run(&mut api, reason, *dry_run)?
-        }
+        SettlementCommand::Fees(command) => return fees::fees(api, command, json),
+        SettlementCommand::Close(arguments) => close(api, arguments)?,
+        SettlementCommand::Create(arguments) => create(api, arguments)?,
+        SettlementCommand::Advance(arguments) => advance(api, arguments)?,
+        SettlementCommand::Abort(arguments) => abort(api, arguments)?,
+        SettlementCommand::Run(arguments) => steps::run(api, &arguments.reason)?,
     };
-    print::actions(&answer, *json);
+    print::actions(&answer, json);
     Ok(())
+}
+
+impl SettlementCommand {
+    const fn is_dry_run(&self) -> bool {
+        match self {
+            Self::Windows(_) | Self::List(_) | Self::Show(_) => false,
+            Self::Close(CloseArguments { dry_run, .. })
+            | Self::Create(CreateArguments { dry_run, .. })
+            | Self::Advance(AdvanceArguments { dry_run, .. })
+            | Self::Abort(AbortArguments { dry_run, .. })
+            | Self::Run(RunArguments { dry_run, .. }) => *dry_run,
+            Self::Fees(command) => command.is_dry_run(),
+        }
+    }
 }
 
 fn close(api: &mut SettlementApi, arguments: &CloseArguments) -> Result<Vec<Action>, CliError> {
     let window = arguments.window.map_or_else(|| api.open_window(), Ok)?;
-    if arguments.dry_run {
-        return Ok(vec![Action::planned(format!("close window {window}"))]);
-    }
     let opened = api.close(window, &arguments.reason)?;
-    let text = format!("closed window {window}; window {} is open", opened["settlementWindowId"]);
-    Ok(vec![Action::new(text, opened)])
+    Ok(vec![steps::closed(api, window, opened)])
 }
 
 fn create(api: &mut SettlementApi, arguments: &CreateArguments) -> Result<Vec<Action>, CliError> {
-    let CreateArguments { model, windows, reason, dry_run } = arguments;
+    let CreateArguments { model, windows, reason, .. } = arguments;
     let numbers: Vec<_> = windows.iter().map(u32::to_string).collect();
     let text = format!("a settlement of model {model} over windows {}", numbers.join(", "));
-    if *dry_run {
-        return Ok(vec![Action::planned(format!("create {text}"))]);
-    }
     let created = api.create(model, windows, reason)?;
-    Ok(vec![Action::new(format!("created settlement {}: {text}", created["id"]), created)])
+    let made = format!("created settlement {}: {text}", created["id"]);
+    Ok(vec![api.action(format!("create {text}"), made, created)])
 }
 
 fn advance(api: &mut SettlementApi, arguments: &AdvanceArguments) -> Result<Vec<Action>, CliError> {
     let target = arguments.to.as_deref().map(State::target).transpose()?;
-    let settlement = api.settlement(arguments.settlement.id)?;
+    let id = arguments.settlement.id;
+    let settlement = api.settlement(id)?;
     let before = State::of(&settlement)?;
-    let next = before.next().ok_or_else(|| {
-        let id = arguments.settlement.id;
+    let is_over = before.is_final() && !target.is_some_and(|to| before.is_at_or_after(to));
+    let to = target.or(before.next()).filter(|_| !is_over).ok_or_else(|| {
         CliError::new(format!("settlement {id}: it is {} and cannot be moved on", before.name()))
     })?;
-    let to = target.unwrap_or(next);
     let reference = arguments.reference.as_deref();
     let change = steps::StepTexts { reason: &arguments.reason, reference };
     match &arguments.participant {
-        Some(name) => steps::advance_one(api, &settlement, (name, to), change, arguments.dry_run),
-        None => steps::advance_to(api, settlement, to, change, arguments.dry_run),
+        Some(name) => steps::advance_one(api, &settlement, (name, to), change),
+        None if before.is_at_or_after(to) => {
+            let text = format!("settlement {id} is {} already", before.name());
+            Ok(vec![Action::unchanged(text)])
+        }
+        None => steps::advance_to(api, settlement, to, change),
     }
 }
 
 fn abort(api: &mut SettlementApi, arguments: &AbortArguments) -> Result<Vec<Action>, CliError> {
     let id = arguments.settlement.id;
-    if arguments.dry_run {
-        return Ok(vec![Action::planned(format!("abort settlement {id}"))]);
-    }
     let answer = api.abort(id, &arguments.reason)?;
-    Ok(vec![Action::new(format!("aborted settlement {id}"), answer)])
+    let (planned, made) = (format!("abort settlement {id}"), format!("aborted settlement {id}"));
+    Ok(vec![api.action(planned, made, answer)])
 }

@@ -55,6 +55,7 @@ mod parties;
 mod preload;
 mod reconcile;
 mod settlement;
+mod settlement_commands;
 mod signatures;
 mod snapshots;
 mod statements;

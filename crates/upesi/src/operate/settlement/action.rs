@@ -18,4 +18,10 @@ impl Action {
         let text = format!("would {}", text.into());
         Self { answer: json!({ "planned": text }), text }
     }
+
+    /// A step that changes nothing.
+    pub(super) fn unchanged(text: impl Into<String>) -> Self {
+        let text = format!("nothing changed: {}", text.into());
+        Self { answer: json!({ "unchanged": text }), text }
+    }
 }

@@ -1,11 +1,16 @@
 //! Calls of the settlement API.
+//!
+//! In a dry run the switch answers the same calls, and records nothing.
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use harness::Admin;
 use serde_json::{Value, json};
 
+use super::action::Action;
 use crate::CliError;
 
 /// The earliest time: a filter that every window and settlement passes.
@@ -14,6 +19,7 @@ const ALL: &str = "fromDateTime=1970-01-01T00:00:00.000Z";
 /// The settlement API of a switch.
 pub(super) struct SettlementApi {
     admin: Admin,
+    is_dry_run: bool,
 }
 
 /// Owner and currency of an account.
@@ -69,6 +75,12 @@ impl State {
         self.0.name()
     }
 
+    /// Whether accounts in this state have reached another one. An aborted settlement has reached
+    /// no other state.
+    pub(super) fn is_at_or_after(self, other: Self) -> bool {
+        self == other || (other < self && self.0 != ledger::SettlementState::Aborted)
+    }
+
     pub(super) fn is_final(self) -> bool {
         self.next().is_none()
     }
@@ -77,7 +89,34 @@ impl State {
 impl SettlementApi {
     pub(super) fn at(admin: &str, token: Option<&Path>) -> Result<Self, CliError> {
         let admin = Admin::at(admin, token).map_err(|error| CliError::new(error.to_string()))?;
-        Ok(Self { admin })
+        Ok(Self { admin, is_dry_run: false })
+    }
+
+    /// Makes all further calls part of one dry run, and returns its name.
+    pub(super) fn begin_dry_run(&mut self) -> String {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let name = format!("{}-{}", process::id(), now.as_nanos());
+        self.admin.with("x-dry-run", &name);
+        self.is_dry_run = true;
+        name
+    }
+
+    /// Ends a dry run that another client has begun. Without an answer it ends by itself.
+    pub(super) fn end_dry_run(&mut self, name: &str) {
+        let _answer = self.admin.call("DELETE", &format!("/dryRuns/{name}"), None);
+    }
+
+    /// An action, in the words of a dry run or as it was made.
+    pub(super) fn action(
+        &self,
+        planned: impl Into<String>,
+        made: impl Into<String>,
+        answer: Value,
+    ) -> Action {
+        match self.is_dry_run {
+            true => Action::planned(planned),
+            false => Action::new(made, answer),
+        }
     }
 
     /// The windows in a state, or all; newest change first.

@@ -24,7 +24,7 @@ pub(super) struct RuleArguments {
     /// Number of the rule.
     #[arg(value_name = "RULE")]
     id: u32,
-    /// Show what would be done, and change nothing.
+    /// Let the switch answer as it would, and change nothing.
     #[arg(long)]
     dry_run: bool,
 }
@@ -79,7 +79,7 @@ pub(super) struct AddArguments {
     /// Add the rule without activating it.
     #[arg(long)]
     inactive: bool,
-    /// Show what would be done, and change nothing.
+    /// Let the switch answer as it would, and change nothing.
     #[arg(long)]
     dry_run: bool,
 }
@@ -104,14 +104,21 @@ pub(super) fn fees(
     Ok(())
 }
 
+impl FeesCommand {
+    pub(super) const fn is_dry_run(&self) -> bool {
+        match self {
+            Self::List => false,
+            Self::Add(arguments) => arguments.dry_run,
+            Self::Activate(arguments) | Self::Deactivate(arguments) => arguments.dry_run,
+        }
+    }
+}
+
 fn add(api: &mut SettlementApi, arguments: &AddArguments) -> Result<Vec<Action>, CliError> {
     let (name, body) = (&arguments.name, body_of(arguments));
-    if arguments.dry_run {
-        return Ok(vec![Action::planned(format!("add fee rule {name}: {body}"))]);
-    }
     let added = api.add_fee_rule(&body)?;
-    let text = format!("added fee rule {}: {name}", added["interchangeFeeRuleId"]);
-    Ok(vec![Action::new(text, added)])
+    let made = format!("added fee rule {}: {name}", added["interchangeFeeRuleId"]);
+    Ok(vec![api.action(format!("add fee rule {name}: {body}"), made, added)])
 }
 
 fn switch(
@@ -120,11 +127,9 @@ fn switch(
     active: bool,
 ) -> Result<Vec<Action>, CliError> {
     let (id, verb) = (arguments.id, if active { "activate" } else { "deactivate" });
-    if arguments.dry_run {
-        return Ok(vec![Action::planned(format!("{verb} fee rule {id}"))]);
-    }
     let answer = api.switch_fee_rule(id, active)?;
-    Ok(vec![Action::new(format!("{verb}d fee rule {id}"), answer)])
+    let (planned, made) = (format!("{verb} fee rule {id}"), format!("{verb}d fee rule {id}"));
+    Ok(vec![api.action(planned, made, answer)])
 }
 
 /// The body of the request.

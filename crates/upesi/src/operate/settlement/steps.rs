@@ -19,7 +19,6 @@ pub(super) fn advance_one(
     settlement: &Value,
     (name, to): (&str, State),
     texts: StepTexts<'_>,
-    dry_run: bool,
 ) -> Result<Vec<Action>, CliError> {
     let owners = api.accounts()?;
     let is_owned = |account: &Value| {
@@ -31,21 +30,26 @@ pub(super) fn advance_one(
     if participants.is_empty() {
         return Err(CliError::new(format!("settlement {id}: {name} has no account in it")));
     }
-    let text = format!("{name} in settlement {id} to {}", to.name());
-    if dry_run {
-        return Ok(vec![Action::planned(format!("move {text}"))]);
-    }
+    let is_there = accounts_of(settlement).filter(|it| is_owned(it)).all(|it| is_in(it, to));
     let answer = moved(api.advance(id, &Value::Array(participants))?)?;
-    Ok(vec![Action::new(format!("moved {text}"), answer)])
+    if is_there {
+        let text = format!(
+            "{name} in settlement {id} is {} already; only reason and reference are new",
+            to.name()
+        );
+        return Ok(vec![Action::unchanged(text)]);
+    }
+    let text = format!("{name} in settlement {id} to {}", to.name());
+    Ok(vec![api.action(format!("move {text}"), format!("moved {text}"), answer)])
 }
 
-/// Moves all accounts of a settlement, step by step, up to a state.
+/// Moves all accounts of a settlement, step by step, up to a state. Steps that another client makes
+/// meanwhile are left to it.
 pub(super) fn advance_to(
     api: &mut SettlementApi,
     mut settlement: Value,
     to: State,
     texts: StepTexts<'_>,
-    dry_run: bool,
 ) -> Result<Vec<Action>, CliError> {
     let id = settlement["id"].as_u64().unwrap_or_default();
     let mut state = State::of(&settlement)?;
@@ -53,18 +57,23 @@ pub(super) fn advance_to(
     while state < to {
         let Some(next) = state.next() else { break };
         let text = format!("settlement {id} to {}", next.name());
-        if dry_run {
-            actions.push(Action::planned(format!("move {text}")));
-            state = next;
-            continue;
-        }
         let participants = steps_of(&settlement, next, texts, |_| true);
-        let answer = moved(api.advance(id, &Value::Array(participants))?)?;
-        actions.push(Action::new(format!("moved {text}"), answer));
+        let answer = api.advance(id, &Value::Array(participants)).and_then(moved);
         settlement = api.settlement(id as u32)?;
         let reached = State::of(&settlement)?;
-        if reached == state {
-            return Err(CliError::new(format!("settlement {id}: it stays {}", state.name())));
+        match answer {
+            Ok(answer) if reached != state => {
+                actions.push(api.action(format!("move {text}"), format!("moved {text}"), answer));
+            }
+            Ok(_) => {
+                return Err(CliError::new(format!("settlement {id}: it stays {}", state.name())));
+            }
+            Err(error) if reached == state => return Err(error),
+            Err(_) => {
+                let name = reached.name();
+                let text = format!("settlement {id} is {name}: another client has moved it");
+                actions.push(Action::unchanged(text));
+            }
         }
         state = reached;
     }
@@ -72,46 +81,48 @@ pub(super) fn advance_to(
 }
 
 /// Closes the open window, unless it is empty, and settles all windows with every model.
-pub(super) fn run(
-    api: &mut SettlementApi,
-    reason: &str,
-    dry_run: bool,
-) -> Result<Vec<Action>, CliError> {
+pub(super) fn run(api: &mut SettlementApi, reason: &str) -> Result<Vec<Action>, CliError> {
     let texts = StepTexts { reason, reference: None };
-    let mut actions = close_open(api, reason, dry_run)?;
+    let mut actions = vec![close_open(api, reason)?];
+    actions.extend(finish_all(api, texts)?);
+    for model in api.net_models()? {
+        actions.extend(settle(api, &model, texts)?);
+    }
+    // Another client may have created some meanwhile.
+    actions.extend(finish_all(api, texts)?);
+    Ok(actions)
+}
+
+/// Moves all settlements that are not final.
+fn finish_all(api: &mut SettlementApi, texts: StepTexts<'_>) -> Result<Vec<Action>, CliError> {
+    let mut actions = Vec::new();
     for settlement in api.settlements(None)? {
         if !State::of(&settlement)?.is_final() {
             let last = State::parse("SETTLED")?;
-            actions.extend(advance_to(api, settlement, last, texts, dry_run)?);
+            actions.extend(advance_to(api, settlement, last, texts)?);
         }
-    }
-    for model in api.net_models()? {
-        actions.extend(settle(api, &model, texts, dry_run)?);
     }
     Ok(actions)
 }
 
-fn close_open(
-    api: &mut SettlementApi,
-    reason: &str,
-    dry_run: bool,
-) -> Result<Vec<Action>, CliError> {
+fn close_open(api: &mut SettlementApi, reason: &str) -> Result<Action, CliError> {
     let window = api.open_window()?;
-    if dry_run {
-        return Ok(vec![Action::planned(format!("close window {window}, unless it is empty"))]);
-    }
     match api.close(window, reason) {
-        Ok(opened) => {
-            let next = &opened["settlementWindowId"];
-            let text = format!("closed window {window}; window {next} is open");
-            Ok(vec![Action::new(text, opened)])
-        }
+        Ok(opened) => Ok(closed(api, window, opened)),
         Err(error) if error.to_string().ends_with("is empty") => {
-            let text = format!("window {window} has no transfers and stays open");
-            Ok(vec![Action::new(text.clone(), json!({ "kept": text }))])
+            Ok(Action::unchanged(format!("window {window} has no transfers and stays open")))
         }
+        Err(error) if error.to_string().ends_with("is not open") => Ok(Action::unchanged(format!(
+            "window {window} is closed: another client has closed it"
+        ))),
         Err(error) => Err(error),
     }
+}
+
+/// The action that has closed a window.
+pub(super) fn closed(api: &SettlementApi, window: u32, opened: Value) -> Action {
+    let made = format!("closed window {window}; window {} is open", opened["settlementWindowId"]);
+    api.action(format!("close window {window}"), made, opened)
 }
 
 /// Settles the windows that a model can settle.
@@ -119,15 +130,10 @@ fn settle(
     api: &mut SettlementApi,
     model: &str,
     texts: StepTexts<'_>,
-    dry_run: bool,
 ) -> Result<Vec<Action>, CliError> {
     let mut windows = Vec::new();
     for state in ["CLOSED", "ABORTED", "PENDING_SETTLEMENT"] {
         windows.extend(api.windows(Some(state))?);
-    }
-    if dry_run {
-        // A run would have closed it before.
-        windows.extend(api.windows(Some("OPEN"))?);
     }
     let mut ids: Vec<u32> = windows
         .iter()
@@ -137,17 +143,13 @@ fn settle(
     ids.sort_unstable();
     let mut actions = Vec::new();
     for id in ids {
-        if dry_run {
-            let text = format!("settle window {id} with model {model}, if it serves the window");
-            actions.push(Action::planned(text));
-            continue;
-        }
         match api.create(model, &[id], texts.reason) {
             Ok(created) => {
-                let text = format!("created settlement {}: {model}, window {id}", created["id"]);
-                actions.push(Action::new(text, created.clone()));
+                let made = format!("created settlement {}: {model}, window {id}", created["id"]);
+                let planned = format!("create a settlement: {model}, window {id}");
+                actions.push(api.action(planned, made, created.clone()));
                 let last = State::parse("SETTLED")?;
-                actions.extend(advance_to(api, created, last, texts, false)?);
+                actions.extend(advance_to(api, created, last, texts)?);
             }
             // The model serves nothing in this window, or all of it is settled already.
             Err(error) if error.to_string().contains("Inapplicable windows") => {}
@@ -155,6 +157,15 @@ fn settle(
         }
     }
     Ok(actions)
+}
+
+fn accounts_of(settlement: &Value) -> impl Iterator<Item = &Value> {
+    let participants = settlement["participants"].as_array().into_iter().flatten();
+    participants.flat_map(|it| it["accounts"].as_array().into_iter().flatten())
+}
+
+fn is_in(account: &Value, state: State) -> bool {
+    account["state"] == state.name()
 }
 
 /// The list of a request that moves the chosen accounts.
@@ -187,9 +198,7 @@ fn steps_of(
 
 /// The answer, unless an account could not be moved.
 fn moved(answer: Value) -> Result<Value, CliError> {
-    let participants = answer["participants"].as_array().into_iter().flatten();
-    let accounts = participants.flat_map(|it| it["accounts"].as_array().into_iter().flatten());
-    let faults: Vec<_> = accounts
+    let faults: Vec<_> = accounts_of(&answer)
         .filter_map(|account| {
             let fault = account["errorInformation"]["errorDescription"].as_str()?;
             Some(format!("account {}: {fault}", account["id"]))

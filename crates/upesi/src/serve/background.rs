@@ -405,7 +405,7 @@ impl DiskMonitor {
             .map_err(|error| format!("{data}: cannot read the free space of its disk: {error}"))?;
         let (disk_bytes, free_bytes) =
             (disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize);
-        if self.measured.is_none_or(|last| MEASURE_INTERVAL <= last.elapsed()) {
+        if self.is_measure_due() {
             let segments = self.log.segments();
             let segments =
                 segments.map_err(|error| format!("{data}: cannot list the segments: {error}"))?;
@@ -422,6 +422,12 @@ impl DiskMonitor {
         let known = storage.clone();
         *storage = DiskStatus { fullness, disk_bytes, free_bytes, hours_until_full, ..known };
         Ok(())
+    }
+
+    /// A disk without much room is measured at every check, because the log may stop.
+    fn is_measure_due(&self) -> bool {
+        let is_low = lock(&self.storage).fullness != DiskUse::Ok;
+        is_low || self.measured.is_none_or(|last| MEASURE_INTERVAL <= last.elapsed())
     }
 
     /// Measures log and store and their growth.

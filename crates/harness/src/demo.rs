@@ -12,7 +12,7 @@ use crate::output::{check_json, print_results};
 use crate::pairs::Pairs;
 use crate::proc_stats::machine;
 use crate::reconcile::differences;
-use crate::report::{DemoReport, Latency, Legs};
+use crate::report::{Cost, DemoReport, Latency, Legs};
 use crate::run::{Drive, Length, Measured, Setup, carry_out};
 use crate::scenario::Scenario;
 use crate::switch_process::SwitchCommand;
@@ -92,6 +92,7 @@ pub fn summary(measured: &Measured, fsps: &FspOptions, nodes: Option<&NodesPlan>
         switch_rss_mb: measured.resident_bytes_max.unwrap_or(0) as f64 / 1e6,
         syncs_per_tx: per_unit("upesi_log_syncs_total"),
         log_bytes_per_tx: per_unit("upesi_log_bytes_total"),
+        cost_per_million: Cost::per_million(measured, units),
         machine: machine(),
         durability: String::new(),
         confirm_to_payee: false,

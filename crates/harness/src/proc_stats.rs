@@ -21,6 +21,8 @@ pub struct ProcessFigures {
     pub reads: u64,
     /// Calls of the write family (`syscw`): write, pwrite, writev; not send.
     pub writes: u64,
+    /// Bytes that were sent to the disk (`write_bytes`).
+    pub disk_written_bytes: u64,
     /// Voluntary context switches: a thread waited.
     pub switches_voluntary: u64,
     /// Involuntary context switches: a thread was preempted.
@@ -34,6 +36,7 @@ impl ProcessFigures {
             cpu: self.cpu.saturating_sub(start.cpu),
             reads: self.reads.saturating_sub(start.reads),
             writes: self.writes.saturating_sub(start.writes),
+            disk_written_bytes: self.disk_written_bytes.saturating_sub(start.disk_written_bytes),
             switches_voluntary: self.switches_voluntary.saturating_sub(start.switches_voluntary),
             switches_involuntary: self
                 .switches_involuntary
@@ -117,6 +120,7 @@ fn system_calls(id: u32) -> ProcessFigures {
     let mut figures = ProcessFigures {
         reads: number(&calls, "syscr:").unwrap_or(0),
         writes: number(&calls, "syscw:").unwrap_or(0),
+        disk_written_bytes: number(&calls, "write_bytes:").unwrap_or(0),
         ..ProcessFigures::default()
     };
     let threads = std::fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten();

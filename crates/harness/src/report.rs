@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 use crate::histograms::Latencies;
 use crate::outage::NodesReport;
 pub use crate::proc_stats::Machine;
+use crate::run::Measured;
 
 /// Serializes a figure as `null` if the switch's process is not known.
 fn counted<S: Serializer>(figure: &f64, serializer: S) -> Result<S::Ok, S::Error> {
@@ -37,6 +38,8 @@ pub struct DemoReport {
     pub syncs_per_tx: Option<f64>,
     /// Bytes of log per committed transaction, if the switch counts them.
     pub log_bytes_per_tx: Option<f64>,
+    /// Resources of the switch for a million committed transactions.
+    pub cost_per_million: Cost,
     /// The machine of the run.
     pub machine: Machine,
     /// The durability of an acknowledgement.
@@ -72,6 +75,20 @@ pub struct DemoReport {
     /// Results of several nodes that share a log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodesReport>,
+}
+
+/// Resources of the switch for a number of transactions. A figure that was not counted is `None`,
+/// as are all but the CPU time for several nodes.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Cost {
+    /// CPU time, user and system, in seconds.
+    pub cpu_s: Option<f64>,
+    /// Bytes of log.
+    pub log_mb: Option<f64>,
+    /// Bytes sent to the disk: log, store and snapshots.
+    pub disk_written_mb: Option<f64>,
+    /// Bytes received from participants and sent to them.
+    pub network_mb: Option<f64>,
 }
 
 /// A distribution in milliseconds.
@@ -111,6 +128,41 @@ impl DemoReport {
     #[must_use]
     pub fn passed(&self) -> bool {
         self.failed == 0 && self.verified
+    }
+}
+
+impl Cost {
+    /// The cost of a million transactions, from the figures of the measured part.
+    pub(crate) fn per_million(measured: &Measured, committed: f64) -> Self {
+        let of_one_node = |figure: Option<f64>| figure.filter(|_| measured.nodes.is_none());
+        let megabytes = |bytes: f64| bytes / committed;
+        let risen = |name| measured.risen(name);
+        let read = risen("upesi_socket_read_bytes_total");
+        let network = read.zip(risen("upesi_socket_written_bytes_total"));
+        let written = measured.hub.map(|figures| figures.disk_written_bytes as f64);
+        Self {
+            cpu_s: measured.hub.map(|figures| figures.cpu.as_secs_f64() * 1e6 / committed),
+            log_mb: of_one_node(risen("upesi_log_bytes_total")).map(megabytes),
+            disk_written_mb: of_one_node(written).map(megabytes),
+            network_mb: of_one_node(network.map(|(read, sent)| read + sent)).map(megabytes),
+        }
+    }
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            (self.cpu_s, "CPU s"),
+            (self.log_mb, "MB of log"),
+            (self.disk_written_mb, "MB written to disk"),
+            (self.network_mb, "MB of network"),
+        ];
+        let known = parts.into_iter().filter_map(|(figure, unit)| Some((figure?, unit)));
+        let known: Vec<_> = known.map(|(figure, unit)| format!("{figure:.0} {unit}")).collect();
+        match known.is_empty() {
+            true => f.write_str("not counted"),
+            false => write!(f, "{} per million transactions", known.join(", ")),
+        }
     }
 }
 
@@ -180,6 +232,7 @@ impl fmt::Display for DemoReport {
         if let (Some(syncs), Some(bytes)) = (self.syncs_per_tx, self.log_bytes_per_tx) {
             writeln!(f, "log             {syncs:.3} syncs, {bytes:.0} bytes per transaction")?;
         }
+        writeln!(f, "cost            {}", self.cost_per_million)?;
         writeln!(
             f,
             "simulators      {:.3} ms CPU per transaction, {} messages resent, {} notices repeated",

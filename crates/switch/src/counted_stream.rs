@@ -1,5 +1,5 @@
-//! A socket to a participant: counts its system calls and, with tracing on, records the time of the
-//! last write.
+//! A socket to a participant: counts its system calls and bytes and, with tracing on, records the
+//! time of the last write.
 
 use std::cell::Cell;
 use std::io::{IoSlice, Result};
@@ -30,8 +30,8 @@ impl<S> CountedStream<S> {
         Rc::clone(&self.written_ns)
     }
 
-    fn note(&self, written: bool) {
-        self.thread.counters.socket_writes.add(u64::from(written));
+    fn note(&self, written: &Poll<Result<usize>>) {
+        self.thread.counters.socket_written(written);
         self.written_ns.set(self.thread.tracer.now_ns());
     }
 }
@@ -42,8 +42,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for CountedStream<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<Result<()>> {
+        let before = buffer.filled().len();
         let polled = Pin::new(&mut self.socket).poll_read(context, buffer);
-        self.thread.counters.socket_reads.add(u64::from(polled.is_ready()));
+        let counters = &self.thread.counters;
+        counters.socket_reads.add(u64::from(polled.is_ready()));
+        counters.socket_read_bytes.add((buffer.filled().len() - before) as u64);
         polled
     }
 }
@@ -55,7 +58,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CountedStream<S> {
         bytes: &[u8],
     ) -> Poll<Result<usize>> {
         let polled = Pin::new(&mut self.socket).poll_write(context, bytes);
-        self.note(polled.is_ready());
+        self.note(&polled);
         polled
     }
 
@@ -65,7 +68,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CountedStream<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
         let polled = Pin::new(&mut self.socket).poll_write_vectored(context, slices);
-        self.note(polled.is_ready());
+        self.note(&polled);
         polled
     }
 

@@ -1,5 +1,8 @@
 //! Counters of the I/O threads, declared once: those of a thread and their sums.
 
+use std::io::Result;
+use std::task::Poll;
+
 use metrics::Counter;
 
 macro_rules! counters {
@@ -50,6 +53,10 @@ counters! {
     socket_reads,
     /// System calls that wrote to one.
     socket_writes,
+    /// Bytes read from these sockets.
+    socket_read_bytes,
+    /// Bytes written to them.
+    socket_written_bytes,
     /// Calls to participants not made because their address is not allowed.
     calls_denied,
     /// Messages without effect because their sender is not a participant.
@@ -66,4 +73,14 @@ counters! {
     signatures_made,
     /// Of these, messages that could not be signed and were not sent.
     signatures_failed,
+}
+
+impl Counters {
+    /// Counts a call that wrote to a socket.
+    pub(crate) fn socket_written(&self, polled: &Poll<Result<usize>>) {
+        self.socket_writes.add(u64::from(polled.is_ready()));
+        if let Poll::Ready(Ok(bytes)) = polled {
+            self.socket_written_bytes.add(*bytes as u64);
+        }
+    }
 }

@@ -106,6 +106,7 @@ impl<S: Stream> Socket<S> {
         let protocol = if first.starts_with(PREFACE) { Protocol::Http2 } else { Protocol::Http1 };
         let inner = Rc::new(RefCell::new(TokioIo::new(stream)));
         let first = first.freeze();
+        counters.socket_read_bytes.add(first.len() as u64);
         let line_ends = (protocol == Protocol::Http1).then(LineEndCheck::default);
         Some((Self { inner, first, room, line_ends, client, counters, replacing: None }, protocol))
     }
@@ -219,6 +220,7 @@ impl<S: Stream> Read for Socket<S> {
         match read {
             Poll::Ready(_) => {
                 this.counters.socket_reads.add(1);
+                this.counters.socket_read_bytes.add(room.filled().len() as u64);
                 this.client.record_read();
                 let accepted = accepted_length(&mut this.line_ends, room.filled(), &this.client);
                 buffer.put_slice(&room.filled()[..accepted]);
@@ -280,7 +282,7 @@ impl<S: Stream> Socket<S> {
         if polled.is_pending() {
             self.client.set_waker(context);
         }
-        self.counters.socket_writes.add(u64::from(polled.is_ready()));
+        self.counters.socket_written(&polled);
         polled
     }
 

@@ -120,6 +120,10 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
         now.edge.socket_reads;
     Counter "upesi_socket_writes_total" "System calls that wrote to an FSPIOP socket."
         now.edge.socket_writes;
+    Counter "upesi_socket_read_bytes_total" "Bytes read from FSPIOP sockets."
+        now.edge.socket_read_bytes;
+    Counter "upesi_socket_written_bytes_total" "Bytes written to FSPIOP sockets."
+        now.edge.socket_written_bytes;
     Counter "upesi_calls_denied_total" "Calls to addresses that are not allowed."
         now.edge.calls_denied;
     Counter "upesi_unknown_senders_total"
@@ -339,6 +343,8 @@ pub(super) mod tests {
                 malformed: 24,
                 socket_reads: 37,
                 socket_writes: 38,
+                socket_read_bytes: 53,
+                socket_written_bytes: 54,
                 calls_denied: 25,
                 unknown_senders: 45,
                 parked: 42,
@@ -409,6 +415,8 @@ pub(super) mod tests {
             upesi_malformed_requests_total 24
             upesi_socket_reads_total 37
             upesi_socket_writes_total 38
+            upesi_socket_read_bytes_total 53
+            upesi_socket_written_bytes_total 54
             upesi_calls_denied_total 25
             upesi_unknown_senders_total 45
             upesi_liquidity_alarms 61

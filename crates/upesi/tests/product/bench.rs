@@ -18,7 +18,7 @@ use crate::support::relay::{Relay, replace_in};
 use crate::support::switch::{Home, PROGRAM, Printed, finish, laboratory};
 
 /// The members of a result that scripts rely on.
-pub(crate) const MEMBERS: [&str; 34] = [
+pub(crate) const MEMBERS: [&str; 35] = [
     "rate_per_s",
     "failed",
     "verified",
@@ -28,6 +28,7 @@ pub(crate) const MEMBERS: [&str; 34] = [
     "switch_rss_mb",
     "syncs_per_tx",
     "log_bytes_per_tx",
+    "cost_per_million",
     "machine",
     "durability",
     "scenario",
@@ -115,6 +116,11 @@ fn every_scenario_gives_a_valid_result() {
         assert_eq!(result["confirm_to_payee"], Value::from(false), "{scenario}");
         let steady = result["steady"]["ended"].as_u64();
         assert!(steady.is_some_and(|ended| (170..=173).contains(&ended)), "{scenario}: {result}");
+        for (figure, value) in result["cost_per_million"].as_object().unwrap() {
+            // Look-ups and quotes leave no record, and CPU time is counted in ticks of 10 ms.
+            let least = if figure == "network_mb" { 1.0 } else { 0.0 };
+            assert!(value.as_f64().is_some_and(|it| least <= it), "{scenario} {figure}: {value}");
+        }
         // Every message is received, answered and sent; several may share a call.
         for calls in ["socket_reads_per_tx", "socket_writes_per_tx"] {
             let each = result["system_calls"][calls].as_f64();

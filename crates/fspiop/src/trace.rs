@@ -6,20 +6,31 @@ use http::HeaderValue;
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// The content of a `traceparent` header: the trace of a message, and its flags.
+/// The content of a `traceparent` header: the trace of a message, its parent, and its flags.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TraceContext {
     /// Trace id; not zero in a parsed context.
     pub trace_id: [u8; 16],
+    /// Id of the sender's span, the parent of the receiver's; 0 in a new trace.
+    pub span_id: u64,
     /// Trace flags; bit 0 is "sampled".
     pub flags: u8,
 }
+
+/// The flag of a sampled trace.
+const SAMPLED: u8 = 1;
 
 impl TraceContext {
     /// A context for a message without one. `trace_id` is random, chosen by the caller.
     #[must_use]
     pub const fn new(trace_id: [u8; 16]) -> Self {
-        Self { trace_id, flags: 1 }
+        Self { trace_id, span_id: 0, flags: SAMPLED }
+    }
+
+    /// Whether the sender may have recorded its span.
+    #[must_use]
+    pub const fn is_sampled(&self) -> bool {
+        self.flags & SAMPLED != 0
     }
 
     /// Parses `00-<trace>-<span>-<flags>`; later versions may carry more fields after these.
@@ -35,9 +46,9 @@ impl TraceContext {
             return None;
         }
         let trace_id: [u8; 16] = hex(&head[3..35])?;
-        let span: [u8; 8] = hex(&head[36..52])?;
+        let span_id = u64::from_be_bytes(hex(&head[36..52])?);
         let [flags] = hex(&head[53..])?;
-        (trace_id != [0; 16] && span != [0; 8]).then_some(Self { trace_id, flags })
+        (trace_id != [0; 16] && span_id != 0).then_some(Self { trace_id, span_id, flags })
     }
 
     /// The `traceparent` value of a child span with id `span`. A zero span, which W3C forbids, is
@@ -130,6 +141,7 @@ mod tests {
         let child = "00-0af7651916cd43dd8448eb211c80319c-00000000000000ff-03";
         assert_eq!(context.child(255), child);
         assert_eq!(context.child(0), child.replace("ff", "01"));
+        assert_eq!((context.span_id, context.is_sampled()), (0xb7ad_6b71_6920_3331, true));
         assert_eq!(state(255), "upesi=00000000000000ff");
         assert_eq!(
             TraceContext::new([1; 16]).child(1),

@@ -18,7 +18,7 @@ use ledger::{
     PartyChangeForm, TransferId, first_match,
 };
 
-use crate::inbound::{Envelope, Inbound, RecordedMessage};
+use crate::inbound::{Envelope, Inbound, RecordedMessage, RequestSpan};
 use crate::message::ForwardedMessage;
 use crate::trace::RequestTrace;
 
@@ -59,9 +59,9 @@ pub fn recorded(
         .map_err(|_| Refusal::new(ErrorCode::MALFORMED_SYNTAX, "the path is no URI"))?;
     let (method, body) = (method.clone(), Bytes::copy_from_slice(body));
     strip(&mut headers);
-    let stages = RequestTrace::default();
-    let inbound = Inbound { envelope, method, uri, headers, body, stages };
-    let RecordedMessage { payload, .. } = store(&command, inbound, span, || 0);
+    let (span, stages) = (RequestSpan { id: span, is_sampled: false }, RequestTrace::default());
+    let inbound = Inbound { envelope, method, uri, headers, body, span, stages };
+    let RecordedMessage { payload, .. } = store(&command, inbound, || 0);
     Ok(Some(Recorded { command, payload }))
 }
 
@@ -70,10 +70,9 @@ pub fn recorded(
 pub(crate) fn store(
     command: &Command,
     inbound: Inbound,
-    span: u64,
     now_ms: impl FnOnce() -> u64,
 ) -> RecordedMessage {
-    let Inbound { envelope, method, uri, mut headers, body, stages } = inbound;
+    let Inbound { envelope, method, uri, mut headers, body, span, stages } = inbound;
     if !matches!(command, Command::ChangeParties(_)) {
         let (path, destination) = if let Command::Prepare(prepare) = command {
             ("/transfers", Some(&prepare.payee))
@@ -82,7 +81,7 @@ pub(crate) fn store(
         };
         let now_ms = if headers.contains_key(DATE) { 0 } else { now_ms() };
         let (method, trace) = (&method, envelope.trace);
-        let with = Forwarding { method, path, destination, trace, span, now_ms };
+        let with = Forwarding { method, path, destination, trace, span: span.id, now_ms };
         rewrite(&mut headers, &with);
     }
     let mut payload = Vec::new();

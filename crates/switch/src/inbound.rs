@@ -31,7 +31,15 @@ pub(crate) struct Inbound {
     pub(crate) uri: http::Uri,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    pub(crate) span: RequestSpan,
     pub(crate) stages: RequestTrace,
+}
+
+/// The hub's span of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RequestSpan {
+    pub(crate) id: u64,
+    pub(crate) is_sampled: bool,
 }
 
 /// A message as it is recorded.

@@ -26,6 +26,7 @@ use crate::pool::Pools;
 use crate::records::Records;
 use crate::server::Server;
 use crate::signatures::ThreadSignatures;
+use crate::spans::SpanWriter;
 use crate::submitter::Submitter;
 use crate::thread::Thread;
 use crate::thread_status::ThreadStatus;
@@ -66,7 +67,8 @@ impl IoThread {
     ) -> Self {
         let clock = (params.clock, params.seed);
         let recorded = (params.counters, params.measurements);
-        let thread = Thread::new(params.number, recorded, handle.latency_trace(), clock);
+        let traced = (handle.latency_trace(), SpanWriter::new(options.spans));
+        let thread = Thread::new(params.number, recorded, traced, clock);
         let policy = (options.policy, params.seed);
         let outbox = Outbox::new(&thread, &handle, &params.mailbox, policy);
         let counters = Arc::clone(&thread.counters);

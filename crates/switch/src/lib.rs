@@ -68,6 +68,7 @@ mod server;
 mod signatures;
 mod signer;
 mod socket;
+mod spans;
 mod stalled_lanes;
 mod submitter;
 #[cfg(test)]
@@ -169,7 +170,7 @@ pub fn prepare(
     clock: SystemClock,
     seed: u64,
 ) -> (Ports, Vec<Arc<Mailbox<ForwardedMessage>>>) {
-    let mut traffic = Traffic::default();
+    let mut traffic = Traffic { spans: options.spans.clone(), ..Traffic::default() };
     let mut mailboxes = Vec::new();
     let mut threads_to_start = Vec::new();
     let started = clock.now().wall;

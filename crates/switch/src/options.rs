@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fspiop::egress_policy::{EgressPolicy, Network};
+use traces::SpanQueue;
 
 use crate::connections::ConnectionLimits;
 use crate::driver::InjectedStall;
@@ -37,6 +38,8 @@ pub struct IoThreadOptions {
     pub patience: Duration,
     /// Whether each request is logged.
     pub logs_requests: bool,
+    /// The queue into which the threads write spans; `None` if none are exported.
+    pub spans: Option<SpanQueue>,
     /// An injected stall, for tests.
     pub injected_stall: Option<InjectedStall>,
 }
@@ -55,6 +58,7 @@ impl Default for IoThreadOptions {
             signatures: Signatures::default(),
             patience: Duration::from_secs(10),
             logs_requests: false,
+            spans: None,
             injected_stall: None,
         }
     }

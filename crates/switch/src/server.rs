@@ -35,10 +35,11 @@ use crate::connections::{
 };
 use crate::directory::Directory;
 use crate::egress::Egress;
-use crate::inbound::{Envelope, Inbound};
+use crate::inbound::{Envelope, Inbound, RequestSpan};
 use crate::message::ForwardedMessage;
 use crate::signatures::ThreadSignatures;
 use crate::socket::{self, Protocol, ReadBuffer, Socket, Stream};
+use crate::spans::RequestFacts;
 use crate::submitter::{AcceptStatus, Submitter};
 use crate::thread::Thread;
 use crate::trace::RequestTrace;
@@ -186,11 +187,14 @@ pub(crate) fn serve(
         }
         // A client that sends `Expect: 100-continue` gets an error before it sends the body.
         let expects_continue = parts.headers.contains_key(EXPECT);
-        let mut about = RequestInfo { read_ns, operation: None, trace: [0; 16] };
+        let mut about = RequestInfo { read_ns, operation: None, trace: [0; 16], facts: None };
         let logged = server.logs_requests.then(|| parts.method.clone());
         let result = respond(&server, &mut about, (&mut parts, &mut body), &guard).await;
         if let Some(method) = logged {
             log_request((&method, &parts.uri), (&about, arrived_ns), &result);
+        }
+        if server.thread.spans.is_on() {
+            write_span(&server.thread, about.facts.take(), (&about, arrived_ns), &result);
         }
         let measurements = &server.thread.measurements;
         let refusal = match result {
@@ -211,6 +215,26 @@ pub(crate) fn serve(
         server.thread.measurements.refused(about.operation, &refusal);
         Ok(refuse(&refusal))
     }
+}
+
+/// Writes the span of a request; `facts` are absent if its headers were refused.
+fn write_span(
+    thread: &Thread,
+    facts: Option<Box<RequestFacts>>,
+    (about, arrived_ns): (&RequestInfo, u64),
+    result: &Result<Response<Full<Bytes>>, Refusal>,
+) {
+    let begun = || {
+        let trace = thread.new_trace().trace_id;
+        thread.spans.facts_of_refused(trace, thread.unique())
+    };
+    // A probe of the health has no headers of the API.
+    if facts.is_none() && result.is_ok() {
+        return;
+    }
+    let facts = facts.unwrap_or_else(begun);
+    let result = result.as_ref().map(Response::status);
+    thread.spans.request(&facts, (about.operation, arrived_ns), result);
 }
 
 #[cold]
@@ -241,6 +265,8 @@ struct RequestInfo {
     /// Of the API; `None` for an unknown path.
     operation: Option<Operation>,
     trace: TraceId,
+    /// Facts about its span, if spans are exported and its headers were accepted.
+    facts: Option<Box<RequestFacts>>,
 }
 
 async fn respond(
@@ -261,6 +287,8 @@ async fn respond(
     about.operation = Some(api.operation());
     let envelope = envelope(server, parts, resource)?;
     about.trace = envelope.trace.trace_id;
+    let span = server.thread.begin_span(&envelope.trace);
+    about.facts = server.thread.spans.facts(&envelope, span);
     let route = api.route(uri.query())?;
     let max = resource.body_bytes_max();
     let body = read(server, body, &parts.headers, max).await?;
@@ -270,7 +298,7 @@ async fn respond(
         Box::pin(server.directory.catch_up()).await?;
     }
     let head = (mem::take(&mut parts.method), uri.clone(), mem::take(&mut parts.headers));
-    match process(server, (resource, route), head, (envelope, body, stages))? {
+    match process(server, (resource, route), head, (envelope, body, span, stages))? {
         AcceptStatus::Immediate(status) => Ok(empty(status)),
         AcceptStatus::AfterQuery(query) => Ok(empty(query.await?)),
         AcceptStatus::AfterDecision(decision, status) => {
@@ -287,9 +315,9 @@ fn process(
     server: &Rc<Server>,
     (resource, route): (Resource, Route<'_>),
     (method, uri, headers): (Method, Uri, HeaderMap),
-    (envelope, body, stages): (Envelope, Bytes, RequestTrace),
+    (envelope, body, span, stages): (Envelope, Bytes, RequestSpan, RequestTrace),
 ) -> Result<AcceptStatus, Refusal> {
-    let mut inbound = Inbound { envelope, method, uri, headers, body, stages };
+    let mut inbound = Inbound { envelope, method, uri, headers, body, span, stages };
     server.signatures.check(resource, &inbound)?;
     // Before the message is stored or forwarded.
     fspiop::forwarded_headers::strip(&mut inbound.headers);

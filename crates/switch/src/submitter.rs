@@ -70,8 +70,7 @@ impl Submitter {
         command: Command,
         inbound: Inbound,
     ) -> Result<PendingDecision, Refusal> {
-        let (span, now_ms) = (self.thread.unique(), || self.thread.wall_ms());
-        let stored = commands::store(&command, inbound, span, now_ms);
+        let stored = commands::store(&command, inbound, || self.thread.wall_ms());
         let RecordedMessage { message, payload, mut stages } = stored;
         stages.is_about(&command);
         stages.mark(TracePoint::Submitted);

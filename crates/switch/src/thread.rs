@@ -10,7 +10,9 @@ use node::latency_trace::LatencyTrace;
 use ports::{Clock, ClockReading};
 
 use crate::counters::Counters;
+use crate::inbound::RequestSpan;
 use crate::measurements::Measurements;
+use crate::spans::SpanWriter;
 use crate::trace::Tracer;
 
 /// One I/O thread.
@@ -19,6 +21,7 @@ pub(crate) struct Thread {
     pub(crate) counters: Arc<Counters>,
     pub(crate) measurements: Arc<Measurements>,
     pub(crate) tracer: Tracer,
+    pub(crate) spans: SpanWriter,
     clock: SystemClock,
     random: Cell<u64>,
 }
@@ -27,11 +30,12 @@ impl Thread {
     pub(crate) fn new(
         number: usize,
         (counters, measurements): (Arc<Counters>, Arc<Measurements>),
-        stages: &Arc<LatencyTrace>,
+        (stages, spans): (&Arc<LatencyTrace>, SpanWriter),
         (clock, seed): (SystemClock, u64),
     ) -> Rc<Self> {
         let tracer = Tracer::new(stages, number);
-        Rc::new(Self { number, counters, measurements, tracer, clock, random: Cell::new(seed) })
+        let random = Cell::new(seed);
+        Rc::new(Self { number, counters, measurements, tracer, spans, clock, random })
     }
 
     pub(crate) fn now(&self) -> ClockReading {
@@ -57,11 +61,16 @@ impl Thread {
         mixed ^ (mixed >> 31)
     }
 
+    /// The hub's span of a message with this context.
+    pub(crate) fn begin_span(&self, context: &TraceContext) -> RequestSpan {
+        RequestSpan { id: self.unique(), is_sampled: self.spans.samples(context) }
+    }
+
     /// A new trace for a message without one.
     pub(crate) fn new_trace(&self) -> TraceContext {
         let mut id = [0; 16];
         id[..8].copy_from_slice(&self.unique().to_be_bytes());
         id[8..].copy_from_slice(&(self.unique() | 1).to_be_bytes());
-        TraceContext::new(id)
+        self.spans.new_trace(id)
     }
 }

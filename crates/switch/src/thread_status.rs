@@ -9,6 +9,7 @@ use metrics::Counter;
 use node::ParticipantsView;
 use node::stall::{IoSample, Stall};
 use tokio::sync::Notify;
+use traces::{SpanCounts, SpanQueue};
 
 use crate::breaker::{Breakers, OpenBreaker};
 use crate::counters::{Counters, Totals};
@@ -48,6 +49,8 @@ pub struct Traffic {
     /// Wakes each of them.
     pub(crate) mail: Vec<Arc<Notify>>,
     pub(crate) breakers: Arc<Breakers>,
+    /// The queue of spans, if they are exported.
+    pub(crate) spans: Option<SpanQueue>,
 }
 
 impl Traffic {
@@ -73,6 +76,12 @@ impl Traffic {
     #[must_use]
     pub fn open_breakers(&self) -> Vec<OpenBreaker> {
         self.breakers.open()
+    }
+
+    /// Counts of spans; zeros if none are exported.
+    #[must_use]
+    pub fn span_counts(&self) -> SpanCounts {
+        self.spans.as_ref().map(SpanQueue::counts).unwrap_or_default()
     }
 
     /// Current sums over all threads.

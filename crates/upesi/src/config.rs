@@ -6,6 +6,7 @@ mod kafka;
 mod secrets;
 mod settings;
 mod table;
+pub(crate) mod traces;
 mod values;
 
 use std::fs;

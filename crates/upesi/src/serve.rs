@@ -19,6 +19,7 @@ pub(crate) mod shutdown;
 pub(crate) mod signals;
 pub(crate) mod signatures;
 pub(crate) mod slow_disk;
+pub(crate) mod trace_export;
 pub(crate) mod truncation;
 pub(crate) mod watchdog;
 
@@ -49,6 +50,7 @@ use snapshots::{FrozenState, SnapshotEvent, SnapshotFile, SnapshotSource, Snapsh
 use switch::{ForwardedMessage, Signatures, TransferMode};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
+use traces::SpanQueue;
 
 use crate::CliError;
 use crate::cli::stdout;
@@ -70,6 +72,7 @@ use crate::serve::shutdown::{Deadline, until_stopped};
 use crate::serve::signals::{EarlySignals, SignalRequest, Signals, log_ignored, start_runtime};
 use crate::serve::signatures::Keys;
 use crate::serve::slow_disk::{DelayedLog, SyncDelay};
+use crate::serve::trace_export::TraceExport;
 use crate::serve::watchdog::{StallTarget, Watchdog};
 
 pub(crate) use arguments::ServeArguments;
@@ -121,6 +124,7 @@ fn serve_at(
     let auth = admin_auth(config, &arguments.data)?;
     let keys = Keys::open(config)?;
     let alerts = config.alerts.receivers()?;
+    let traces = &TraceExport::start(config, addresses.fspiop)?;
     let sync_delay = SyncDelay::from_arguments(&arguments.slowness);
     let options = LogOptions { sync_delay, location, tail_policy: arguments.tail_policy() };
     let OpenedNode { sequencer, directory, snapshots, segments, shared, quarantined } =
@@ -129,9 +133,8 @@ fn serve_at(
     let (runtime, mut signals) = start_runtime()?;
     drop(early_signals);
     let egress_policy = Arc::new(config.reach(addresses.all().collect()));
-    let injected_stall = arguments.inject_stuck.and_then(StallTarget::injected_stall);
-    let common = switch_options(config, keys.signatures, &egress_policy);
-    let io_options = switch::IoThreadOptions { transfer_mode, injected_stall, ..common };
+    let edge = (transfer_mode, keys.signatures, traces.queue());
+    let io_options = switch_options((config, arguments), edge, &egress_policy);
     let (ports, mailboxes) = switch::prepare(fspiop, io_options, clock, seed()?);
     let paths = (config, &*arguments.data, &options.location);
     let started = start_node(NodeParts { clock, directory, mailboxes }, sequencer, shared, paths)?;
@@ -160,7 +163,7 @@ fn serve_at(
     });
     let liquidity = LiquidityThread::start(Arc::clone(&backend), alerts, stopping.clone())?;
     announce(arguments, (transfer_mode, sync_delay), &node, (&addresses, starting));
-    let reloadable = Reloadable { arguments, logging, keys: keys.admin.directory.clone() };
+    let reloadable = Reloadable { arguments, logging, traces, keys: keys.admin.directory.clone() };
     let options = admin_options(config, auth, (keys.admin, egress_policy));
     let has_ended = || {
         watchdog.check();
@@ -359,15 +362,19 @@ struct AdminServer {
 struct Reloadable<'a> {
     arguments: &'a ServeArguments,
     logging: &'a Logging,
+    traces: &'a TraceExport,
     keys: Option<Arc<KeyDirectory>>,
 }
 
 impl Reloadable<'_> {
     async fn reload(&self) {
         match configuration(self.arguments) {
-            Ok(config) => self.logging.reload(&config.logging.level),
+            Ok(config) => {
+                self.logging.reload(&config.logging.level);
+                self.traces.reload(config.traces.ratio.0);
+            }
             Err(error) => {
-                tracing::error!(%error, "the configuration cannot be read; levels stay unchanged");
+                tracing::error!(%error, "cannot read the configuration; settings stay unchanged");
             }
         }
         if let Some(keys) = &self.keys {
@@ -791,8 +798,8 @@ fn configure(settings: Settings) -> Command {
 }
 
 fn switch_options(
-    config: &Config,
-    signatures: Signatures,
+    (config, arguments): (&Config, &ServeArguments),
+    (transfer_mode, signatures, spans): (TransferMode, Signatures, Option<SpanQueue>),
     egress_policy: &Arc<EgressPolicy>,
 ) -> switch::IoThreadOptions {
     switch::IoThreadOptions {
@@ -810,6 +817,9 @@ fn switch_options(
         signatures,
         patience: Duration::from_secs(config.health.stuck_seconds),
         logs_requests: config.logging.access,
+        transfer_mode,
+        spans,
+        injected_stall: arguments.inject_stuck.and_then(StallTarget::injected_stall),
         ..switch::IoThreadOptions::default()
     }
 }

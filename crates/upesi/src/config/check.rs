@@ -99,6 +99,7 @@ fn check_start(config: &Config) -> Result<(), CliError> {
         serve::given_token(config)?;
     }
     config.alerts.receivers()?;
+    config.traces.export(&config::traces::variable, "")?;
     signatures::check(config)
 }
 

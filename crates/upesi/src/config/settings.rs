@@ -13,8 +13,8 @@ use switch::{ConnectionLimits, PoolLimits};
 
 use crate::config::table::{Bounds, Number, Setting, TakesEffect, settings};
 use crate::config::values::{
-    Auth, LogFormat, LogLevels, Mechanism, NetworkEntry, ProbeListener, Resource, SmtpTls,
-    TimeSpan, Watchdog,
+    Auth, LogFormat, LogLevels, Mechanism, NetworkEntry, ProbeListener, Ratio, Resource,
+    SampledFlag, SmtpTls, TimeSpan, TraceProtocol, Watchdog,
 };
 
 const HOUR_MS: u64 = 3_600_000;
@@ -267,6 +267,32 @@ settings! {
         /// answered, and opened again on SIGHUP. Unset, the trail is among the messages, with the
         /// target `audit`
         audit_file: Option<PathBuf> = None => Reload;
+    }
+
+    /// Traces of payments, exported over OTLP to an OpenTelemetry collector. See
+    /// [traces](operating/traces.md).
+    traces: Traces {
+        /// URL of the collector: `"http://otel:4318"`, `"https://otel:4318"`, or with
+        /// `traces.protocol = "grpc"` `"http://otel:4317"`. Unset, it is that in the environment
+        /// variable `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT`; without
+        /// both, nothing is exported. Needs a build with the feature `traces`, which is on by
+        /// default
+        endpoint: Option<String> = None;
+        /// `"http"` (protobuf over HTTP/1.1) or `"grpc"`. Unset, it is that in
+        /// `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL` or `OTEL_EXPORTER_OTLP_PROTOCOL`, or `"http"`
+        protocol: Option<TraceProtocol> = None;
+        /// The part of all payments that is traced, `0.0` to `1.0`. It is selected by the trace id,
+        /// so that all nodes select the same payments. Failures are exported at any ratio
+        ratio: Ratio = Ratio(0.01) => Reload;
+        /// The effect of the flag `sampled` in the `traceparent` of a participant. `"ratio"`: the
+        /// ratio selects among these payments too. `"always"`: all of them are traced. Without the
+        /// flag a payment is never traced
+        sampled_flag: SampledFlag = SampledFlag::Ratio;
+        /// `service.name` of the spans. Unset, it is `OTEL_SERVICE_NAME`, or `"upesi"`
+        service_name: Option<String> = None;
+        /// File with headers of each export, such as a token, one `name: value` per line, not
+        /// readable by others. It is read at the start. `OTEL_EXPORTER_OTLP_HEADERS` adds to them
+        headers_file: Option<PathBuf> = None;
     }
 
     /// Snapshots of the state.

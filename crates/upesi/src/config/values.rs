@@ -133,6 +133,38 @@ pub(crate) enum SmtpTls {
     Tls,
 }
 
+/// Protocol of the export of traces.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TraceProtocol {
+    Http,
+    Grpc,
+}
+
+/// Effect of the flag `sampled` of a participant.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum SampledFlag {
+    Ratio,
+    Always,
+}
+
+/// A part of a whole, 0 to 1.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq)]
+#[serde(try_from = "f64")]
+pub(crate) struct Ratio(pub(crate) f64);
+
+impl TryFrom<f64> for Ratio {
+    type Error = String;
+
+    fn try_from(value: f64) -> Result<Self, String> {
+        match (0.0..=1.0).contains(&value) {
+            true => Ok(Self(value)),
+            false => Err(format!("{value} is not a ratio: write a number from 0.0 to 1.0")),
+        }
+    }
+}
+
 /// Format of log messages.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -144,8 +176,18 @@ pub(crate) enum LogFormat {
 }
 
 /// Libraries that write log messages.
-const LIBRARIES: [&str; 8] =
-    ["h2", "hyper", "hyper_util", "fjall", "lsm_tree", "object_store", "reqwest", "rustls"];
+const LIBRARIES: [&str; 10] = [
+    "h2",
+    "hyper",
+    "hyper_util",
+    "fjall",
+    "lsm_tree",
+    "object_store",
+    "reqwest",
+    "rustls",
+    "tonic",
+    "tower",
+];
 
 /// Levels of log messages, by target.
 #[derive(Clone, Debug, Deserialize)]

@@ -30,6 +30,7 @@ use crate::inspect::explain::{ExplainRequest, IO_ANSWER_TIMEOUT, wait_for_store}
 use crate::inspect::statements::{StatementSource, StatementTask};
 use crate::operate::quarantine::Entry;
 use crate::serve::liquidity::LiquidityStatus;
+
 use crate::serve::metrics;
 
 /// Answers the requests of the admin API.

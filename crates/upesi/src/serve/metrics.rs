@@ -4,6 +4,7 @@ use ledger::Stamp;
 use metrics::{Family, HistogramValue, Metric, metrics};
 use node::{Handle, StageTimes};
 use switch::{ForwardedMessage, StalledLanes, Totals, Traffic, TrafficTimes};
+use traces::SpanCounts;
 
 use crate::serve::liquidity::{AlertCounts, LiquidityStatus, ParticipantSamples};
 use crate::serve::logging;
@@ -23,6 +24,7 @@ struct MetricSources {
     alerts: AlertCounts,
     oldest_notice_seconds: u64,
     participants: ParticipantSamples,
+    spans: SpanCounts,
 }
 
 /// The stages of the sequencer's thread.
@@ -173,6 +175,14 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
         "Log messages dropped because standard error was too slow."
         now.log_messages_dropped;
 
+    Counter "upesi_spans_exported_total" "Spans that the trace collector accepted."
+        now.spans.exported;
+    Counter "upesi_spans_dropped_total"
+        "Spans that were dropped, because of a full queue, a limit or a failed export."
+        now.spans.dropped;
+    Counter "upesi_span_exports_failed_total" "Exports of spans that failed."
+        now.spans.exports_failed;
+
     Histogram "upesi_request_seconds"
         "FSPIOP requests, from their arrival to the synchronous answer 200 or 202."
         now.times.answers;
@@ -220,6 +230,7 @@ pub(crate) fn collect(
         alerts: liquidity.counts(),
         oldest_notice_seconds: participants.oldest_notice_seconds(at),
         participants: participants.samples(at),
+        spans: traffic.span_counts(),
     };
     let mut families = Vec::new();
     metrics::collect(TABLE, &now, &mut families);
@@ -368,6 +379,7 @@ pub(super) mod tests {
                 given_up: 68,
             },
             log_messages_dropped: 44,
+            spans: SpanCounts { exported: 71, dropped: 72, exports_failed: 73 },
             ..MetricSources::default()
         };
         let mut families = Vec::new();
@@ -434,6 +446,9 @@ pub(super) mod tests {
             upesi_signatures_failed_total 29
             upesi_signatures_waiting 30
             upesi_log_messages_dropped_total 44
+            upesi_spans_exported_total 71
+            upesi_spans_dropped_total 72
+            upesi_span_exports_failed_total 73
             upesi_inbox_wait_seconds_bucket{le="0.0001"} 0
             upesi_inbox_wait_seconds_bucket{le="0.00025"} 0
             upesi_inbox_wait_seconds_bucket{le="0.0005"} 0

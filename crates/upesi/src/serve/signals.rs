@@ -1,10 +1,10 @@
 //! Handling of signals.
 //!
-//! SIGINT, SIGTERM and SIGQUIT stop the switch in order. SIGHUP reloads the levels of messages and
-//! the directory of keys, and opens the audit file again; the admin token is read with each request
-//! anyway. SIGUSR1, SIGUSR2, SIGALRM
-//! and SIGIO are logged and ignored. Unhandled, they and SIGHUP would end the process, so that a
-//! closed terminal or a tool of the machine could stop a switch. The Rust runtime ignores SIGPIPE.
+//! SIGINT, SIGTERM and SIGQUIT stop the switch in order. SIGHUP reloads the levels of messages,
+//! the ratio of traces and the directory of keys, and opens the audit file again; the admin token
+//! is read with each request anyway. SIGUSR1, SIGUSR2, SIGALRM and SIGIO are logged and ignored.
+//! Unhandled, they and SIGHUP would end the process, so that a closed terminal or a tool of the
+//! machine could stop a switch. The Rust runtime ignores SIGPIPE.
 
 use std::future::poll_fn;
 use std::process::exit;

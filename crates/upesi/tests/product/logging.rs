@@ -112,7 +112,7 @@ fn levels_are_reloaded() {
     }
     fs::write(&configuration, text.replace("\"warn\"", "\"loud\"")).unwrap();
     scheme.switch.signal(Signal::HUP);
-    scheme.switch.wait_for_complaint("levels stay unchanged");
+    scheme.switch.wait_for_complaint("settings stay unchanged");
     scheme.switch.signal(Signal::TERM);
     assert!(scheme.switch.end().0.success());
 }

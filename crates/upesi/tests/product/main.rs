@@ -60,5 +60,7 @@ mod signatures;
 mod snapshots;
 mod statements;
 mod support;
+#[cfg(feature = "real-collector")]
+mod traces;
 mod transfers;
 mod watchdog;

@@ -3,6 +3,8 @@
 
 #[cfg(feature = "real-brokers")]
 pub(crate) mod clock;
+#[cfg(feature = "real-collector")]
+pub(crate) mod collector;
 pub(crate) mod container;
 pub(crate) mod fsp;
 pub(crate) mod message;

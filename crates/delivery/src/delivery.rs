@@ -397,6 +397,7 @@ impl<M: Clone> Delivery<M> {
             ended_attempts: Vec::new(),
             last: None,
             pause_end: MonotonicTime::default(),
+            reserved_at: entry.reserved_at,
             message,
             before: None,
             after: None,
@@ -507,6 +508,7 @@ impl<M: Clone> Delivery<M> {
             recipient: lane.state.recipient,
             transfer: entry.transfer,
             number: entry.attempts,
+            reserved_at: entry.reserved_at,
             message: entry.message.clone(),
         };
         self.refresh(at);

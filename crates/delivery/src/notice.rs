@@ -1,6 +1,8 @@
 //! Inputs and outputs: entries, attempts, results and verdicts.
 
-use ledger::{DeliveryResult, Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex, TransferId};
+use ledger::{
+    DeliveryResult, Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex, Stamp, TransferId,
+};
 
 use crate::policy::MonotonicTime;
 
@@ -47,6 +49,9 @@ pub struct QueuedNotice<M> {
     pub purpose: NoticePriority,
     /// Size of the message, in bytes; counts against [`crate::Policy::bytes_max`].
     pub bytes: u32,
+    /// When its transfer was reserved, if the notice reports a commit to the payer. Attempts return
+    /// it, for measurements.
+    pub reserved_at: Option<Stamp>,
     /// A cheap handle on the message; `None` if it is only in the log.
     pub message: Option<M>,
 }
@@ -73,6 +78,8 @@ pub struct Attempt<M> {
     pub transfer: Option<TransferId>,
     /// 1 for the first attempt.
     pub number: u32,
+    /// [`QueuedNotice::reserved_at`].
+    pub reserved_at: Option<Stamp>,
     /// The message; if `None`, the driver loads it from the log.
     pub message: Option<M>,
 }

@@ -6,7 +6,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use ledger::{NoticeId, TransferId};
+use ledger::{NoticeId, Stamp, TransferId};
 
 use crate::notice::{AttemptResult, EndedAttempt, NoticePriority};
 use crate::policy::MonotonicTime;
@@ -79,6 +79,7 @@ pub(crate) struct SlabEntry<M> {
     pub(crate) last: Option<AttemptResult>,
     /// End of its pause, while it backs off.
     pub(crate) pause_end: MonotonicTime,
+    pub(crate) reserved_at: Option<Stamp>,
     pub(crate) message: Option<M>,
     pub(crate) before: Option<Slot>,
     pub(crate) after: Option<Slot>,

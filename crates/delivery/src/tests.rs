@@ -35,6 +35,7 @@ fn owed(notice: u64, recipient: ParticipantIndex, about: u8) -> QueuedNotice<u64
         until: DAY,
         purpose: NoticePriority::Owed,
         bytes: 100,
+        reserved_at: None,
         message: Some(notice),
     }
 }

@@ -274,6 +274,12 @@ impl<'a> ApiRoute<'a> {
         self.operation
     }
 
+    /// Whether its path has a sub-identifier.
+    #[must_use]
+    pub const fn has_sub_id(&self) -> bool {
+        !self.segments[2].is_empty()
+    }
+
     /// Decodes and checks the identifiers, and the narrowing part of the query.
     ///
     /// # Errors

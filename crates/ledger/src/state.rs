@@ -64,6 +64,8 @@ pub struct Effects {
 /// A transfer that a batch committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommittedTransfer {
+    /// The record that committed it; ascending within a batch.
+    pub source: LogIndex,
     /// When it was reserved.
     pub reserved_at: Stamp,
     /// Trace of its prepare.

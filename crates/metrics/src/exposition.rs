@@ -113,6 +113,8 @@ mod tests {
         Gauge "absent" "Absent." None::<u64>;
         Histogram "answer_seconds" "Time to the answer." now.clone();
         Counter "cpu_seconds_total" "Time." Duration::from_millis(1_500);
+        CoarseHistogram "tx" "Payments." now.clone();
+        Counter "errorCount" "Errors." 3;
     };
 
     fn labels(value: &'static str) -> Labels {
@@ -172,6 +174,21 @@ mod tests {
             # HELP cpu_seconds_total Time.
             # TYPE cpu_seconds_total counter
             cpu_seconds_total 1.500000000
+            # HELP tx Payments.
+            # TYPE tx histogram
+            tx_bucket{le="0.01"} 1
+            tx_bucket{le="0.05"} 1
+            tx_bucket{le="0.1"} 1
+            tx_bucket{le="0.5"} 1
+            tx_bucket{le="1"} 1
+            tx_bucket{le="2"} 4
+            tx_bucket{le="5"} 4
+            tx_bucket{le="+Inf"} 4
+            tx_sum 4.500090000
+            tx_count 4
+            # HELP errorCount Errors.
+            # TYPE errorCount counter
+            errorCount 3
         "##]]
         .assert_eq(&text(Exposition::Text));
     }
@@ -212,6 +229,21 @@ mod tests {
             # HELP cpu_seconds Time.
             # TYPE cpu_seconds counter
             cpu_seconds_total 1.500000000
+            # HELP tx Payments.
+            # TYPE tx histogram
+            tx_bucket{le="0.01"} 1
+            tx_bucket{le="0.05"} 1
+            tx_bucket{le="0.1"} 1
+            tx_bucket{le="0.5"} 1
+            tx_bucket{le="1"} 1
+            tx_bucket{le="2"} 4
+            tx_bucket{le="5"} 4
+            tx_bucket{le="+Inf"} 4
+            tx_sum 4.500090000
+            tx_count 4
+            # HELP errorCount Errors.
+            # TYPE errorCount unknown
+            errorCount 3
             # EOF
         "##]].assert_eq(&text);
     }
@@ -219,6 +251,6 @@ mod tests {
     #[test]
     fn protobuf_has_native_buckets() {
         let bytes = Exposition::Protobuf.encode(&families());
-        expect!["554 bytes"].assert_eq(&format!("{} bytes", bytes.len()));
+        expect!["715 bytes"].assert_eq(&format!("{} bytes", bytes.len()));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::exemplars::{Exemplar, Exemplars};
@@ -34,8 +35,8 @@ pub struct Sample {
 pub enum Value {
     /// A counter or a gauge.
     Number(Number),
-    /// A histogram.
-    Histogram(Box<HistogramValue>),
+    /// A histogram; families that show the same durations share it.
+    Histogram(Arc<HistogramValue>),
 }
 
 /// The values of a histogram.
@@ -51,6 +52,20 @@ impl HistogramValue {
     /// Adds what one thread recorded.
     pub fn add(&mut self, histogram: &Histogram) {
         self.distribution.add(histogram);
+    }
+
+    /// Adds the durations of another sum, without its exemplars.
+    pub fn add_sum(&mut self, other: &Self) {
+        self.distribution.add_sum(&other.distribution);
+    }
+
+    /// Adds another sum, and its newer exemplars.
+    pub fn merge(&mut self, other: &Self) {
+        self.add_sum(other);
+        for (found, other) in self.exemplars.iter_mut().zip(other.exemplars) {
+            let is_newer = |other: &Exemplar| found.is_none_or(|found| found.at_ms < other.at_ms);
+            *found = other.filter(is_newer).or(*found);
+        }
     }
 
     /// Adds the exemplars of one thread.

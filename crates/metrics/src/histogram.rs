@@ -33,6 +33,9 @@ pub const CLASSIC_BOUNDS: [(u64, &str); 17] = [
     (10_000_000_000, "10"),
 ];
 
+/// Positions in [`CLASSIC_BOUNDS`] of the seven bounds that the reference's histograms have.
+pub(crate) const COARSE_BUCKETS: [usize; 7] = [6, 8, 9, 11, 12, 13, 15];
+
 /// Schema of the native buckets: 2^3 of them per factor of two.
 pub(crate) const SCHEMA: i32 = 3;
 const PER_OCTAVE: usize = 1 << SCHEMA;
@@ -192,6 +195,14 @@ impl Distribution {
         self.sum_ns = self.sum_ns.wrapping_add(histogram.sum_ns.load(Ordering::Relaxed));
     }
 
+    /// Adds another sum.
+    pub fn add_sum(&mut self, other: &Self) {
+        for (sum, cell) in self.cells.iter_mut().zip(&*other.cells) {
+            *sum += cell;
+        }
+        self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns);
+    }
+
     /// Number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -259,6 +270,12 @@ mod tests {
         }
         assert!(CELL_BOUNDS.is_sorted_by(|one, next| one < next));
         assert_eq!(shared_bounds(), 4, "0.25, 0.5, 1 and 2 s");
+    }
+
+    #[test]
+    fn coarse_buckets_have_the_bounds_of_the_reference() {
+        let texts = COARSE_BUCKETS.map(|at| CLASSIC_BOUNDS[at].1);
+        assert_eq!(texts, ["0.01", "0.05", "0.1", "0.5", "1", "2", "5"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use prost::Message;
 
 use crate::exemplars::Exemplar;
 use crate::family::{Family, HistogramValue, Labels, Sample, Value};
-use crate::histogram::{CLASSIC_BOUNDS, SCHEMA};
+use crate::histogram::{CLASSIC_BOUNDS, COARSE_BUCKETS, Distribution, SCHEMA};
 use crate::table::MetricKind;
 
 /// Durations up to this one, in seconds, count as zero. The recorded ones are longer.
@@ -122,7 +122,7 @@ fn family_message(Family { metric, samples }: &Family) -> FamilyMessage {
     let kind = match metric.kind {
         MetricKind::Counter => 0,
         MetricKind::Gauge => 1,
-        MetricKind::Histogram => 4,
+        MetricKind::Histogram | MetricKind::CoarseHistogram => 4,
     };
     let metrics = samples.iter().map(|sample| metric_message(metric.kind, sample)).collect();
     FamilyMessage { name: metric.name.into(), help: metric.help.into(), kind: Some(kind), metrics }
@@ -131,12 +131,12 @@ fn family_message(Family { metric, samples }: &Family) -> FamilyMessage {
 fn metric_message(kind: MetricKind, Sample { labels, value }: &Sample) -> MetricMessage {
     let mut message = MetricMessage { labels: label_messages(labels), ..Default::default() };
     match value {
-        Value::Histogram(value) => message.histogram = Some(histogram_message(value)),
+        Value::Histogram(value) => message.histogram = Some(histogram_message(kind, value)),
         Value::Number(number) => {
             let number = Some(NumberMessage { value: Some(number.to_f64()) });
             match kind {
                 MetricKind::Counter => message.counter = number,
-                MetricKind::Gauge | MetricKind::Histogram => message.gauge = number,
+                _ => message.gauge = number,
             }
         }
     }
@@ -151,7 +151,30 @@ fn label_messages(labels: &Labels) -> Vec<LabelMessage> {
     labels.iter().map(message).collect()
 }
 
-fn histogram_message(value: &HistogramValue) -> HistogramMessage {
+fn histogram_message(kind: MetricKind, value: &HistogramValue) -> HistogramMessage {
+    match kind {
+        MetricKind::CoarseHistogram => coarse_message(&value.distribution),
+        _ => native_message(value),
+    }
+}
+
+/// Without native buckets.
+fn coarse_message(distribution: &Distribution) -> HistogramMessage {
+    let counts = distribution.classic();
+    let bucket = |at: usize| BucketMessage {
+        cumulative_count: Some(counts[at]),
+        upper_bound: Some(CLASSIC_BOUNDS[at].0 as f64 / 1e9),
+        exemplar: None,
+    };
+    HistogramMessage {
+        count: Some(distribution.count()),
+        sum: Some(distribution.sum_ns() as f64 / 1e9),
+        buckets: COARSE_BUCKETS.map(bucket).to_vec(),
+        ..Default::default()
+    }
+}
+
+fn native_message(value: &HistogramValue) -> HistogramMessage {
     let HistogramValue { distribution, exemplars } = value;
     let bucket =
         |((count, (bound, _)), exemplar): ((u64, (u64, &str)), &Option<Exemplar>)| BucketMessage {

@@ -1,6 +1,7 @@
 //! Tables of metrics.
 
 use std::fmt::{self, Display};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::family::{Family, HistogramValue, Labels, Number, Sample, Value};
@@ -14,6 +15,9 @@ pub enum MetricKind {
     Gauge,
     /// Durations in seconds.
     Histogram,
+    /// Durations in seconds with the seven buckets of the reference's histograms. No format adds
+    /// native buckets, because Prometheus then drops the classic ones, which boards query.
+    CoarseHistogram,
 }
 
 impl Display for MetricKind {
@@ -21,7 +25,7 @@ impl Display for MetricKind {
         f.write_str(match self {
             Self::Counter => "counter",
             Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
+            Self::Histogram | Self::CoarseHistogram => "histogram",
         })
     }
 }
@@ -111,7 +115,7 @@ impl Samples {
 
     /// Adds a histogram.
     pub fn add_histogram(&mut self, labels: Labels, value: HistogramValue) {
-        self.0.push(Sample { labels, value: Value::Histogram(Box::new(value)) });
+        self.0.push(Sample { labels, value: Value::Histogram(Arc::new(value)) });
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Write};
 
 use crate::exemplars::Exemplar;
 use crate::family::{Family, HistogramValue, Labels, Number, Sample, Value};
-use crate::histogram::CLASSIC_BOUNDS;
+use crate::histogram::{CLASSIC_BOUNDS, COARSE_BUCKETS};
 use crate::table::{MetricFamily, MetricKind};
 
 /// The two text formats.
@@ -32,13 +32,12 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn family(&mut self, Family { metric, samples }: &Family) -> fmt::Result {
-        let MetricFamily { kind, help, .. } = metric;
-        let name = self.family_name(metric);
-        writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}")?;
+        let (name, kind) = (self.family_name(metric), self.type_name(metric));
+        writeln!(self.text, "# HELP {name} {}\n# TYPE {name} {kind}", metric.help)?;
         for Sample { labels, value } in samples {
             match value {
                 Value::Number(number) => self.line((metric.name, ""), (labels, None), number)?,
-                Value::Histogram(histogram) => self.histogram(metric.name, labels, histogram)?,
+                Value::Histogram(histogram) => self.histogram(metric, labels, histogram)?,
             }
             if matches!(value, Value::Number(_)) {
                 self.text.push('\n');
@@ -52,7 +51,16 @@ impl Writer<'_> {
         let is_open = self.format == TextFormat::OpenMetrics;
         match metric.kind {
             MetricKind::Counter if is_open => metric.name.trim_end_matches("_total"),
-            MetricKind::Counter | MetricKind::Gauge | MetricKind::Histogram => metric.name,
+            _ => metric.name,
+        }
+    }
+
+    /// OpenMetrics knows no counter without the suffix `_total`.
+    fn type_name(&self, metric: &MetricFamily) -> String {
+        let is_open = self.format == TextFormat::OpenMetrics;
+        match metric.kind {
+            MetricKind::Counter if is_open && !metric.name.ends_with("_total") => "unknown".into(),
+            kind => kind.to_string(),
         }
     }
 
@@ -78,27 +86,63 @@ impl Writer<'_> {
         write!(self.text, " {value}")
     }
 
-    fn histogram(&mut self, name: &str, labels: &Labels, value: &HistogramValue) -> fmt::Result {
+    fn histogram(
+        &mut self,
+        metric: &MetricFamily,
+        labels: &Labels,
+        value: &HistogramValue,
+    ) -> fmt::Result {
+        match metric.kind {
+            MetricKind::CoarseHistogram => self.coarse_buckets(metric.name, labels, value)?,
+            _ => self.buckets(metric.name, labels, value)?,
+        }
+        self.sum_and_count(metric.name, labels, value)
+    }
+
+    fn buckets(&mut self, name: &str, labels: &Labels, value: &HistogramValue) -> fmt::Result {
         let HistogramValue { distribution, exemplars } = value;
-        let all = distribution.count();
         let bounds = CLASSIC_BOUNDS.iter().map(|(_, text)| self.bound(text)).chain(["+Inf".into()]);
-        let counts = distribution.classic().into_iter().chain([all]);
+        let counts = distribution.classic().into_iter().chain([distribution.count()]);
         let bounds: Vec<String> = bounds.collect();
         for ((bound, count), exemplar) in bounds.iter().zip(counts).zip(exemplars) {
             self.line((name, "_bucket"), (labels, Some(bound)), count)?;
             self.exemplar(exemplar.as_ref())?;
             self.text.push('\n');
         }
+        Ok(())
+    }
+
+    /// Boards of the reference match `le="1"`, so the bounds have no other form in OpenMetrics.
+    fn coarse_buckets(
+        &mut self,
+        name: &str,
+        labels: &Labels,
+        value: &HistogramValue,
+    ) -> fmt::Result {
+        let counts = value.distribution.classic();
+        let known = COARSE_BUCKETS.map(|at| (CLASSIC_BOUNDS[at].1, counts[at]));
+        for (bound, count) in known.into_iter().chain([("+Inf", value.distribution.count())]) {
+            self.line((name, "_bucket"), (labels, Some(bound)), count)?;
+            self.text.push('\n');
+        }
+        Ok(())
+    }
+
+    fn sum_and_count(
+        &mut self,
+        name: &str,
+        labels: &Labels,
+        HistogramValue { distribution, .. }: &HistogramValue,
+    ) -> fmt::Result {
         let sum = std::time::Duration::from_nanos(distribution.sum_ns());
         self.line((name, "_sum"), (labels, None), Number::Seconds(sum))?;
         self.text.push('\n');
-        self.line((name, "_count"), (labels, None), all)?;
+        self.line((name, "_count"), (labels, None), distribution.count())?;
         self.text.push('\n');
         Ok(())
     }
 
-    /// The text of a bound. Boards of the reference match whole seconds without a fraction, which
-    /// OpenMetrics requires.
+    /// The text of a bound. OpenMetrics requires a fraction of whole seconds.
     fn bound(&self, text: &str) -> String {
         match self.format == TextFormat::OpenMetrics && !text.contains('.') {
             true => format!("{text}.0"),

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use ledger::{
-    Command, Effects, LogIndex, NoticeId, Outcome, ParticipantIndex, State, TransferMessage,
+    Command, Effects, LogIndex, Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex, Stamp,
+    State, TransferMessage,
 };
 use ports::Log;
 use sequencer::{Committed, Sequencer};
@@ -14,6 +15,7 @@ use crate::handle::Shared;
 use crate::latency_trace::{self, TracePoint, TracedLog};
 use crate::mailbox::MailboxEvent;
 use crate::participants_view::ParticipantsView;
+use crate::stage_times::DecidedCommands;
 use crate::submission::{ReplyTo, Submission, SubmissionRefused};
 
 /// Number of the sequencer's thread in the latency trace.
@@ -58,24 +60,27 @@ impl<M> EffectDispatcher<M> {
     ) {
         let last = sequencer.state().log_index().0;
         self.shared.gauges.committed.store(last, Ordering::Release);
-        let effects = sequencer.effects();
-        self.record_times(sequencer);
+        let (effects, applied_ns) = (sequencer.effects(), latency_trace::monotonic_ns());
         if effects.registry_changed {
             self.shared.view.publish(ParticipantsView::of(sequencer.state()));
             self.post_to_all(|| MailboxEvent::RegistryChanged);
         }
+        let mut decided = DecidedCommands::default();
         for (at, (command, outcome)) in commands.zip(&effects.outcomes).enumerate() {
+            decided.add(command, *outcome);
             if let (Command::ChangeParties(change), Outcome::Accepted) = (command, outcome) {
                 self.shared.directory.apply(change, LogIndex(first.0 + at as u64));
             }
         }
         for notice in effects.notices.iter().filter(|notice| serves(notice.recipient)) {
-            let event = MailboxEvent::Notice { notice: *notice, message: message(notice.source) };
+            let (reserved_at, message) = (reserved_at(effects, notice), message(notice.source));
+            let event = MailboxEvent::Notice { notice: *notice, reserved_at, message };
             self.post_to_lane(notice.recipient, event);
         }
         for (recipient, notice) in effects.withdrawn.iter().filter(|one| serves(one.0)) {
             self.post_to_lane(*recipient, MailboxEvent::Withdraw(*notice));
         }
+        self.record_times((sequencer, applied_ns), &decided);
     }
 
     /// Releases all effects of a batch of this node's own submissions. `taken_ns` is set while the
@@ -103,10 +108,15 @@ impl<M> EffectDispatcher<M> {
     }
 
     /// Records how long the batch took to be decided, and its transfers to be committed.
-    fn record_times<L: Log>(&self, sequencer: &Sequencer<TracedLog<L>>) {
-        let (_, written) = sequencer.log().observer().written_ns();
-        let times = &self.shared.stage_times;
-        times.apply.record(latency_trace::monotonic_ns().saturating_sub(written));
+    fn record_times<L: Log>(
+        &self,
+        (sequencer, applied_ns): (&Sequencer<TracedLog<L>>, u64),
+        decided: &DecidedCommands,
+    ) {
+        let observer = sequencer.log().observer();
+        let ((_, written_ns), times) = (observer.written_ns(), &self.shared.stage_times);
+        times.apply.record(applied_ns.saturating_sub(written_ns));
+        times.record_decisions(decided, [observer.began_ns(), written_ns, applied_ns]);
         times.record_commits(sequencer.state().stamp(), &sequencer.effects().committed);
     }
 
@@ -198,7 +208,8 @@ impl<M> EffectDispatcher<M> {
             if !serves(notice.recipient) {
                 continue;
             }
-            self.post_to_lane(notice.recipient, MailboxEvent::Notice { notice, message: None });
+            let event = MailboxEvent::Notice { notice, reserved_at: None, message: None };
+            self.post_to_lane(notice.recipient, event);
             if is_stale {
                 self.post_to_lane(notice.recipient, MailboxEvent::Withdraw(notice.id));
             }
@@ -266,6 +277,16 @@ impl<M> EffectDispatcher<M> {
         let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.stopped = Some(reason.into());
     }
+}
+
+/// When the transfer was reserved whose commit this notice reports to the payer; `None` for other
+/// notices, and for the answer to a message that was sent again.
+fn reserved_at(effects: &Effects, notice: &Notice) -> Option<Stamp> {
+    let is_commit = matches!(notice.kind, NoticeKind::Fulfil | NoticeKind::Committed)
+        && notice.outcome == Outcome::Committed;
+    let committed = is_commit.then_some(&effects.committed)?;
+    let at = committed.binary_search_by_key(&notice.source, |one| one.source).ok()?;
+    Some(committed[at].reserved_at)
 }
 
 pub(crate) fn finished_notices(command: &Command) -> Vec<NoticeId> {

@@ -459,13 +459,14 @@ pub type TracedLog<L> = ObservedLog<L, WriteTimes>;
 pub struct WriteTimes {
     trace: Arc<LatencyTrace>,
     stages: Arc<StageTimes>,
+    began_ns: u64,
     appended_ns: u64,
     synced_ns: u64,
 }
 
 impl From<Arc<LatencyTrace>> for WriteTimes {
     fn from(trace: Arc<LatencyTrace>) -> Self {
-        Self { trace, stages: Arc::default(), appended_ns: 0, synced_ns: 0 }
+        Self { trace, stages: Arc::default(), began_ns: 0, appended_ns: 0, synced_ns: 0 }
     }
 }
 
@@ -484,15 +485,20 @@ impl WriteTimes {
     pub(crate) fn written_ns(&self) -> (u64, u64) {
         (self.appended_ns, self.synced_ns)
     }
+
+    /// Start time of the last append; 0 before the first one.
+    pub(crate) fn began_ns(&self) -> u64 {
+        self.began_ns
+    }
 }
 
 impl LogObserver for WriteTimes {
     fn append(&mut self, append: impl FnOnce() -> Result<(), LogError>) -> Result<(), LogError> {
-        let before = monotonic_ns();
+        self.began_ns = monotonic_ns();
         let result = append();
         self.appended_ns = monotonic_ns();
         self.synced_ns = self.appended_ns;
-        self.stages.append.record(self.appended_ns - before);
+        self.stages.append.record(self.appended_ns - self.began_ns);
         result
     }
 

@@ -1,6 +1,6 @@
 //! Mailboxes: events from the sequencer's thread to an I/O thread.
 
-use ledger::{FinishedDelivery, Notice, NoticeId, Outcome, ParticipantIndex};
+use ledger::{FinishedDelivery, Notice, NoticeId, Outcome, ParticipantIndex, Stamp};
 
 use crate::submission::SubmissionRefused;
 use crate::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +20,9 @@ pub enum MailboxEvent<M> {
     Notice {
         /// The notice.
         notice: Notice,
+        /// When its transfer was reserved, if this node has just applied the commit that the
+        /// notice reports to the payer.
+        reserved_at: Option<Stamp>,
         /// The source message.
         message: Option<Arc<M>>,
     },

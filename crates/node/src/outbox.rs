@@ -156,7 +156,7 @@ impl<M, P: Clone> Outbox<M, P> {
     pub fn handle(&mut self, event: MailboxEvent<M>, host: &mut impl OutboxHost<M, P>) {
         match event {
             MailboxEvent::Reply { waiter, result } => host.answer(waiter, result),
-            MailboxEvent::Notice { notice, message } => {
+            MailboxEvent::Notice { notice, reserved_at, message } => {
                 let Notice { id, recipient, transfer, owed_at, .. } = notice;
                 let purpose = NoticePriority::of(&notice);
                 let (message, bytes) = host.wrap_notice(notice, message);
@@ -169,6 +169,7 @@ impl<M, P: Clone> Outbox<M, P> {
                     until,
                     purpose,
                     bytes,
+                    reserved_at,
                     message,
                 };
                 self.delivery.enqueue(entry);

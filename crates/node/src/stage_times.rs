@@ -1,7 +1,7 @@
 //! Durations of the stages of the sequencer's thread, as histograms. The thread records them once
 //! per batch, and the time from reservation to commit once per transfer.
 
-use ledger::{CommittedTransfer, Stamp};
+use ledger::{Command, CommittedTransfer, Outcome, Stamp, TransferMessage};
 use metrics::{Exemplar, Exemplars, Histogram};
 
 /// The durations since the start.
@@ -15,6 +15,8 @@ pub struct StageTimes {
     pub sync: Histogram,
     /// Of each batch: deciding its commands.
     pub apply: Histogram,
+    /// Of each message about a transfer, by [`DecisionKind`].
+    pub decisions: [DecisionTimes; DecisionKind::COUNT],
     /// Of each committed transfer, from its reservation to its commit, by the stamps of the
     /// batches.
     pub commit: Histogram,
@@ -22,7 +24,87 @@ pub struct StageTimes {
     pub commit_exemplars: Exemplars,
 }
 
+/// Durations of the batches of a kind of message, once per message.
+#[derive(Debug, Default)]
+pub struct DecisionTimes {
+    /// Writing the batch to the log, and its sync.
+    pub write: Histogram,
+    /// Deciding the batch.
+    pub apply: Histogram,
+    /// Both.
+    pub total: Histogram,
+}
+
+/// A message about a transfer, and whether it had the effect that its sender wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecisionKind {
+    /// A prepare that was reserved, or was sent again.
+    PrepareAccepted,
+    /// Another prepare.
+    PrepareRefused,
+    /// A fulfil that committed its transfer, or was sent again.
+    FulfilAccepted,
+    /// Another fulfil.
+    FulfilRefused,
+    /// An abort that ended its transfer, or was sent again.
+    AbortAccepted,
+    /// Another abort.
+    AbortRefused,
+}
+
+impl DecisionKind {
+    /// Number of kinds.
+    pub const COUNT: usize = 6;
+
+    /// The kind of a decided command; `None` if it is no message about a transfer.
+    fn of(command: &Command, outcome: Outcome) -> Option<Self> {
+        let (accepted, refused) = match command.message()? {
+            TransferMessage::Prepare(_) => (Self::PrepareAccepted, Self::PrepareRefused),
+            TransferMessage::Fulfil(_) => (Self::FulfilAccepted, Self::FulfilRefused),
+            TransferMessage::Abort(_) => (Self::AbortAccepted, Self::AbortRefused),
+        };
+        let is_accepted = matches!(
+            outcome,
+            Outcome::PrepareReserved
+                | Outcome::PrepareResentReserved
+                | Outcome::PrepareResentCommitted
+                | Outcome::PrepareResentAborted
+                | Outcome::Committed
+                | Outcome::ResponseResent
+                | Outcome::Aborted
+                | Outcome::AbortedWithUnknownCode
+        );
+        Some(if is_accepted { accepted } else { refused })
+    }
+}
+
+/// Numbers of the decided commands of a batch, by [`DecisionKind`].
+#[derive(Debug, Default)]
+pub(crate) struct DecidedCommands([u64; DecisionKind::COUNT]);
+
+impl DecidedCommands {
+    /// Adds a command.
+    #[inline]
+    pub(crate) fn add(&mut self, command: &Command, outcome: Outcome) {
+        if let Some(kind) = DecisionKind::of(command, outcome) {
+            self.0[kind as usize] += 1;
+        }
+    }
+}
+
 impl StageTimes {
+    /// Records the decisions of a batch. `moments` are the start of its write, the end of its write
+    /// and sync, and the end of its decisions.
+    pub(crate) fn record_decisions(&self, decided: &DecidedCommands, moments: [u64; 3]) {
+        let [began, written, applied] = moments;
+        for (times, count) in self.decisions.iter().zip(decided.0).filter(|(_, count)| *count != 0)
+        {
+            times.write.record_times(written.saturating_sub(began), count);
+            times.apply.record_times(applied.saturating_sub(written), count);
+            times.total.record_times(applied.saturating_sub(began), count);
+        }
+    }
+
     /// Records the transfers that a batch committed.
     pub(crate) fn record_commits(&self, stamp: Stamp, committed: &[CommittedTransfer]) {
         for transfer in committed {

@@ -68,6 +68,7 @@ mod transactions;
 mod waterfall;
 
 pub use self::metrics::families;
+pub use self::process_status::ProcessStatus;
 pub use backend::{
     ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, PARKED_MAX, PositionTrend, StateQuery,
     Unavailable,

@@ -7,24 +7,29 @@ use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Figures of the process.
-#[derive(Debug, Default)]
-pub(crate) struct ProcessStatus {
+#[derive(Clone, Debug, Default)]
+pub struct ProcessStatus {
     /// Processor time used by all threads.
-    pub(crate) processor_time: Duration,
+    pub processor_time: Duration,
+    /// The part of it outside the kernel of the operating system, in steps of a clock tick, which
+    /// is 10 ms on most machines.
+    pub user_time: Option<Duration>,
     /// Resident memory.
-    pub(crate) resident_bytes: Option<u64>,
+    pub resident_bytes: Option<u64>,
     /// Virtual memory.
-    pub(crate) virtual_bytes: Option<u64>,
+    pub virtual_bytes: Option<u64>,
     /// Open file descriptors.
-    pub(crate) open_descriptors: Option<u64>,
+    pub open_descriptors: Option<u64>,
     /// Maximum number of open file descriptors; `None` without a limit.
-    pub(crate) descriptors_max: Option<u64>,
+    pub descriptors_max: Option<u64>,
     /// Threads.
-    pub(crate) threads: Option<u64>,
+    pub threads: Option<u64>,
 }
 
 impl ProcessStatus {
-    pub(crate) fn read() -> Self {
+    /// Reads the current figures.
+    #[must_use]
+    pub fn read() -> Self {
         let used = clock_gettime(ClockId::ProcessCPUTime);
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let kilobytes = |name| field(&status, name).map(|value| value * 1_024);
@@ -32,6 +37,7 @@ impl ProcessStatus {
         let descriptors = fs::read_dir("/proc/self/fd").map(|entries| entries.count() as u64 - 1);
         Self {
             processor_time: Duration::new(used.tv_sec as u64, used.tv_nsec as u32),
+            user_time: user_time(),
             resident_bytes: kilobytes("VmRSS"),
             virtual_bytes: kilobytes("VmSize"),
             open_descriptors: descriptors.ok(),
@@ -39,6 +45,16 @@ impl ProcessStatus {
             threads: field(&status, "Threads"),
         }
     }
+}
+
+fn user_time() -> Option<Duration> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    // The name of the program, in parentheses, may have blanks. `utime` is the twelfth field after
+    // it, counted from 1.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let ticks: u64 = fields.split_ascii_whitespace().nth(11)?.parse().ok()?;
+    let per_second = rustix::param::clock_ticks_per_second();
+    Some(Duration::from_millis(ticks.saturating_mul(1_000) / per_second))
 }
 
 /// The number of a line `name: number kB` or `name: number`.
@@ -58,6 +74,7 @@ mod tests {
         assert!(1_000_000 < resident && resident <= size, "{status:?}");
         let [open, most] = [status.open_descriptors, status.descriptors_max].map(Option::unwrap);
         assert!(3 <= open && open <= most, "{status:?}");
+        assert!(status.user_time.unwrap() <= status.processor_time, "{status:?}");
         assert!(1 <= status.threads.unwrap(), "{status:?}");
     }
 }

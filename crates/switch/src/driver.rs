@@ -225,6 +225,7 @@ async fn sweep(driver: Rc<Driver>, mut lanes: LaneWatch) {
     loop {
         interval.tick().await;
         driver.shown.turns.add(1);
+        driver.thread().compare_clocks();
         lanes.look(&driver.shown);
         driver.stop_if_stall_injected();
         driver.notices.egress.sweep();

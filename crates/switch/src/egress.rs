@@ -20,6 +20,7 @@ use fspiop::egress_policy::CallTarget;
 use fspiop::endpoint::EndpointType;
 use fspiop::forwarded_headers::{Forwarding, rewrite};
 use fspiop::hub_messages::{self, HubMessage};
+use fspiop::route_table::Operation;
 use fspiop::{ErrorCode, Refusal, Resource, TraceContext};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
@@ -32,7 +33,7 @@ use crate::directory::Directory;
 use crate::failure::{Failure, SendError};
 use crate::fair_share::Shares;
 use crate::inbound::{Inbound, Trace};
-use crate::measurements::CallResult;
+use crate::measurements::{CallResult, RequestKind};
 use crate::pool::{OutboundRequest, PeerResponse, Pools, RequestClass};
 use crate::signatures::ThreadSignatures;
 use crate::submitter::AcceptStatus;
@@ -128,7 +129,7 @@ impl Egress {
         self.rewrite_headers(&mut headers, (&to.method, &to.path), envelope.trace, named);
         let permit = ForwardPermit::take(self, to.participant, Some(&on_failure))?;
         let (call, on_failure) = (self.address_message(to, headers, body), Box::new(on_failure));
-        let leg = (to.participant, on_failure.resource);
+        let leg = (to.participant, forwarded_request(on_failure.resource, to));
         spawn_local(async move {
             let began_ns = monotonic_ns();
             let result = permit.egress.send_once(call).await;
@@ -347,6 +348,29 @@ impl Egress {
             BreakerChange::Closed => tracing::info!(participant, "circuit breaker closed"),
         }
     }
+}
+
+/// The request that is forwarded by a call.
+fn forwarded_request(resource: Resource, to: &Destination) -> RequestKind {
+    let is_error = to.path.ends_with("/error");
+    let operation = match (resource, &to.method) {
+        (Resource::Parties, &Method::GET) => Operation::PartiesGet,
+        (Resource::Parties, _) if is_error => Operation::PartiesError,
+        (Resource::Parties, _) => Operation::PartiesPut,
+        (Resource::Quotes, &Method::POST) => Operation::QuotesPost,
+        (Resource::Quotes, &Method::GET) => Operation::QuotesGet,
+        (Resource::Quotes, _) if is_error => Operation::QuotesError,
+        (Resource::Quotes, _) => Operation::QuotesPut,
+        (Resource::Participants | Resource::Transfers, _) => Operation::ParticipantsError,
+    };
+    let has_sub_id = matches!(
+        to.endpoint,
+        EndpointType::PartiesSubIdGet
+            | EndpointType::PartiesSubIdPut
+            | EndpointType::PartiesSubIdPutError
+            | EndpointType::ParticipantSubIdPutError
+    );
+    RequestKind { operation, has_sub_id }
 }
 
 fn address(target: &CallTarget, to: &Destination) -> String {

@@ -76,6 +76,7 @@ mod tests;
 mod thread;
 mod thread_status;
 mod trace;
+mod traffic_times;
 mod transfers;
 
 use std::io;
@@ -98,7 +99,7 @@ pub use counters::Totals;
 pub use delivery_status::DeliveryStatus;
 pub use driver::InjectedStall;
 pub use inbound::Envelope;
-pub use measurements::TrafficTimes;
+pub use measurements::{CallResult, NoticeAction, PaymentSpan, RequestKind};
 pub use message::ForwardedMessage;
 pub use options::IoThreadOptions;
 pub use passthrough::TransferMode;
@@ -108,6 +109,7 @@ pub use signatures::Signatures;
 pub use signer::Signer;
 pub use stalled_lanes::{StalledLane, StalledLanes, described};
 pub use thread_status::Traffic;
+pub use traffic_times::{ParticipantTimes, TrafficTimes, added, is_success, resource_of};
 
 use counters::Counters;
 use io_thread::{IoThread, IoThreadParams};

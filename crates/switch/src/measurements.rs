@@ -3,72 +3,148 @@
 //! Bounds: the first [`PARTICIPANTS_MAX`] participants of the registry have histograms of their
 //! own, which take memory once they are called; the others share those of `other`.
 
+use std::array::from_fn;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use fspiop::Refusal;
 use fspiop::route_table::Operation;
-use fspiop::{Refusal, Resource};
 use http::StatusCode;
-use ledger::{ParticipantIndex, TraceId};
-use metrics::{
-    Counter, Exemplar, Exemplars, Histogram, HistogramValue, Labels, Number, PARTICIPANTS_MAX,
-};
-use node::ParticipantsView;
+use ledger::{Notice, NoticeKind, Outcome, ParticipantIndex, Stamp, TraceId};
+use metrics::{Counter, Exemplar, Exemplars, Histogram, PARTICIPANTS_MAX};
 use node::latency_trace::monotonic_ns;
+
+/// A histogram that takes memory with its first duration.
+#[derive(Debug, Default)]
+pub(crate) struct LazyHistogram(OnceLock<Box<Histogram>>);
+
+impl LazyHistogram {
+    fn record(&self, nanoseconds: u64) {
+        self.0.get_or_init(Box::default).record(nanoseconds);
+    }
+
+    /// The histogram, unless it is empty.
+    pub(crate) fn get(&self) -> Option<&Histogram> {
+        self.0.get().map(|histogram| &**histogram)
+    }
+}
+
+/// A histogram per result of a call.
+pub(crate) type ByResult = [LazyHistogram; CallResult::ALL.len()];
+
+/// A request of the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestKind {
+    /// The requested operation.
+    pub operation: Operation,
+    /// Whether its path has a sub-identifier.
+    pub has_sub_id: bool,
+}
+
+impl RequestKind {
+    /// The kinds of an operation: without and with a sub-identifier.
+    pub(crate) fn of(operation: Operation) -> [Self; 2] {
+        [false, true].map(|has_sub_id| Self { operation, has_sub_id })
+    }
+}
 
 /// The measurements of one thread.
 #[derive(Debug)]
 pub(crate) struct Measurements {
-    answers: [AnswerTimes; Operation::COUNT],
-    /// Refusals by operation, status and code. A refusal is rare, so the lock is.
-    refusals: Mutex<BTreeMap<Refused, u64>>,
+    pub(crate) answers: ByRequest<OnceLock<Box<AnswerTimes>>>,
+    /// A refusal is rare, so the lock is.
+    refusals: Mutex<Refusals>,
     /// By index in the registry; the last one is `other`.
-    peers: Box<[OnceLock<Box<PeerTimes>>]>,
-    /// Milliseconds of the wall clock at the zero of the monotonic clock.
-    wall_offset_ms: u64,
+    pub(crate) peers: Box<[OnceLock<Box<PeerTimes>>]>,
+    /// Building the message of a notice, by [`NoticeAction`].
+    pub(crate) built: [ByResult; NoticeAction::COUNT],
+    /// Attempts to deliver a notice, from the first step to the answer.
+    pub(crate) notices: ByResult,
+    /// By [`PaymentSpan`].
+    pub(crate) payments: [LazyHistogram; PaymentSpan::COUNT],
+    /// Look-ups of a transfer's state for a participant.
+    pub(crate) queries: ByResult,
+    /// Microseconds of the wall clock at the zero of the monotonic clock.
+    wall_offset_us: Counter,
+}
+
+/// A value per [`RequestKind`].
+#[derive(Debug)]
+pub(crate) struct ByRequest<T>([[T; 2]; Operation::COUNT]);
+
+impl<T: Default> Default for ByRequest<T> {
+    fn default() -> Self {
+        Self(from_fn(|_| Default::default()))
+    }
+}
+
+impl<T> ByRequest<T> {
+    /// The value of a request.
+    pub(crate) fn get(&self, request: RequestKind) -> &T {
+        &self.0[request.operation as usize][usize::from(request.has_sub_id)]
+    }
+}
+
+/// Refused requests.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    pub(crate) counts: BTreeMap<Refused, u64>,
+    /// Times from their arrival to the answer.
+    pub(crate) times: BTreeMap<RequestKind, Box<Histogram>>,
 }
 
 /// Operation, status and error code of a refusal; no operation if the path is unknown.
-type Refused = (Option<Operation>, u16, u16);
+pub(crate) type Refused = (Option<Operation>, u16, u16);
 
 /// Times from the arrival of a request to its synchronous answer.
 #[derive(Debug, Default)]
-struct AnswerTimes {
-    times: Histogram,
-    exemplars: Exemplars,
+pub(crate) struct AnswerTimes {
+    pub(crate) times: Histogram,
+    pub(crate) exemplars: Exemplars,
 }
 
 /// Times of a participant.
 #[derive(Debug, Default)]
-struct PeerTimes {
-    callbacks: Histogram,
-    callbacks_failed: Counter,
-    /// Forwarded messages, by resource.
-    forwards: [OnceLock<Box<Histogram>>; Resource::ALL.len()],
-    forwards_failed: Counter,
+pub(crate) struct PeerTimes {
+    /// Attempts answered with one of [`USUAL_STATUSES`], by [`NoticeAction`].
+    pub(crate) delivered: [[LazyHistogram; USUAL_STATUSES.len()]; NoticeAction::COUNT],
+    /// Other attempts, by action and status; 0 without an answer. They are rare.
+    others: Mutex<BTreeMap<(NoticeAction, u16), Box<Histogram>>>,
+    /// Forwarded messages.
+    pub(crate) forwards: OnceLock<Box<ByRequest<ByResult>>>,
 }
+
+/// Statuses of nearly all answers to a notice.
+pub(crate) const USUAL_STATUSES: [u16; 2] = [200, 202];
 
 impl Default for Measurements {
     fn default() -> Self {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
-            answers: std::array::from_fn(|_| AnswerTimes::default()),
+            answers: ByRequest::default(),
             refusals: Mutex::default(),
             peers: (0..=PARTICIPANTS_MAX).map(|_| OnceLock::new()).collect(),
-            wall_offset_ms: (wall.as_millis() as u64).saturating_sub(monotonic_ns() / 1_000_000),
+            built: from_fn(|_| ByResult::default()),
+            notices: ByResult::default(),
+            payments: from_fn(|_| LazyHistogram::default()),
+            queries: ByResult::default(),
+            wall_offset_us: Counter::default(),
         }
     }
 }
 
 /// The result of a call to a participant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CallResult {
+pub enum CallResult {
+    /// It was answered with a status 2xx.
     Succeeded,
+    /// It was answered with another status, or not at all.
     Failed,
 }
 
 impl CallResult {
+    /// Both results, in order.
+    pub const ALL: [Self; 2] = [Self::Succeeded, Self::Failed];
+
     /// Of a participant's answer; `None` without an answer.
     pub(crate) fn of(status: Option<StatusCode>) -> Self {
         match status.is_some_and(|status| status.is_success()) {
@@ -78,41 +154,209 @@ impl CallResult {
     }
 }
 
+/// The reference's name of the event that a notice reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NoticeAction {
+    /// A prepare, to the payee.
+    Prepare,
+    /// A commit, reported with the payee's message.
+    Commit,
+    /// A commit that the payee announced as RESERVED.
+    Reserve,
+    /// An abort by the payee.
+    Abort,
+    /// An error of the hub.
+    AbortValidation,
+    /// An expiry.
+    TimeoutReserved,
+    /// An end that the payee waits for, and that is no commit.
+    ReservedAborted,
+    /// The answer to a prepare that was sent again.
+    PrepareDuplicate,
+    /// The answer to a fulfil that was sent again.
+    FulfilDuplicate,
+    /// The answer to an abort that was sent again.
+    AbortDuplicate,
+    /// A change of the party directory. The reference does not report it by a notice.
+    Registration,
+}
+
+impl NoticeAction {
+    /// Number of actions.
+    pub const COUNT: usize = 11;
+
+    /// All actions, in order.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Prepare,
+        Self::Commit,
+        Self::Reserve,
+        Self::Abort,
+        Self::AbortValidation,
+        Self::TimeoutReserved,
+        Self::ReservedAborted,
+        Self::PrepareDuplicate,
+        Self::FulfilDuplicate,
+        Self::AbortDuplicate,
+        Self::Registration,
+    ];
+
+    /// The name as the reference's label `action` has it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Prepare => "prepare",
+            Self::Commit => "commit",
+            Self::Reserve => "reserve",
+            Self::Abort => "abort",
+            Self::AbortValidation => "abort-validation",
+            Self::TimeoutReserved => "timeout-reserved",
+            Self::ReservedAborted => "reserved-aborted",
+            Self::PrepareDuplicate => "prepare-duplicate",
+            Self::FulfilDuplicate => "fulfil-duplicate",
+            Self::AbortDuplicate => "abort-duplicate",
+            Self::Registration => "registration",
+        }
+    }
+
+    /// The action of a notice.
+    pub(crate) const fn of(notice: &Notice) -> Self {
+        let is_resent = matches!(notice.outcome, Outcome::ResponseResent);
+        let is_prepare_resent = matches!(notice.outcome, Outcome::PrepareResentCommitted);
+        let is_expiry = matches!(notice.outcome, Outcome::Expired);
+        match notice.kind {
+            NoticeKind::Prepare => Self::Prepare,
+            NoticeKind::Fulfil | NoticeKind::FulfilCopy => Self::Commit,
+            NoticeKind::Committed if is_prepare_resent => Self::PrepareDuplicate,
+            NoticeKind::Committed | NoticeKind::PatchCommitted if is_resent => {
+                Self::FulfilDuplicate
+            }
+            NoticeKind::Committed | NoticeKind::PatchCommitted => Self::Reserve,
+            NoticeKind::Abort | NoticeKind::AbortCopy if is_resent => Self::AbortDuplicate,
+            NoticeKind::Abort | NoticeKind::AbortCopy => Self::Abort,
+            NoticeKind::Error if is_expiry => Self::TimeoutReserved,
+            NoticeKind::Error => Self::AbortValidation,
+            NoticeKind::AbortedState if is_resent => Self::AbortDuplicate,
+            NoticeKind::Reserved | NoticeKind::AbortedState => Self::PrepareDuplicate,
+            NoticeKind::PatchAborted => Self::ReservedAborted,
+            NoticeKind::PartiesChanged => Self::Registration,
+        }
+    }
+}
+
+/// A part of a payment that ends with the delivery of a notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PaymentSpan {
+    /// From the stamp of a prepare to its delivery to the payee.
+    Prepare,
+    /// From the stamp of a fulfil to the delivery of the commit to the payer.
+    Fulfil,
+    /// From the stamp of a prepare to the delivery of the commit to the payer.
+    Transfer,
+}
+
+impl PaymentSpan {
+    /// Number of parts.
+    pub const COUNT: usize = 3;
+}
+
+/// An attempt to deliver a notice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MeasuredAttempt<'a> {
+    pub(crate) notice: &'a Notice,
+    /// When its transfer was reserved, if it reports a commit to the payer.
+    pub(crate) reserved_at: Option<Stamp>,
+    /// When the attempt began.
+    pub(crate) began_ns: u64,
+    /// When its message was complete.
+    pub(crate) built_ns: u64,
+}
+
 impl Measurements {
     /// Records an accepted request, which is answered now.
-    pub(crate) fn answered(&self, operation: Operation, arrived_ns: u64, trace: TraceId) {
-        let AnswerTimes { times, exemplars } = &self.answers[operation as usize];
+    pub(crate) fn answered(&self, request: RequestKind, arrived_ns: u64, trace: TraceId) {
+        let AnswerTimes { times, exemplars } =
+            &**self.answers.get(request).get_or_init(Box::default);
         let now = monotonic_ns();
-        let (nanoseconds, at_ms) = (now - arrived_ns, self.wall_offset_ms + now / 1_000_000);
+        let (nanoseconds, at_ms) = (now - arrived_ns, self.wall(now).millis());
         times.record(nanoseconds);
         exemplars.record(&Exemplar { trace, nanoseconds, at_ms });
     }
 
-    /// Records a refused request.
-    pub(crate) fn refused(&self, operation: Option<Operation>, refusal: &Refusal) {
+    /// Records a refused request, which is answered now.
+    pub(crate) fn refused(&self, request: Option<RequestKind>, arrived_ns: u64, refusal: &Refusal) {
+        let operation = request.map(|request| request.operation);
         let key = (operation, refusal.status.as_u16(), refusal.code.number());
-        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        *refusals.entry(key).or_default() += 1;
+        let mut refusals = self.refusals();
+        *refusals.counts.entry(key).or_default() += 1;
+        if let Some(request) = request {
+            refusals.times.entry(request).or_default().record(monotonic_ns() - arrived_ns);
+        }
+    }
+
+    /// Refused requests.
+    pub(crate) fn refusals(&self) -> MutexGuard<'_, Refusals> {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records an attempt whose message could not be built.
+    pub(crate) fn not_built(&self, notice: &Notice, began_ns: u64) {
+        let times = &self.built[NoticeAction::of(notice) as usize];
+        times[CallResult::Failed as usize].record(monotonic_ns() - began_ns);
     }
 
     /// Records one attempt to deliver a notice, which ends now.
-    pub(crate) fn called_back(&self, to: ParticipantIndex, began_ns: u64, result: CallResult) {
-        let peer = self.peer(to);
-        peer.callbacks.record(monotonic_ns() - began_ns);
-        peer.callbacks_failed.add(u64::from(result == CallResult::Failed));
+    pub(crate) fn called_back(&self, attempt: &MeasuredAttempt<'_>, status: Option<StatusCode>) {
+        let MeasuredAttempt { notice, reserved_at, began_ns, built_ns } = *attempt;
+        let (now, action) = (monotonic_ns(), NoticeAction::of(notice));
+        let result = CallResult::of(status);
+        if action != NoticeAction::Registration {
+            self.built[action as usize][CallResult::Succeeded as usize].record(built_ns - began_ns);
+            self.notices[result as usize].record(now - began_ns);
+        }
+        let status = status.map_or(0, |status| status.as_u16());
+        self.peer(notice.recipient).called_back((action, status), now - built_ns);
+        if result == CallResult::Succeeded {
+            self.delivered(notice, reserved_at, self.wall(now));
+        }
     }
 
-    /// Records a forwarded message of a resource, which ends now.
+    /// Records the parts of a payment that end with a delivery.
+    fn delivered(&self, notice: &Notice, reserved_at: Option<Stamp>, now: Stamp) {
+        let record = |span: PaymentSpan, since: Stamp| {
+            let micros = now.0.saturating_sub(since.0);
+            self.payments[span as usize].record(micros.saturating_mul(1_000));
+        };
+        if let Some(reserved_at) = reserved_at {
+            record(PaymentSpan::Transfer, reserved_at);
+            record(PaymentSpan::Fulfil, notice.at);
+        } else if notice.kind == NoticeKind::Prepare {
+            record(PaymentSpan::Prepare, notice.at);
+        }
+    }
+
+    /// Records a forwarded message, whose sending ends now.
     pub(crate) fn forwarded(
         &self,
-        (to, resource): (ParticipantIndex, Resource),
+        (to, request): (ParticipantIndex, RequestKind),
         began_ns: u64,
         result: CallResult,
     ) {
-        let peer = self.peer(to);
-        let times = peer.forwards[resource as usize].get_or_init(Box::default);
-        times.record(monotonic_ns() - began_ns);
-        peer.forwards_failed.add(u64::from(result == CallResult::Failed));
+        let forwards = self.peer(to).forwards.get_or_init(Box::default);
+        forwards.get(request)[result as usize].record(monotonic_ns() - began_ns);
+    }
+
+    /// Records a look-up of a transfer's state, which ends now.
+    pub(crate) fn queried(&self, began_ns: u64, result: CallResult) {
+        self.queries[result as usize].record(monotonic_ns() - began_ns);
+    }
+
+    /// Compares the clocks, because the wall clock may be set.
+    pub(crate) fn set_wall(&self, wall: Stamp) {
+        self.wall_offset_us.set(wall.0.saturating_sub(monotonic_ns() / 1_000));
+    }
+
+    fn wall(&self, monotonic_ns: u64) -> Stamp {
+        Stamp(self.wall_offset_us.get() + monotonic_ns / 1_000)
     }
 
     fn peer(&self, participant: ParticipantIndex) -> &PeerTimes {
@@ -120,103 +364,16 @@ impl Measurements {
     }
 }
 
-/// The measurements of all threads, by labels.
-#[derive(Clone, Debug, Default)]
-pub struct TrafficTimes {
-    /// From the arrival of a request to its synchronous answer; `method` and `route`.
-    pub answers: Vec<(Labels, HistogramValue)>,
-    /// Refused requests; `method`, `route`, `status` and `code`.
-    pub refusals: Vec<(Labels, Number)>,
-    /// Attempts to deliver a notice, to the participant's answer or the failure; `participant`.
-    pub callbacks: Vec<(Labels, HistogramValue)>,
-    /// Attempts without a success; `participant`.
-    pub callbacks_failed: Vec<(Labels, Number)>,
-    /// Forwarded messages, to the participant's answer or the failure; `participant`, `resource`.
-    pub forwards: Vec<(Labels, HistogramValue)>,
-    /// Forwarded messages without a success; `participant`.
-    pub forwards_failed: Vec<(Labels, Number)>,
-}
-
-impl TrafficTimes {
-    /// Adds up the threads.
-    pub(crate) fn of(threads: &[Arc<Measurements>], view: &ParticipantsView) -> Self {
-        let mut sum = Self::default();
-        Operation::ALL.iter().for_each(|operation| sum.add_answers(threads, *operation));
-        sum.add_refusals(threads);
-        (0..=PARTICIPANTS_MAX).for_each(|at| sum.add_peer(threads, (at, view)));
-        sum
-    }
-
-    fn add_answers(&mut self, threads: &[Arc<Measurements>], operation: Operation) {
-        let mut value = HistogramValue::default();
-        for thread in threads {
-            let AnswerTimes { times, exemplars } = &thread.answers[operation as usize];
-            value.add(times);
-            value.add_exemplars(exemplars);
-        }
-        if value.distribution.count() != 0 {
-            self.answers.push((route_labels(Some(operation)), value));
+impl PeerTimes {
+    fn called_back(&self, (action, status): (NoticeAction, u16), nanoseconds: u64) {
+        match USUAL_STATUSES.iter().position(|usual| *usual == status) {
+            Some(at) => self.delivered[action as usize][at].record(nanoseconds),
+            None => self.others().entry((action, status)).or_default().record(nanoseconds),
         }
     }
 
-    fn add_refusals(&mut self, threads: &[Arc<Measurements>]) {
-        let mut sums: BTreeMap<Refused, u64> = BTreeMap::new();
-        for thread in threads {
-            let refusals = thread.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-            refusals.iter().for_each(|(key, count)| *sums.entry(*key).or_default() += count);
-        }
-        for ((operation, status, code), count) in sums {
-            let mut labels = route_labels(operation);
-            labels.push(("status", status.to_string().into()));
-            labels.push(("code", format!("{code:04}").into()));
-            self.refusals.push((labels, Number::Integer(count.into())));
-        }
+    /// Attempts with other statuses.
+    pub(crate) fn others(&self) -> MutexGuard<'_, BTreeMap<(NoticeAction, u16), Box<Histogram>>> {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn add_peer(&mut self, threads: &[Arc<Measurements>], (at, view): (usize, &ParticipantsView)) {
-        let peers: Vec<&PeerTimes> =
-            threads.iter().filter_map(|thread| thread.peers[at].get()).map(|it| &**it).collect();
-        if peers.is_empty() {
-            return;
-        }
-        let named = || Some(view.get(ParticipantIndex(at as u32))?.name.as_str().to_owned());
-        let name =
-            (at < PARTICIPANTS_MAX).then(named).flatten().unwrap_or_else(|| "other".to_owned());
-        let labels: Labels = vec![("participant", name.into())];
-        let failed = |of: fn(&PeerTimes) -> &Counter| {
-            Number::Integer(peers.iter().map(|peer| i128::from(of(peer).get())).sum())
-        };
-        let callbacks = sum_of(peers.iter().map(|peer| &peer.callbacks));
-        if callbacks.distribution.count() != 0 {
-            self.callbacks.push((labels.clone(), callbacks));
-            self.callbacks_failed.push((labels.clone(), failed(|peer| &peer.callbacks_failed)));
-        }
-        let before = self.forwards.len();
-        for resource in Resource::ALL {
-            let of = peers.iter().filter_map(|peer| peer.forwards[resource as usize].get());
-            let forwards = sum_of(of.map(|it| &**it));
-            if forwards.distribution.count() != 0 {
-                let mut labels = labels.clone();
-                labels.push(("resource", resource.as_str().into()));
-                self.forwards.push((labels, forwards));
-            }
-        }
-        if before < self.forwards.len() {
-            self.forwards_failed.push((labels, failed(|peer| &peer.forwards_failed)));
-        }
-    }
-}
-
-fn sum_of<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> HistogramValue {
-    let mut sum = HistogramValue::default();
-    histograms.for_each(|histogram| sum.add(histogram));
-    sum
-}
-
-fn route_labels(operation: Option<Operation>) -> Labels {
-    let (method, route) = match operation {
-        None => ("other", "other".to_owned()),
-        Some(operation) => operation.method_and_path(),
-    };
-    vec![("method", method.into()), ("route", route.into())]
 }

@@ -28,7 +28,7 @@ use crate::commands::batch_fault;
 use crate::egress::{AddressedMessage, Destination, Egress};
 use crate::failure::{Failure, SendError};
 use crate::inbound::Trace;
-use crate::measurements::CallResult;
+use crate::measurements::MeasuredAttempt;
 use crate::message::{ForwardedMessage, OutgoingNotice};
 use crate::outbox::Outbox;
 use crate::outcome_errors::{self, PrepareFields};
@@ -56,6 +56,7 @@ impl Notices {
         &self,
         attempt: Attempt<Rc<OutgoingNotice>>,
     ) -> Result<NoticeResponse, SendError> {
+        let (began_ns, reserved_at) = (monotonic_ns(), attempt.reserved_at);
         let outgoing = match attempt.message {
             Some(outgoing) => outgoing,
             None => {
@@ -65,19 +66,21 @@ impl Notices {
         };
         let thread = &self.egress.thread;
         thread.tracer.notice(&outgoing.notice, TracePoint::Attempted);
-        let mut call = if let Some(call) = self.take_from_memory(&outgoing) {
-            call?
-        } else {
-            Box::pin(self.read_from_log(&outgoing)).await?
+        let call = match self.take_from_memory(&outgoing) {
+            Some(call) => call,
+            None => Box::pin(self.read_from_log(&outgoing)).await,
         };
+        let not_built = |_: &SendError| thread.measurements.not_built(&outgoing.notice, began_ns);
+        let mut call = call.inspect_err(not_built)?;
         // Reading the log may have taken time.
         if !self.outbox.may_send() {
             return Err(SendError::Failed(Failure::Unsent));
         }
-        let began_ns = monotonic_ns();
+        let (notice, built_ns) = (&outgoing.notice, monotonic_ns());
+        let measured = MeasuredAttempt { notice, reserved_at, began_ns, built_ns };
         let response = self.egress.send(&mut call, RequestClass::Notice).await;
-        let result = CallResult::of(response.as_ref().ok().map(|response| response.status));
-        thread.measurements.called_back(outgoing.notice.recipient, began_ns, result);
+        let status = response.as_ref().ok().map(|response| response.status);
+        thread.measurements.called_back(&measured, status);
         let response = response.map_err(SendError::Failed)?;
         thread.tracer.answered(&outgoing.notice, response.times);
         let pause_micros = pause_micros(&response, || thread.wall_ms());

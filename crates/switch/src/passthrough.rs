@@ -92,7 +92,8 @@ impl Passthrough {
             owed_at: now.wall,
             trace: message_fields.trace,
         };
-        let event = MailboxEvent::Notice { notice, message: Some(Arc::new(message)) };
+        let message = Some(Arc::new(message));
+        let event = MailboxEvent::Notice { notice, reserved_at: None, message };
         self.mailbox.post(&mut vec![event]);
     }
 }

@@ -14,7 +14,6 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use fspiop::egress_policy::Network;
 use fspiop::headers::X_CLIENT_ID;
-use fspiop::route_table::Operation;
 use fspiop::{ErrorCode, MatchedRoute, Refusal, Resource, Route};
 use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName};
 use http::request::Parts;
@@ -36,6 +35,7 @@ use crate::connections::{
 use crate::directory::Directory;
 use crate::egress::Egress;
 use crate::inbound::{Envelope, Inbound, RequestSpan};
+use crate::measurements::RequestKind;
 use crate::message::ForwardedMessage;
 use crate::signatures::ThreadSignatures;
 use crate::socket::{self, Protocol, ReadBuffer, Socket, Stream};
@@ -179,7 +179,7 @@ pub(crate) fn serve(
         if let Err(refusal) = fspiop::request_head::check(&parts) {
             server.thread.counters.malformed.add(1);
             server.thread.counters.refused.add(1);
-            server.thread.measurements.refused(None, &refusal);
+            server.thread.measurements.refused(None, arrived_ns, &refusal);
             return Ok(with_close(refuse(&refusal)));
         }
         if guard.client.ignores_client_id.get() {
@@ -187,7 +187,7 @@ pub(crate) fn serve(
         }
         // A client that sends `Expect: 100-continue` gets an error before it sends the body.
         let expects_continue = parts.headers.contains_key(EXPECT);
-        let mut about = RequestInfo { read_ns, operation: None, trace: [0; 16], facts: None };
+        let mut about = RequestInfo { read_ns, request: None, trace: [0; 16], facts: None };
         let logged = server.logs_requests.then(|| parts.method.clone());
         let result = respond(&server, &mut about, (&mut parts, &mut body), &guard).await;
         if let Some(method) = logged {
@@ -200,8 +200,8 @@ pub(crate) fn serve(
         let refusal = match result {
             Ok(response) => {
                 server.thread.counters.requests.add(1);
-                if let Some(operation) = about.operation {
-                    measurements.answered(operation, arrived_ns, about.trace);
+                if let Some(request) = about.request {
+                    measurements.answered(request, arrived_ns, about.trace);
                 }
                 return Ok(response);
             }
@@ -212,7 +212,7 @@ pub(crate) fn serve(
             Box::pin(discard(&mut body)).await;
         }
         server.thread.counters.refused.add(1);
-        server.thread.measurements.refused(about.operation, &refusal);
+        server.thread.measurements.refused(about.request, arrived_ns, &refusal);
         Ok(refuse(&refusal))
     }
 }
@@ -234,7 +234,8 @@ fn write_span(
     }
     let facts = facts.unwrap_or_else(begun);
     let result = result.as_ref().map(Response::status);
-    thread.spans.request(&facts, (about.operation, arrived_ns), result);
+    let operation = about.request.map(|request| request.operation);
+    thread.spans.request(&facts, (operation, arrived_ns), result);
 }
 
 #[cold]
@@ -263,7 +264,7 @@ fn log_request(
 struct RequestInfo {
     read_ns: u64,
     /// Of the API; `None` for an unknown path.
-    operation: Option<Operation>,
+    request: Option<RequestKind>,
     trace: TraceId,
     /// Facts about its span, if spans are exported and its headers were accepted.
     facts: Option<Box<RequestFacts>>,
@@ -284,7 +285,7 @@ async fn respond(
         MatchedRoute::Api(api) => api,
     };
     let resource = api.resource();
-    about.operation = Some(api.operation());
+    about.request = Some(RequestKind { operation: api.operation(), has_sub_id: api.has_sub_id() });
     let envelope = envelope(server, parts, resource)?;
     about.trace = envelope.trace.trace_id;
     let span = server.thread.begin_span(&envelope.trace);

@@ -35,7 +35,14 @@ impl Thread {
     ) -> Rc<Self> {
         let tracer = Tracer::new(stages, number);
         let random = Cell::new(seed);
-        Rc::new(Self { number, counters, measurements, tracer, spans, clock, random })
+        let thread = Self { number, counters, measurements, tracer, spans, clock, random };
+        thread.compare_clocks();
+        Rc::new(thread)
+    }
+
+    /// Lets measurements relate the monotonic clock to the wall clock, which may be set.
+    pub(crate) fn compare_clocks(&self) {
+        self.measurements.set_wall(self.now().wall);
     }
 
     pub(crate) fn now(&self) -> ClockReading {

@@ -14,8 +14,9 @@ use traces::{SpanCounts, SpanQueue};
 use crate::breaker::{Breakers, OpenBreaker};
 use crate::counters::{Counters, Totals};
 use crate::delivery_status::{DeliveryQueries, DeliveryQuery, DeliveryStatus};
-use crate::measurements::{Measurements, TrafficTimes};
+use crate::measurements::Measurements;
 use crate::stalled_lanes::StalledLanes;
+use crate::traffic_times::TrafficTimes;
 
 /// State that a thread publishes in addition to its counters.
 #[derive(Debug, Default)]

@@ -9,6 +9,7 @@ use fspiop::{ErrorCode, Refusal, Resource, Route, TransferPath};
 use http::{Method, StatusCode};
 use ledger::{Command, LookupResult, ParticipantIndex, State};
 use node::Handle;
+use node::latency_trace::monotonic_ns;
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
@@ -16,6 +17,7 @@ use crate::commands;
 use crate::directory::Directory;
 use crate::egress::{Destination, Egress, OwnMessage};
 use crate::inbound::{Inbound, Trace};
+use crate::measurements::CallResult;
 use crate::message::ForwardedMessage;
 use crate::notice_messages;
 use crate::records::Records;
@@ -64,6 +66,7 @@ pub(crate) fn get(
     };
     let id = path.id;
     let (sender, receiver) = oneshot::channel();
+    let began_ns = monotonic_ns();
     let look_up = move |state: &State| {
         let found = id.map_or(LookupResult::NotFound, |id| state.look_up(&source, &id));
         // The request may have ended.
@@ -79,6 +82,11 @@ pub(crate) fn get(
     let transfers = Rc::clone(transfers);
     spawn_local(async move {
         if let Ok(found) = receiver.await {
+            let result = match found {
+                LookupResult::Found(_) => CallResult::Succeeded,
+                _ => CallResult::Failed,
+            };
+            transfers.egress.thread.measurements.queried(began_ns, result);
             answer_query(&transfers, query, found).await;
         }
     });

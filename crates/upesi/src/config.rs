@@ -24,7 +24,7 @@ pub(crate) use self::settings::{
     Admin, Archive, Config, Delivery, Fspiop, Health, Jws, Logging, settings,
 };
 pub(crate) use self::table::{Setting, TakesEffect};
-pub(crate) use self::values::{Auth, LogFormat, LogLevels, ProbeListener, Watchdog};
+pub(crate) use self::values::{Auth, LogFormat, LogLevels, MojaloopNames, ProbeListener, Watchdog};
 use self::values::{NetworkEntry, Resource};
 use crate::CliError;
 

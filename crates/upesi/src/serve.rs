@@ -13,6 +13,7 @@ mod listeners;
 pub(crate) mod log_backend;
 pub(crate) mod logging;
 pub(crate) mod metrics;
+mod mojaloop_metrics;
 pub(crate) mod open_store;
 mod probes;
 pub(crate) mod shutdown;
@@ -69,7 +70,7 @@ use crate::serve::logging::{FlushAtEnd, Logging};
 use crate::serve::open_store::StorePaths;
 use crate::serve::probes::{StartingProbes, for_tokio};
 use crate::serve::shutdown::{Deadline, until_stopped};
-use crate::serve::signals::{EarlySignals, SignalRequest, Signals, log_ignored, start_runtime};
+use crate::serve::signals::{EarlySignals, SignalRequest, Signals, log_ignored};
 use crate::serve::signatures::Keys;
 use crate::serve::slow_disk::{DelayedLog, SyncDelay};
 use crate::serve::trace_export::TraceExport;
@@ -130,8 +131,7 @@ fn serve_at(
     let OpenedNode { sequencer, directory, snapshots, segments, shared, quarantined } =
         open(config, &arguments.data, &options, &clock)?;
     // Before the switch reports that it is ready, because a client may send a signal then.
-    let (runtime, mut signals) = start_runtime()?;
-    drop(early_signals);
+    let (runtime, mut signals) = early_signals.replaced()?;
     let egress_policy = Arc::new(config.reach(addresses.all().collect()));
     let edge = (transfer_mode, keys.signatures, traces.queue());
     let io_options = switch_options((config, arguments), edge, &egress_policy);
@@ -160,6 +160,7 @@ fn serve_at(
         quarantined: quarantined.into(),
         storage: Arc::clone(&jobs.storage),
         liquidity: Arc::default(),
+        mojaloop_names: config.metrics.mojaloop_names,
     });
     let liquidity = LiquidityThread::start(Arc::clone(&backend), alerts, stopping.clone())?;
     announce(arguments, (transfer_mode, sync_delay), &node, (&addresses, starting));

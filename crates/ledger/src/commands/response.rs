@@ -74,7 +74,8 @@ pub(super) fn close(
     if commits {
         settle::add_committed(context, &transfer);
         let (reserved_at, trace) = (transfer.reserved_at, transfer.trace);
-        context.effects.committed.push(CommittedTransfer { reserved_at, trace });
+        let source = context.log_index;
+        context.effects.committed.push(CommittedTransfer { source, reserved_at, trace });
     }
     if context.state.fees.has_pending() {
         end_fee(context, &transfer.id, commits);

@@ -13,8 +13,8 @@ use switch::{ConnectionLimits, PoolLimits};
 
 use crate::config::table::{Bounds, Number, Setting, TakesEffect, settings};
 use crate::config::values::{
-    Auth, LogFormat, LogLevels, Mechanism, NetworkEntry, ProbeListener, Ratio, Resource,
-    SampledFlag, SmtpTls, TimeSpan, TraceProtocol, Watchdog,
+    Auth, LogFormat, LogLevels, Mechanism, MojaloopNames, NetworkEntry, ProbeListener, Ratio,
+    Resource, SampledFlag, SmtpTls, TimeSpan, TraceProtocol, Watchdog,
 };
 
 const HOUR_MS: u64 = 3_600_000;
@@ -267,6 +267,15 @@ settings! {
         /// answered, and opened again on SIGHUP. Unset, the trail is among the messages, with the
         /// target `audit`
         audit_file: Option<PathBuf> = None => Reload;
+    }
+
+    /// Metrics for Prometheus.
+    metrics: Metrics {
+        /// Names of the reference's metrics, for dashboards that were made for it:
+        /// `"per-service"` with a prefix per service (`moja_cl_`, `moja_ml_`), `"common"` with the
+        /// prefix `moja_`, `"both"`, or `"off"`. See
+        /// [the list](operating/mojaloop-metrics.md)
+        mojaloop_names: MojaloopNames = MojaloopNames::Both;
     }
 
     /// Traces of payments, exported over OTLP to an OpenTelemetry collector. See

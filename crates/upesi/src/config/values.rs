@@ -114,6 +114,16 @@ impl Serialize for ProbeListener {
     }
 }
 
+/// The families of names under which the reference's metrics are shown.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum MojaloopNames {
+    Both,
+    PerService,
+    Common,
+    Off,
+}
+
 /// Reaction to a stuck stage.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]

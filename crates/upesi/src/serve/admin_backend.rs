@@ -26,6 +26,7 @@ use snapshots::SnapshotterHandle;
 use switch::{ForwardedMessage, Traffic, stored_message};
 use tokio::sync::{Semaphore, oneshot};
 
+use crate::config::MojaloopNames;
 use crate::inspect::explain::{ExplainRequest, IO_ANSWER_TIMEOUT, wait_for_store};
 use crate::inspect::statements::{StatementSource, StatementTask};
 use crate::operate::quarantine::Entry;
@@ -48,6 +49,8 @@ pub(crate) struct NodeBackend {
     pub(crate) quarantined: Arc<[Entry]>,
     pub(crate) storage: Arc<Mutex<DiskStatus>>,
     pub(crate) liquidity: Arc<LiquidityStatus>,
+    /// Names of the reference's metrics.
+    pub(crate) mojaloop_names: MojaloopNames,
 }
 
 /// Maximum number of open breakers that `/health` lists; all are counted.
@@ -214,7 +217,8 @@ impl AdminBackend for NodeBackend {
     }
 
     fn metrics(&self) -> Vec<::metrics::Family> {
-        metrics::collect(&self.handle, &self.traffic, &self.liquidity, self.clock.now().wall)
+        let (at, names) = (self.clock.now().wall, (self.mojaloop_names, self.began.wall));
+        metrics::collect(&self.handle, &self.traffic, &self.liquidity, at, names)
     }
 
     fn snapshots(&self) -> Snapshots {

@@ -228,7 +228,7 @@ fn queries_name_metrics_and_rules_that_exist() {
     let mut known: BTreeSet<String> = rules.into_iter().map(str::to_owned).collect();
     for metric in all() {
         match metric.kind {
-            MetricKind::Histogram => {
+            MetricKind::Histogram | MetricKind::CoarseHistogram => {
                 known.extend(["bucket", "count", "sum"].map(|it| format!("{}_{it}", metric.name)));
             }
             MetricKind::Counter | MetricKind::Gauge => _ = known.insert(metric.name.to_owned()),

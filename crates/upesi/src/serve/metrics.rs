@@ -3,11 +3,14 @@
 use ledger::Stamp;
 use metrics::{Family, HistogramValue, Metric, metrics};
 use node::{Handle, StageTimes};
+use operations::ProcessStatus;
 use switch::{ForwardedMessage, StalledLanes, Totals, Traffic, TrafficTimes};
 use traces::SpanCounts;
 
+use crate::config::MojaloopNames;
 use crate::serve::liquidity::{AlertCounts, LiquidityStatus, ParticipantSamples};
-use crate::serve::logging;
+use crate::serve::mojaloop_metrics::{DecisionValues, ReferenceSources};
+use crate::serve::{logging, mojaloop_metrics};
 
 /// Sources of the metrics.
 #[derive(Default)]
@@ -185,9 +188,9 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
 
     Histogram "upesi_request_seconds"
         "FSPIOP requests, from their arrival to the synchronous answer 200 or 202."
-        now.times.answers;
+        now.times.answers();
     Counter "upesi_refusals_total" "Refused FSPIOP requests, by status and error code."
-        now.times.refusals;
+        now.times.refusals();
     Histogram "upesi_inbox_wait_seconds"
         "Commands, from their submission until the sequencer takes them."
         now.stages.inbox;
@@ -199,14 +202,14 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
         now.stages.commit;
     Histogram "upesi_callback_seconds"
         "Attempts to deliver a notice, to the participant's answer or the failure."
-        now.times.callbacks;
+        now.times.callbacks();
     Counter "upesi_callbacks_failed_total" "Attempts that the participant did not accept."
-        now.times.callbacks_failed;
+        now.times.callbacks_failed();
     Histogram "upesi_forward_seconds"
         "Forwarded look-ups and quotes, to the participant's answer or the failure."
-        now.times.forwards;
+        now.times.forwards();
     Counter "upesi_forwards_refused_total" "Forwarded messages that the participant did not accept."
-        now.times.forwards_failed;
+        now.times.forwards_failed();
 };
 
 /// The metrics of the node.
@@ -215,6 +218,7 @@ pub(crate) fn collect(
     traffic: &Traffic,
     liquidity: &LiquidityStatus,
     at: Stamp,
+    (names, started): (MojaloopNames, Stamp),
 ) -> Vec<Family> {
     let participants = liquidity.participants();
     let now = MetricSources {
@@ -234,6 +238,13 @@ pub(crate) fn collect(
     };
     let mut families = Vec::new();
     metrics::collect(TABLE, &now, &mut families);
+    if names != MojaloopNames::Off {
+        let (times, apply) = (&now.times, &now.stages.apply);
+        let decisions = DecisionValues::of(handle.stage_times());
+        let reference =
+            ReferenceSources { times, decisions, apply, process: ProcessStatus::read(), started };
+        families.extend(mojaloop_metrics::collect(names, &reference));
+    }
     families
 }
 

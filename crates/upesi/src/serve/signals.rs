@@ -81,7 +81,7 @@ pub(crate) fn log_ignored(name: &str, why: &str) {
 }
 
 /// Starts the runtime of this thread and takes over the signals.
-pub(crate) fn start_runtime() -> Result<(Runtime, Signals), CliError> {
+fn start_runtime() -> Result<(Runtime, Signals), CliError> {
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build()
@@ -130,6 +130,11 @@ impl EarlySignals {
         let thread =
             thread.map_err(|error| CliError::new(format!("cannot start a thread: {error}")))?;
         Ok(Self { until: Some(until), thread: Some(thread) })
+    }
+
+    /// Ends the thread once signals reach the returned runtime.
+    pub(crate) fn replaced(self) -> Result<(Runtime, Signals), CliError> {
+        start_runtime()
     }
 }
 

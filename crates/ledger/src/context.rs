@@ -1,6 +1,6 @@
 //! The parts of the kernel that a command may touch while it is decided.
 
-use crate::accounts::Posting;
+use crate::accounts::{AccountKind, Posting};
 use crate::command::TraceId;
 use crate::ids::{LogIndex, NoticeId, ParticipantIndex, Stamp, TransferId};
 use crate::notice::{Notice, NoticeKind};
@@ -48,6 +48,19 @@ impl Context<'_> {
     pub(crate) fn post(&mut self, posting: Posting) {
         let State { accounts, stamp, batch_digest, .. } = &mut *self.state;
         accounts.post(posting, *stamp, batch_digest);
+    }
+
+    /// Moves money that no transfer moves. The jumps of positions are in the effects.
+    pub(crate) fn post_apart(&mut self, posting: Posting) {
+        self.post(posting);
+        for (account, amount) in
+            [(posting.debit, posting.amount), (posting.credit, -posting.amount)]
+        {
+            let kind = self.state.accounts.get(account).map(|account| account.kind);
+            if kind == Some(AccountKind::Position) {
+                self.effects.position_jumps.push((account, amount));
+            }
+        }
     }
 
     /// Adds a notice to the outbox.

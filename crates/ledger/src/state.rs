@@ -11,9 +11,10 @@ use crate::fees::FeeBook;
 use crate::field::stored;
 use crate::hashing::KeyedHashing;
 use crate::ids::{
-    Digest, FspName, LogIndex, NoticeId, ParticipantIndex, SettlementId, Stamp, TransferId,
-    WindowId,
+    AccountId, Digest, FspName, LogIndex, NoticeId, ParticipantIndex, SettlementId, Stamp,
+    TransferId, WindowId,
 };
+use crate::money::Amount;
 use crate::notice::{Notice, Outbox};
 use crate::outcome::Outcome;
 use crate::registry::Registry;
@@ -57,6 +58,9 @@ pub struct Effects {
     pub results: Vec<(LogIndex, ChangeResult)>,
     /// The committed transfers, for measurements. Not part of the state.
     pub committed: Vec<CommittedTransfer>,
+    /// Changes of positions by the operator and by settlements, for forecasts. Not part of the
+    /// state.
+    pub position_jumps: Vec<(AccountId, Amount)>,
     /// Whether participants, accounts' activity, endpoints or settings have changed.
     pub registry_changed: bool,
 }
@@ -138,6 +142,7 @@ impl Effects {
         self.archived.clear();
         self.results.clear();
         self.committed.clear();
+        self.position_jumps.clear();
         self.registry_changed = false;
     }
 }

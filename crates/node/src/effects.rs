@@ -61,6 +61,7 @@ impl<M> EffectDispatcher<M> {
         let last = sequencer.state().log_index().0;
         self.shared.gauges.committed.store(last, Ordering::Release);
         let (effects, applied_ns) = (sequencer.effects(), latency_trace::monotonic_ns());
+        self.shared.position_jumps.add(&effects.position_jumps);
         if effects.registry_changed {
             self.shared.view.publish(ParticipantsView::of(sequencer.state()));
             self.post_to_all(|| MailboxEvent::RegistryChanged);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use ledger::{Counters, FspName, LogIndex, Stamp, State, TransferId};
+use ledger::{AccountId, Amount, Counters, FspName, LogIndex, Stamp, State, TransferId};
 use ports::{PartyRow, RecordReader, StoreError};
 use record::frame::Tail;
 use sequencer::{ColdCounts, WriteCounts};
@@ -15,6 +15,7 @@ use crate::inbox::{Inbox, Prefetch, ReadRequest};
 use crate::latency_trace::LatencyTrace;
 use crate::mailbox::Mailbox;
 use crate::participants_view::ParticipantsView;
+use crate::position_jumps::PositionJumps;
 use crate::record_reader::{ReadFailure, TrackedReader};
 use crate::shared_value::SharedValue;
 use crate::stage_times::StageTimes;
@@ -104,6 +105,7 @@ pub(crate) struct Shared<M> {
     pub(crate) latency_trace: Arc<LatencyTrace>,
     pub(crate) stage_times: Arc<StageTimes>,
     pub(crate) gauges: NodeGauges,
+    pub(crate) position_jumps: PositionJumps,
     /// Faults at the last sample.
     pub(crate) faults: RwLock<NodeFaults>,
     /// [`Handle::first_lease_us`].
@@ -229,6 +231,13 @@ impl<M: Send + Sync + 'static> Handle<M> {
             is_fresh: true,
             ask,
         })
+    }
+
+    /// The change of a position that no transfer has made, by the operator or a settlement, since
+    /// the last call. A query on the sequencer's thread that calls it sees exactly these changes.
+    #[must_use]
+    pub fn take_position_jump(&self, position: AccountId) -> Amount {
+        self.shared.position_jumps.take(position)
     }
 
     /// The participants after the last change, if they changed since `generation`, which is

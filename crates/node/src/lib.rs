@@ -28,6 +28,7 @@ mod mailbox;
 pub mod outbox;
 mod own_log;
 mod participants_view;
+mod position_jumps;
 mod record_reader;
 mod runner;
 mod shared_log;

@@ -26,6 +26,7 @@ use crate::inbox::{ArrivedSubmissions, Inbox, InboxLimits, TakenWork};
 use crate::latency_trace::{self, TracedLog};
 use crate::mailbox::Mailbox;
 use crate::participants_view::ParticipantsView;
+use crate::position_jumps::PositionJumps;
 use crate::record_reader::TrackedReader;
 use crate::shared_value::SharedValue;
 use crate::submission::{Submission, SubmissionRefused, unattended};
@@ -261,6 +262,7 @@ pub(crate) fn share<L: Log, M>(
         latency_trace: sequencer.log().observer().trace(),
         stage_times: sequencer.log().observer().stages(),
         gauges: NodeGauges::starting_after(sequencer.state().log_index()),
+        position_jumps: PositionJumps::default(),
         faults: RwLock::default(),
         first_lease_us,
         cluster: Mutex::new(None),

@@ -56,17 +56,19 @@ routes! {
             text: "\
                 One row per participant and currency with a net debit cap, highest `percentUsed` \
                 first. `effectiveCap` is the net debit cap or the liquidity cover, whichever is \
-                lower: a transfer that takes the position beyond it is refused. `position` \
-                includes `reserved`, the part that belongs to transfers in flight, which is \
-                absent while more than 20,000 transfers are in flight. `percentUsed` is the \
-                position in percent of `effectiveCap`, rounded down to 0.01; it is 0 for a \
-                position that is not positive, and 100 for a positive one if `effectiveCap` is \
-                not. `alarmPercentage` applies to the net debit cap. `alarmSince` is present \
-                while the alarm is raised. `trendPerHour` is the change of the position per hour, \
-                from one sample a minute over the last hour; it is absent until two samples exist \
-                after a start. `capReachedAt` is the time at which the position would reach \
+                lower: a transfer that takes the position beyond it is refused. `limitedBy` is \
+                `cap` or `cover`, and `cap` if both are equal. `headroom` is `effectiveCap` less \
+                `position`. `position` includes `reserved`, the part that belongs to transfers in \
+                flight, which is absent while more than 20,000 transfers are in flight. \
+                `percentUsed` is the position in percent of the net debit cap, rounded down to \
+                0.01; it is 0 for a position that is not positive, and 100 for a positive one if \
+                the cap is 0. The alarm compares it with `alarmPercentage`. `alarmSince` is \
+                present while the alarm is raised. `trendPerHour` is the change of the position \
+                per hour by transfers, from one sample a minute over the last hour; changes by \
+                the operator and by settlements are left out. It is absent until two samples \
+                exist after a start. `capReachedAt` is the time at which the position would reach \
                 `effectiveCap` by this trend; it is absent if the trend is unknown or not \
-                positive, if the cap is reached already, and beyond seven days.",
+                positive, if the headroom is used up already, and beyond seven days.",
             query: [PARTICIPANT, ONLY_CURRENCY, LIMIT],
             responses: [200: Vec<LiquidityResponse> = "Rows, highest `percentUsed` first."],
             refusals: [400 ID_NOT_FOUND, 400 MALFORMED_SYNTAX, 400 VALIDATION],
@@ -85,6 +87,7 @@ response_type! {
         liquidity_cover: JsonNumber,
         net_debit_cap: JsonNumber,
         effective_cap: JsonNumber,
+        limited_by: &'static str = schema::one_of(&["cap", "cover"]),
         headroom: JsonNumber,
         percent_used: JsonNumber,
         alarm_percentage: JsonNumber,
@@ -134,16 +137,20 @@ impl Liquidity {
 
     /// The highest position: the net debit cap or the liquidity cover.
     fn effective_cap(&self) -> Amount {
-        if self.cover.units() < self.cap.value.units() { self.cover } else { self.cap.value }
+        if self.is_limited_by_cover() { self.cover } else { self.cap.value }
+    }
+
+    fn is_limited_by_cover(&self) -> bool {
+        self.cover < self.cap.value
     }
 
     fn headroom(&self) -> Amount {
         Amount::from_units(self.effective_cap().units() - self.position.units())
     }
 
-    /// In percent.
+    /// In percent of the net debit cap, as the alarm is.
     fn used(&self) -> Amount {
-        let (position, limit) = (self.position.units(), self.effective_cap().units());
+        let (position, limit) = (self.position.units(), self.cap.value.units());
         let used = match (0 < position, 0 < limit) {
             (false, _) => 0,
             (true, false) => WHOLE,
@@ -177,6 +184,7 @@ impl Liquidity {
             liquidity_cover: JsonNumber(self.cover),
             net_debit_cap: JsonNumber(self.cap.value),
             effective_cap: JsonNumber(self.effective_cap()),
+            limited_by: if self.is_limited_by_cover() { "cover" } else { "cap" },
             headroom: JsonNumber(self.headroom()),
             percent_used: JsonNumber(self.used()),
             alarm_percentage: JsonNumber(self.cap.alarm_percentage),
@@ -277,16 +285,19 @@ mod tests {
             let found = [row.effective_cap(), row.headroom(), row.used()];
             let found = found.map(|it| it.to_string());
             assert_eq!(found, expected, "{position} {cover} {cap}");
+            assert_eq!(row.is_limited_by_cover(), cover < cap, "{cover} {cap}");
         };
         check(0, 5_000, 1_000, ["1000", "1000", "0"]);
         check(250, 5_000, 1_000, ["1000", "750", "25"]);
         check(1, 5_000, 3, ["3", "2", "33.33"]);
-        check(250, 500, 1_000, ["500", "250", "50"]);
+        check(250, 500, 1_000, ["500", "250", "25"]);
+        check(250, 1_000, 1_000, ["1000", "750", "25"]);
         check(-250, 500, 1_000, ["500", "750", "0"]);
         check(1_500, 5_000, 1_000, ["1000", "-500", "150"]);
         check(0, 0, 1_000, ["0", "0", "0"]);
-        check(5, 0, 1_000, ["0", "-5", "100"]);
-        check(5, -3, 1_000, ["-3", "-8", "100"]);
+        check(5, 0, 1_000, ["0", "-5", "0.5"]);
+        check(5, -3, 1_000, ["-3", "-8", "0.5"]);
+        check(5, 1_000, 0, ["0", "-5", "100"]);
     }
 
     #[test]

@@ -61,7 +61,7 @@ fn give_back(context: &mut Context<'_>, id: SettlementId) {
     let moved: Vec<_> = moved.map(|row| (row.account, -row.net, row.cap_raise)).collect();
     for (account, amount, cap_raise) in moved {
         let hub = hub_account(context.state, account);
-        context.post(Posting { debit: hub, credit: account, amount });
+        context.post_apart(Posting { debit: hub, credit: account, amount });
         lower_cap(context.state, account, cap_raise);
         report(context, account, cap_raise != Amount::ZERO);
     }

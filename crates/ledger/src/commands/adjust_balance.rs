@@ -37,7 +37,7 @@ fn adjust(
         true => (reconciliation, command.account, -command.amount),
         false => (command.account, reconciliation, command.amount),
     };
-    context.post(Posting { debit, credit, amount });
+    context.post_apart(Posting { debit, credit, amount });
     let completed = context.state.stamp;
     context.finalize(FinalTransfer {
         id: command.id,

@@ -130,11 +130,11 @@ fn move_position(
     match reached {
         SettlementState::PsTransfersReserved if net < Amount::ZERO => {
             let is_raised = liquidity_check && raise_cap(context.state, id, (account, -net));
-            context.post(Posting { debit: account, credit: hub, amount: -net });
+            context.post_apart(Posting { debit: account, credit: hub, amount: -net });
             report(context, account, is_raised);
         }
         SettlementState::PsTransfersCommitted if Amount::ZERO < net => {
-            context.post(Posting { debit: hub, credit: account, amount: net });
+            context.post_apart(Posting { debit: hub, credit: account, amount: net });
             report(context, account, false);
         }
         _ => {}

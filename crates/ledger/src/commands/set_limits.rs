@@ -37,7 +37,7 @@ impl Decide for SetInitialPositionAndLimits {
         }
         if self.position != Amount::ZERO {
             let posting = state.accounts.opening(currency_accounts.position, self.position);
-            context.post(posting);
+            context.post_apart(posting);
         }
         AdminOutcome::Accepted
     }

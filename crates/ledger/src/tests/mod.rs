@@ -5,6 +5,7 @@ mod decision_recorder;
 mod eviction;
 mod history;
 mod outcomes;
+mod position_jumps;
 mod precedence;
 mod properties;
 mod query;
@@ -15,7 +16,7 @@ mod snapshot_validation;
 mod touches;
 mod trial;
 
-/// Applies batches, and checks the recorded decisions and those of a trial.
+/// Applies batches, and checks the recorded decisions, those of a trial and jumps.
 mod watcher {
     use crate::{Batch, Command, Effects, State};
 
@@ -35,7 +36,9 @@ mod watcher {
             effects: &mut Effects,
         ) {
             let tried = super::trial::tried(state, commands);
+            let before = super::position_jumps::before(state, commands);
             super::decision_recorder::apply(state, batch, commands, effects);
+            super::position_jumps::compare((state, commands), before, effects);
             super::trial::compare(state, batch, (tried, effects));
         }
     }

@@ -124,6 +124,7 @@ fn cleared_effects_equal_new_ones() {
     let actions = [commit(1), Action::Participant { party: 2, active: false }];
     let commands = actions.map(|action| kernel.command(&action));
     let mut effects = kernel.apply(&commands);
+    effects.position_jumps.push((AccountId(6), Amount::from_units(1)));
     effects.results.push((LogIndex(1), ChangeResult::Opened(WindowId(2))));
     effects
         .archived
@@ -136,12 +137,13 @@ fn cleared_effects_equal_new_ones() {
         archived,
         results,
         committed,
+        position_jumps,
         registry_changed,
     } = &effects;
     assert!(*registry_changed && archived.len() == 1 && results.len() == 1);
     let counts = [outcomes.len(), notices.len(), withdrawn.len(), final_rows.len()];
     assert_eq!(counts, [2, 4, 2, 2]);
-    assert_eq!(committed.len(), 1);
+    assert_eq!((committed.len(), position_jumps.len()), (1, 1));
     effects.clear();
     let Effects {
         outcomes,
@@ -151,11 +153,12 @@ fn cleared_effects_equal_new_ones() {
         archived,
         results,
         committed,
+        position_jumps,
         registry_changed,
     } = effects;
     assert!(outcomes.is_empty() && notices.is_empty() && withdrawn.is_empty());
     assert!(
         final_rows.is_empty() && !registry_changed && archived.is_empty() && results.is_empty()
     );
-    assert!(committed.is_empty());
+    assert!(committed.is_empty() && position_jumps.is_empty());
 }

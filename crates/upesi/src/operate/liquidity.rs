@@ -59,6 +59,7 @@ struct Row {
     liquidity_cover: Box<RawValue>,
     net_debit_cap: Box<RawValue>,
     headroom: Box<RawValue>,
+    limited_by: String,
     percent_used: Box<RawValue>,
     alarm_percentage: Box<RawValue>,
     alarm_since: Option<String>,
@@ -113,6 +114,7 @@ fn table(rows: &[Row], now_ms: u64) -> String {
         ("cover", Align::Right),
         ("cap", Align::Right),
         ("headroom", Align::Right),
+        ("limited by", Align::Left),
         ("used", Align::Right),
         ("", Align::Left),
         ("alarm at", Align::Right),
@@ -130,6 +132,7 @@ fn table(rows: &[Row], now_ms: u64) -> String {
             row.liquidity_cover.to_string(),
             row.net_debit_cap.to_string(),
             row.headroom.to_string(),
+            row.limited_by.clone(),
             format!("{} %", row.percent_used),
             bar(row.percent_used.get().parse().unwrap_or_default()),
             format!("{} %", row.alarm_percentage),
@@ -174,11 +177,11 @@ mod tests {
     #[test]
     fn rows_become_a_table() {
         let text = r#"[{"participant":"dfsp1","currency":"USD","position":950.25,"reserved":30.25,
-            "liquidityCover":5000,"netDebitCap":1000,"effectiveCap":1000,"headroom":49.75,
+            "liquidityCover":5000,"netDebitCap":1000,"effectiveCap":1000,"headroom":49.75,"limitedBy":"cap",
             "percentUsed":95.02,"alarmPercentage":80,"alarmSince":"2026-01-01T10:00:00.011Z",
             "trendPerHour":22.96,"capReachedAt":"2026-01-01T12:10:00.000Z"},
             {"participant":"dfsp2","currency":"XOF","position":-123456789012345678.9999,
-            "liquidityCover":100,"netDebitCap":1000,"effectiveCap":100,"headroom":100,
+            "liquidityCover":100,"netDebitCap":1000,"effectiveCap":100,"headroom":100,"limitedBy":"cover",
             "percentUsed":0,"alarmPercentage":10}]"#;
         expect![[r#"
             .

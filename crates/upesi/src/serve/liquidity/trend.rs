@@ -1,5 +1,8 @@
 //! Samples of positions, from which the trend of the last hour is computed.
 //!
+//! The trend is that of transfers: when the operator or a settlement moves a position, its earlier
+//! samples are moved by the same amount.
+//!
 //! The samples are in memory only: after a start there is no trend until two exist. Memory: 8 bytes
 //! per sample, at most [`SAMPLES_MAX`] per participant and currency.
 
@@ -53,6 +56,12 @@ impl Samples {
         for series in self.positions.values_mut().filter(|series| SAMPLES_MAX < series.len()) {
             series.pop_front();
         }
+    }
+
+    /// Moves the samples of a position by an amount that no transfer has moved.
+    pub(super) fn shift(&mut self, key: PositionKey, amount: Amount) {
+        let series = self.positions.get_mut(&key).into_iter().flatten();
+        series.for_each(|position| *position += amount.units() as f64);
     }
 
     /// The trend of a position; `None` without two samples.
@@ -116,6 +125,26 @@ mod tests {
         let new = (0..60).map(|minute| minute * 7);
         check(&old.chain(new).collect::<Vec<_>>(), Some("420"));
         check(&[i128::from(i64::MAX), i128::from(i64::MAX)], Some("0"));
+    }
+
+    #[test]
+    fn changes_other_than_transfers_are_no_trend() {
+        let mut samples = Samples::default();
+        let amount = |whole: i128| Amount::from_units(whole * 10_000);
+        let trend = |samples: &Samples| samples.trend(key(1)).map(|trend| trend.per_hour);
+        samples.shift(key(1), amount(7));
+        for number in 0..3 {
+            samples.add(minute(number), &[(key(1), amount(100 + number as i128))]);
+        }
+        assert_eq!(trend(&samples), Some(amount(60)));
+        samples.shift(key(1), amount(-100));
+        assert_eq!(trend(&samples), Some(amount(60)));
+        for number in 3..6 {
+            samples.add(minute(number), &[(key(1), amount(number as i128))]);
+        }
+        assert_eq!(trend(&samples), Some(amount(60)));
+        samples.shift(key(2), amount(5));
+        assert_eq!(samples.trend(key(2)), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ledger::{Amount, CheckLiquidity, Currency, FspName, State};
+use ledger::{AccountId, Amount, CheckLiquidity, Currency, CurrencyAccounts, FspName, State};
 use ports::Clock;
 use tokio::task::JoinSet;
 
@@ -26,10 +26,13 @@ pub(super) struct Watcher {
 type Crossing = (FspName, Currency);
 
 /// Positions of some participants.
+#[derive(Default)]
 struct Part {
     crossings: Vec<Crossing>,
     /// All positions with a net debit cap, if they are sampled.
     sample: Vec<(PositionKey, Amount)>,
+    /// Their changes since the last sample that no transfer has made, if there are any.
+    jumps: Vec<(PositionKey, Amount)>,
     values: ParticipantValues,
     /// Index of the next participant.
     next: Option<usize>,
@@ -48,9 +51,17 @@ impl Watcher {
         let mut values = ParticipantValues::default();
         let mut from = Some(0);
         while let Some(first) = from {
-            let part = read(&self.backend, move |state| Part::of(state, first, is_sampled)).await;
+            let handle = self.backend.handle.clone();
+            let jump = move |position| handle.take_position_jump(position);
+            let query = move |state: &State| match is_sampled {
+                true => Part::of(state, first, Some(&jump)),
+                false => Part::of(state, first, None),
+            };
             // A node without room for a query is asked again in a second.
-            let Some(part) = part else { return };
+            let Some(part) = read(&self.backend, query).await else { return };
+            for (key, amount) in part.jumps {
+                self.backend.liquidity.samples().shift(key, amount);
+            }
             self.record(part.crossings).await;
             positions.extend(part.sample);
             values.append(part.values);
@@ -86,13 +97,9 @@ impl Watcher {
 }
 
 impl Part {
-    fn of(state: &State, first: usize, is_sampled: bool) -> Self {
-        let mut part = Self {
-            crossings: Vec::new(),
-            sample: Vec::new(),
-            values: ParticipantValues::default(),
-            next: None,
-        };
+    /// The part from a participant on. `jump` takes the jump of a position, if it is sampled.
+    fn of(state: &State, first: usize, jump: Option<&dyn Fn(AccountId) -> Amount>) -> Self {
+        let mut part = Self::default();
         if first == 0 {
             part.values.add_notices(state.notices_owed());
         }
@@ -103,15 +110,25 @@ impl Part {
                 if state.alarm_change(index, accounts).is_some() {
                     part.crossings.push((participant.name, accounts.currency));
                 }
-                if is_sampled && accounts.net_debit_cap.is_some() {
-                    let position = state.accounts().get(accounts.position);
-                    let position = position.map_or(Amount::ZERO, |account| account.value);
-                    part.sample.push(((index, accounts.currency), position));
+                if let Some(jump) = jump.filter(|_| accounts.net_debit_cap.is_some()) {
+                    part.add_sample((state, accounts), (index, accounts.currency), jump);
                 }
             }
         }
         part.next = participants.next().map(|(index, _)| index.0 as usize);
         part
+    }
+
+    fn add_sample(
+        &mut self,
+        (state, accounts): (&State, &CurrencyAccounts),
+        key: PositionKey,
+        jump: &dyn Fn(AccountId) -> Amount,
+    ) {
+        let position = state.accounts().get(accounts.position);
+        self.sample.push((key, position.map_or(Amount::ZERO, |account| account.value)));
+        let jump = jump(accounts.position);
+        self.jumps.extend((jump != Amount::ZERO).then_some((key, jump)));
     }
 }
 
@@ -119,7 +136,7 @@ impl Part {
 pub(super) mod tests {
     use ledger::{
         AccountKind, Administer, Batch, Change, Command, CreateHubAccount, CreateParticipant,
-        Effects, Genesis, LogIndex, SetInitialPositionAndLimits, Stamp,
+        Effects, Genesis, LogIndex, ParticipantIndex, SetInitialPositionAndLimits, Stamp,
     };
 
     use super::*;
@@ -166,9 +183,13 @@ pub(super) mod tests {
         let high = [1, 998, 999, 1_000, 1_999, 2_000, 2_500];
         let state = scheme(2_500, |number| if high.contains(&number) { 100 } else { 99 });
         let (mut crossings, mut sampled, mut from) = (Vec::new(), 0, Some(0));
-        let mut parts = 0;
+        let (mut parts, mut jumps) = (0, Vec::new());
+        let jumped = state.registry().find(&name(1_999)).expect("a participant").1;
+        let jumped = jumped.by_currency[0].position;
+        let jump = |position| if position == jumped { Amount::from_units(7) } else { Amount::ZERO };
         while let Some(first) = from {
-            let part = Part::of(&state, first, true);
+            let part = Part::of(&state, first, Some(&jump));
+            jumps.extend(part.jumps);
             crossings.extend(part.crossings);
             sampled += part.sample.len();
             from = part.next;
@@ -176,7 +197,9 @@ pub(super) mod tests {
         }
         assert_eq!(crossings, high.map(|number| (name(number), usd())));
         assert_eq!((parts, sampled), (3, 2_500));
-        let unsampled = Part::of(&state, 0, false);
+        let key = (ParticipantIndex(1_999), usd());
+        assert_eq!(jumps, [(key, Amount::from_units(7))]);
+        let unsampled = Part::of(&state, 0, None);
         assert_eq!((unsampled.sample.len(), unsampled.crossings.len()), (0, 3));
     }
 }

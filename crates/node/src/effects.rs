@@ -13,7 +13,7 @@ use sequencer::{Committed, Sequencer};
 
 use crate::handle::Shared;
 use crate::latency_trace::{self, TracePoint, TracedLog};
-use crate::mailbox::MailboxEvent;
+use crate::mailbox::{BatchTimes, MailboxEvent};
 use crate::participants_view::ParticipantsView;
 use crate::stage_times::DecidedCommands;
 use crate::submission::{ReplyTo, Submission, SubmissionRefused};
@@ -85,8 +85,8 @@ impl<M> EffectDispatcher<M> {
     }
 
     /// Releases all effects of a batch of this node's own submissions. `taken_ns` is set while the
-    /// latency trace is on. Recorded deliveries come before notices, because a notice may be owed
-    /// again.
+    /// latency trace is on, or batch times are reported. Recorded deliveries come before notices,
+    /// because a notice may be owed again.
     pub(crate) fn release<L: Log>(
         &mut self,
         sequencer: &Sequencer<TracedLog<L>>,
@@ -94,9 +94,7 @@ impl<M> EffectDispatcher<M> {
         (batch, taken_ns): (&mut Vec<Submission<M>>, Option<u64>),
         serves: Serves<'_>,
     ) {
-        if let Some(taken_ns) = taken_ns {
-            self.mark(sequencer, taken_ns, batch);
-        }
+        let times = taken_ns.map(|taken_ns| self.batch_times(sequencer, taken_ns, batch));
         self.track_deliveries(committed.first, batch);
         self.post_recorded(committed.durable);
         let message = |source: LogIndex| {
@@ -105,7 +103,7 @@ impl<M> EffectDispatcher<M> {
         };
         let commands = batch.iter().map(|one| &one.command);
         self.dispatch(sequencer, committed.first, commands, (&message, serves));
-        self.reply(batch, committed.first, sequencer.effects());
+        self.reply((batch, times), committed.first, sequencer.effects());
     }
 
     /// Records how long the batch took to be decided, and its transfers to be committed.
@@ -138,11 +136,43 @@ impl<M> EffectDispatcher<M> {
         }
     }
 
-    fn reply(&mut self, batch: &mut Vec<Submission<M>>, first: LogIndex, effects: &Effects) {
+    /// The times of a batch that has just been decided; they are also marked in the latency trace.
+    fn batch_times<L: Log>(
+        &self,
+        sequencer: &Sequencer<TracedLog<L>>,
+        taken_ns: u64,
+        batch: &[Submission<M>],
+    ) -> BatchTimes {
+        if self.shared.latency_trace.now_ns().is_some() {
+            self.mark(sequencer, taken_ns, batch);
+        }
+        let (_, durable_ns) = sequencer.log().observer().written_ns();
+        BatchTimes { taken_ns, durable_ns, decided_ns: latency_trace::monotonic_ns() }
+    }
+
+    /// Posts the times of a batch to a mailbox before its first reply, if they are reported.
+    fn report_batch(&mut self, mailbox: usize, times: &mut [Option<BatchTimes>]) {
+        if let Some(times) = times.get_mut(mailbox).and_then(Option::take) {
+            self.outgoing[mailbox].push(MailboxEvent::BatchTimes(times));
+        }
+    }
+
+    fn reply(
+        &mut self,
+        (batch, times): (&mut Vec<Submission<M>>, Option<BatchTimes>),
+        first: LogIndex,
+        effects: &Effects,
+    ) {
+        let reports = self.shared.gauges.reports_batches.load(Ordering::Relaxed);
+        let mut times = match times.filter(|_| reports) {
+            Some(times) => vec![Some(times); self.outgoing.len()],
+            None => Vec::new(),
+        };
         for (at, (submission, outcome)) in batch.drain(..).zip(&effects.outcomes).enumerate() {
             match submission.attached.ticket {
                 ReplyTo::None | ReplyTo::Deliveries { .. } => {}
                 ReplyTo::Waiter { mailbox, waiter } => {
+                    self.report_batch(mailbox, &mut times);
                     self.outgoing[mailbox]
                         .push(MailboxEvent::Reply { waiter, result: Ok(*outcome) });
                 }

@@ -12,7 +12,7 @@ use sequencer::{ColdCounts, WriteCounts};
 use crate::cluster::Cluster;
 use crate::directory::Directory;
 use crate::inbox::{Inbox, Prefetch, ReadRequest};
-use crate::latency_trace::LatencyTrace;
+use crate::latency_trace::{LatencyTrace, monotonic_ns};
 use crate::mailbox::Mailbox;
 use crate::participants_view::ParticipantsView;
 use crate::position_jumps::PositionJumps;
@@ -95,6 +95,14 @@ impl NodeHealth {
     }
 }
 
+impl<M> Shared<M> {
+    /// The start of a batch, if the latency trace or the I/O threads need it.
+    pub(crate) fn batch_start_ns(&self) -> Option<u64> {
+        let reports = self.gauges.reports_batches.load(Ordering::Relaxed);
+        self.latency_trace.now_ns().or_else(|| reports.then(monotonic_ns))
+    }
+}
+
 pub(crate) struct Shared<M> {
     pub(crate) inbox: Inbox<M>,
     pub(crate) mailboxes: Vec<Arc<Mailbox<M>>>,
@@ -128,6 +136,8 @@ pub(crate) struct NodeGauges {
     pub(crate) last_message_us: AtomicU64,
     /// Deadlines are ignored: see [`Handle::inject_no_ticks`].
     pub(crate) no_ticks: AtomicBool,
+    /// See [`Handle::report_batch_times`].
+    pub(crate) reports_batches: AtomicBool,
 }
 
 impl NodeGauges {
@@ -142,6 +152,7 @@ impl NodeGauges {
             deadline: AtomicU64::new(u64::MAX),
             last_message_us: AtomicU64::new(u64::MAX),
             no_ticks: AtomicBool::new(false),
+            reports_batches: AtomicBool::new(false),
         }
     }
 
@@ -289,6 +300,11 @@ impl<M: Send + Sync + 'static> Handle<M> {
     #[must_use]
     pub fn status(&self) -> NodeStatus {
         self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on, each mailbox gets the times of a batch before its replies.
+    pub fn report_batch_times(&self) {
+        self.shared.gauges.reports_batches.store(true, Ordering::Relaxed);
     }
 
     /// Durations of the stages of the sequencer's thread.

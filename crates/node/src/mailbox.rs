@@ -5,9 +5,23 @@ use ledger::{FinishedDelivery, Notice, NoticeId, Outcome, ParticipantIndex, Stam
 use crate::submission::SubmissionRefused;
 use crate::sync::{Arc, Mutex, PoisonError};
 
+/// When the batch of a command was processed, in nanoseconds of the machine's monotonic clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchTimes {
+    /// The sequencer began it.
+    pub taken_ns: u64,
+    /// Its records were durable.
+    pub durable_ns: u64,
+    /// The kernel had decided.
+    pub decided_ns: u64,
+}
+
 /// An event for an I/O thread.
 #[derive(Debug)]
 pub enum MailboxEvent<M> {
+    /// The times of the batch whose replies follow; only if [`crate::Handle::report_batch_times`]
+    /// was called.
+    BatchTimes(BatchTimes),
     /// The command of a pending request is durable and applied, or was refused.
     Reply {
         /// The number of the pending request.

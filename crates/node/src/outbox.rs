@@ -30,7 +30,7 @@ use ports::ClockReading;
 use record::attempts::{AttemptEnd, DeliveryAttempt};
 use sequencer::Durability;
 
-use crate::mailbox::{Mailbox, MailboxEvent};
+use crate::mailbox::{BatchTimes, Mailbox, MailboxEvent};
 use crate::submission::{ReplyTo, Submission, SubmissionContext, SubmissionRefused};
 
 /// How long finished deliveries wait for another record that they can join.
@@ -52,6 +52,9 @@ pub trait OutboxHost<M, P> {
     /// # Errors
     /// The reason for the refusal.
     fn submit(&mut self, submissions: &mut Vec<Submission<M>>) -> Result<(), SubmissionRefused>;
+    /// The times of the batch whose answers follow.
+    fn begin_batch(&mut self, _times: BatchTimes) {}
+
     /// Answers a waiting request.
     fn answer(&mut self, waiter: u32, reply: Result<Outcome, SubmissionRefused>);
     /// Wraps an owed notice. Also returns the size of its message in memory.
@@ -155,6 +158,7 @@ impl<M, P: Clone> Outbox<M, P> {
     /// Handles one event from the mailbox.
     pub fn handle(&mut self, event: MailboxEvent<M>, host: &mut impl OutboxHost<M, P>) {
         match event {
+            MailboxEvent::BatchTimes(times) => host.begin_batch(times),
             MailboxEvent::Reply { waiter, result } => host.answer(waiter, result),
             MailboxEvent::Notice { notice, reserved_at, message } => {
                 let Notice { id, recipient, transfer, owed_at, .. } = notice;

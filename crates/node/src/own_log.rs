@@ -160,7 +160,7 @@ impl<L: Log, C: Clock, M> LogKind<C, M> for OwnLog<L, M> {
         if node.taken.submissions.is_empty() {
             return Ok(Turn::Idle);
         }
-        let taken_ns = node.shared.latency_trace.now_ns();
+        let taken_ns = node.shared.batch_start_ns();
         let now = node.clock.now();
         let OwnLog { sequencer, batch, no_tick_before, last_batch_us } = &mut node.kind;
         *last_batch_us = now.monotonic_us;

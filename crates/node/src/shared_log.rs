@@ -643,7 +643,7 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         waiting: &mut VecDeque<Submission<M>>,
         now: ClockReading,
     ) -> Result<(), NodeError> {
-        let taken_ns = self.shared.latency_trace.now_ns();
+        let taken_ns = self.shared.batch_start_ns();
         let mut batch = Vec::new();
         let sequence =
             self.kind.replica.propose(waiting, &mut batch, now.wall, &mut self.kind.bundle);

@@ -18,7 +18,7 @@ use delivery::{Attempt, AttemptResult, Delivery};
 use ledger::{FinishedDelivery, Notice, Outcome};
 use node::latency_trace::TracePoint;
 use node::outbox::{OutboxHost, RECORD_PATIENCE};
-use node::{Handle, SubmissionRefused};
+use node::{BatchTimes, Handle, SubmissionRefused};
 use ports::ClockReading;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
@@ -94,6 +94,10 @@ impl OutboxHost<ForwardedMessage, Rc<OutgoingNotice>> for Host<'_> {
         submissions: &mut Vec<node::Submission<ForwardedMessage>>,
     ) -> Result<(), SubmissionRefused> {
         self.0.handle.submit(submissions)
+    }
+
+    fn begin_batch(&mut self, times: BatchTimes) {
+        self.0.submitter.waiters.begin_batch(times);
     }
 
     fn answer(&mut self, waiter: u32, reply: Result<Outcome, SubmissionRefused>) {

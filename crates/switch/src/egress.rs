@@ -19,14 +19,16 @@ use fspiop::body::ErrorInformation;
 use fspiop::egress_policy::CallTarget;
 use fspiop::endpoint::EndpointType;
 use fspiop::forwarded_headers::{Forwarding, rewrite};
+use fspiop::headers::TRACEPARENT;
 use fspiop::hub_messages::{self, HubMessage};
 use fspiop::route_table::Operation;
 use fspiop::{ErrorCode, Refusal, Resource, TraceContext};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
-use ledger::{FspName, ParticipantIndex};
+use ledger::{FspName, Notice, ParticipantIndex};
 use node::latency_trace::monotonic_ns;
 use tokio::task::spawn_local;
+use traces::{SpanIds, SpanStep};
 
 use crate::breaker::{BreakerChange, Breakers};
 use crate::directory::Directory;
@@ -36,6 +38,7 @@ use crate::inbound::{Inbound, Trace};
 use crate::measurements::{CallResult, RequestKind};
 use crate::pool::{OutboundRequest, PeerResponse, Pools, RequestClass};
 use crate::signatures::ThreadSignatures;
+use crate::spans::{self, CallSpan};
 use crate::submitter::AcceptStatus;
 use crate::thread::Thread;
 
@@ -125,14 +128,18 @@ impl Egress {
         on_failure: FailureCallback,
     ) -> Result<AcceptStatus, Refusal> {
         let accepted = inbound.accepted();
-        let Inbound { mut headers, body, envelope, .. } = inbound;
-        self.rewrite_headers(&mut headers, (&to.method, &to.path), envelope.trace, named);
+        let Inbound { mut headers, body, envelope, span: request, .. } = inbound;
+        let trace = (envelope.trace, self.thread.unique());
+        self.rewrite_headers(&mut headers, (&to.method, &to.path), trace, named);
         let permit = ForwardPermit::take(self, to.participant, Some(&on_failure))?;
         let (call, on_failure) = (self.address_message(to, headers, body), Box::new(on_failure));
         let leg = (to.participant, forwarded_request(on_failure.resource, to));
+        let context = TraceContext { span_id: request.id, ..envelope.trace };
+        let span = self.begin_span((context, trace.1), (on_failure.resource, to), &call);
         spawn_local(async move {
             let began_ns = monotonic_ns();
             let result = permit.egress.send_once(call).await;
+            permit.egress.end_span(span, result.as_ref().map(|answer| answer.status));
             let outcome = CallResult::of(result.as_ref().ok().map(|answer| answer.status));
             permit.egress.thread.measurements.forwarded(leg, began_ns, outcome);
             if outcome == CallResult::Failed {
@@ -208,19 +215,23 @@ impl Egress {
     }
 
     /// Headers and body of a message of the hub, signed if the configuration requires it.
-    /// `None` if it could not be signed.
+    /// `None` if it could not be signed. The trace comes with the id of the call's span.
     pub(crate) async fn signed(
         &self,
-        to: &Destination,
-        resource: Resource,
-        trace: &Trace,
+        (to, resource): (&Destination, Resource),
+        trace: (&Trace, u64),
         body: Bytes,
     ) -> Option<(HeaderMap, Bytes)> {
         let headers = self.hub_headers(to, resource, trace);
         self.signatures.sign((&to.method, resource), headers, body).await
     }
 
-    fn hub_headers(&self, to: &Destination, resource: Resource, trace: &Trace) -> HeaderMap {
+    fn hub_headers(
+        &self,
+        to: &Destination,
+        resource: Resource,
+        (trace, span): (&Trace, u64),
+    ) -> HeaderMap {
         let view = self.directory.view();
         let recipient = view.get(to.participant).map_or(view.hub, |member| member.name);
         let path = self.signed_path(to);
@@ -232,7 +243,7 @@ impl Egress {
             recipient: &recipient,
             trace: trace.context,
             trace_state: trace.state.as_ref(),
-            span: self.thread.unique(),
+            span,
             now_ms: self.thread.wall_ms(),
         })
     }
@@ -257,12 +268,11 @@ impl Egress {
         &self,
         headers: &mut HeaderMap,
         (method, path): (&Method, &str),
-        trace: TraceContext,
+        (trace, span): (TraceContext, u64),
         destination: Option<&FspName>,
     ) {
         let is_dated = headers.contains_key(http::header::DATE);
         let now_ms = if is_dated { 0 } else { self.thread.wall_ms() };
-        let span = self.thread.unique();
         rewrite(headers, &Forwarding { method, path, destination, trace, span, now_ms });
     }
 
@@ -284,7 +294,8 @@ impl Egress {
         *request.method_mut() = to.method.clone();
         *request.uri_mut() = Uri::try_from(path).map_err(|_| SendError::Unusable)?;
         *request.headers_mut() = headers;
-        Ok(AddressedMessage { to: to.participant, target, request: OutboundRequest::new(request) })
+        let request = OutboundRequest::new(request);
+        Ok(AddressedMessage { to: to.participant, target, request, parent: None })
     }
 
     /// One attempt. Any HTTP response shows that the participant responds.
@@ -328,8 +339,73 @@ impl Egress {
     /// if it could not be signed.
     async fn send_own(&self, own: OwnMessage) -> Option<Result<PeerResponse, SendError>> {
         let OwnMessage { to, resource, trace, body } = own;
-        let (headers, body) = self.signed(&to, resource, &trace, body).await?;
-        Some(self.send_once(self.address_message(&to, headers, body)).await)
+        let span = self.thread.unique();
+        let (headers, body) = self.signed((&to, resource), (&trace, span), body).await?;
+        let call = self.address_message(&to, headers, body);
+        let mut span = self.begin_span((trace.context, span), (resource, &to), &call);
+        if let Some(span) = &mut span {
+            // The hub's own error is the result of a refused or failed message.
+            span.reports_failure = to.path.ends_with("/error");
+        }
+        let result = self.send_once(call).await;
+        self.end_span(span, result.as_ref().map(|answer| answer.status));
+        Some(result)
+    }
+
+    /// The span of a call; `None` if spans are not exported. The parent is in the trace.
+    fn begin_span(
+        &self,
+        (trace, span): (TraceContext, u64),
+        (resource, to): (Resource, &Destination),
+        call: &Result<AddressedMessage, SendError>,
+    ) -> Option<Box<CallSpan>> {
+        let spans = &self.thread.spans;
+        spans.is_on().then(|| {
+            let step = SpanStep::Forward(spans::operation_of(resource, &to.method, &to.path));
+            let ids = SpanIds { trace: trace.trace_id, span, parent: trace.span_id };
+            let target = call.as_ref().ok().map(|call| Rc::clone(&call.target));
+            let is_sampled = spans.samples(&trace);
+            Box::new(CallSpan::new((ids, is_sampled), step, (to.participant, target)))
+        })
+    }
+
+    /// The span of an attempt to deliver a notice, whose `traceparent` names the call. Without a
+    /// parent it names the parent; the call then gets an id of its own.
+    pub(crate) fn begin_attempt(
+        &self,
+        (notice, number): (&Notice, u32),
+        call: &mut AddressedMessage,
+    ) -> Option<Box<CallSpan>> {
+        let spans = &self.thread.spans;
+        if !spans.is_on() {
+            return None;
+        }
+        let headers = call.request.headers_mut()?;
+        let context = TraceContext::parse(headers.get(&TRACEPARENT)?.as_bytes())?;
+        let is_sampled = spans.samples(&context);
+        let (span, parent) = match call.parent {
+            Some(parent) => (context.span_id, parent),
+            None => (self.thread.unique(), context.span_id),
+        };
+        if is_sampled {
+            headers.insert(&TRACEPARENT, context.child(span));
+        }
+        let ids = SpanIds { trace: context.trace_id, span, parent };
+        let to = (call.to, Some(Rc::clone(&call.target)));
+        Some(Box::new(CallSpan::of_notice((ids, is_sampled), notice, number, to)))
+    }
+
+    /// Writes the span of a call that has ended now.
+    pub(crate) fn end_span(
+        &self,
+        span: Option<Box<CallSpan>>,
+        result: Result<StatusCode, &SendError>,
+    ) {
+        if let Some(span) = span {
+            let view = self.directory.view();
+            let name = view.get(span.participant()).map(|member| member.name);
+            self.thread.spans.call(*span, name, result);
+        }
     }
 
     /// Informs the operator that a circuit breaker has opened or closed.
@@ -384,6 +460,8 @@ pub(crate) struct AddressedMessage {
     to: ParticipantIndex,
     target: Rc<CallTarget>,
     request: OutboundRequest,
+    /// The parent of the call's span, if `traceparent` already names that span.
+    pub(crate) parent: Option<u64>,
 }
 
 fn is_failure(result: &Result<PeerResponse, SendError>) -> bool {

@@ -50,7 +50,8 @@ pub(crate) struct RecordedMessage {
     pub(crate) stages: RequestTrace,
 }
 
-/// The trace of a message of the hub: that of the message it answers.
+/// The trace of a message of the hub: that of the message it answers, with the span of that
+/// message as the parent.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
     pub(crate) context: TraceContext,
@@ -71,6 +72,7 @@ impl Trace {
         let state = parent
             .and_then(|value| TraceContext::parse(value.as_bytes()))
             .and_then(|_| inbound.headers.get(&TRACESTATE).cloned());
-        Self { context: inbound.envelope.trace, state }
+        let context = TraceContext { span_id: inbound.span.id, ..inbound.envelope.trace };
+        Self { context, state }
     }
 }

@@ -223,6 +223,9 @@ impl Ports {
         handle: &Handle<ForwardedMessage>,
         stop: watch::Receiver<bool>,
     ) -> io::Result<Running> {
+        if self.options.spans.is_some() {
+            handle.report_batch_times();
+        }
         let mut threads = Vec::new();
         for (params, listener) in self.threads_to_start {
             let (handle, options, stop) = (handle.clone(), self.options.clone(), stop.clone());

@@ -13,7 +13,7 @@ use fspiop::body::{
     BatchRegistration, ErrorInformation, Extension, Fulfil, Prepare, written_expiration,
 };
 use fspiop::endpoint::EndpointType;
-use fspiop::headers::{FSPIOP_DESTINATION, TRACESTATE};
+use fspiop::headers::{FSPIOP_DESTINATION, TRACEPARENT, TRACESTATE};
 use fspiop::hub_messages::{self, BatchOutcome, PartyName, TransferNotice};
 use fspiop::time::retry_after_ms;
 use fspiop::{PartyIdType, Resource, TraceContext, percent_encode};
@@ -76,11 +76,15 @@ impl Notices {
         if !self.outbox.may_send() {
             return Err(SendError::Failed(Failure::Unsent));
         }
+        let span = self.egress.begin_attempt((&outgoing.notice, attempt.number), &mut call);
         let (notice, built_ns) = (&outgoing.notice, monotonic_ns());
         let measured = MeasuredAttempt { notice, reserved_at, began_ns, built_ns };
         let response = self.egress.send(&mut call, RequestClass::Notice).await;
         let status = response.as_ref().ok().map(|response| response.status);
         thread.measurements.called_back(&measured, status);
+        let ended = response.as_ref().map(|response| response.status);
+        let ended = ended.map_err(|failure| SendError::Failed(*failure));
+        self.egress.end_span(span, ended.as_ref().copied());
         let response = response.map_err(SendError::Failed)?;
         thread.tracer.answered(&outgoing.notice, response.times);
         let pause_micros = pause_micros(&response, || thread.wall_ms());
@@ -98,7 +102,7 @@ impl Notices {
         }
         // Another notice may have the same source.
         let message = Arc::unwrap_or_clone(outgoing.message.take()?);
-        let (to, headers, body) = self.forwarded(notice, message)?;
+        let RenderedNotice { to, headers, body, .. } = self.forwarded(notice, message)?;
         Some(self.egress.address_message(&to, headers, body))
     }
 
@@ -107,7 +111,11 @@ impl Notices {
         outgoing: &OutgoingNotice,
     ) -> Result<AddressedMessage, SendError> {
         match self.render(outgoing).await {
-            Some((to, headers, body)) => self.egress.address_message(&to, headers, body),
+            Some(RenderedNotice { to, headers, body, parent }) => {
+                let mut call = self.egress.address_message(&to, headers, body)?;
+                call.parent = parent;
+                Ok(call)
+            }
             None => Err(SendError::Failed(self.log_render_failure(outgoing.notice.source).await)),
         }
     }
@@ -138,8 +146,9 @@ impl Notices {
             | NoticeKind::PatchCommitted
             | NoticeKind::PatchAborted => {
                 let body = own_body(&self.records, outgoing).await?;
-                let state = tracestate(outgoing.message.borrow().as_deref());
-                self.own(notice, (destination(notice)?, Resource::Transfers), state, body).await
+                let message = outgoing.message.borrow().clone();
+                let trace = self.trace_of(notice, message.as_deref()).await;
+                self.own((destination(notice)?, Resource::Transfers), trace, body).await
             }
         }
     }
@@ -154,9 +163,10 @@ impl Notices {
         {
             let trace = TraceContext::new(notice.trace);
             let call = (&to.method, to.path.as_str());
+            let trace = (trace, self.egress.thread.unique());
             self.egress.rewrite_headers(&mut headers, call, trace, Some(&recipient));
         }
-        Some((to, headers, body))
+        Some(RenderedNotice { to, headers, body, parent: None })
     }
 
     /// The callback for a change of the party directory.
@@ -171,30 +181,59 @@ impl Notices {
                 single_registration_callback(notice, &change)?
             }
         };
-        self.own(notice, (to, Resource::Participants), tracestate(Some(&message)), body).await
+        let trace = self.trace_of(notice, Some(&message)).await;
+        self.own((to, Resource::Participants), trace, body).await
     }
 
     /// The hub's own message, signed for each attempt if the configuration requires it.
     async fn own(
         &self,
-        notice: &Notice,
         (to, resource): (Destination, Resource),
-        state: Option<HeaderValue>,
+        trace: Trace,
         body: Bytes,
     ) -> Option<RenderedNotice> {
-        let trace = Trace { context: TraceContext::new(notice.trace), state };
-        let (headers, body) = self.egress.signed(&to, resource, &trace, body).await?;
-        Some((to, headers, body))
+        let parent = Some(trace.context.span_id);
+        let trace = (&trace, self.egress.thread.unique());
+        let (headers, body) = self.egress.signed((&to, resource), trace, body).await?;
+        Some(RenderedNotice { to, headers, body, parent })
+    }
+
+    /// The trace of a notice. If spans are exported, the parent is the span of the message that
+    /// caused the notice, which its record names.
+    async fn trace_of(&self, notice: &Notice, message: Option<&ForwardedMessage>) -> Trace {
+        let (spans, context) = (&self.egress.thread.spans, TraceContext::new(notice.trace));
+        let stored = match message {
+            Some(message) if spans.is_on() => traceparent(message),
+            None if spans.samples(&context) => {
+                let message = self.records.load_message(notice.source).await;
+                message.as_ref().and_then(traceparent)
+            }
+            _ => None,
+        };
+        let context = stored.filter(|stored| stored.trace_id == notice.trace).unwrap_or(context);
+        Trace { context, state: tracestate(message) }
     }
 }
 
-type RenderedNotice = (Destination, HeaderMap, Bytes);
+/// A notice as an HTTP message.
+struct RenderedNotice {
+    to: Destination,
+    headers: HeaderMap,
+    body: Bytes,
+    /// The parent of the call's span, if `traceparent` names the call; otherwise it names the
+    /// parent.
+    parent: Option<u64>,
+}
 
 fn pause_micros(response: &pool::PeerResponse, wall_ms: impl FnOnce() -> u64) -> Option<u64> {
     let value = response.retry_after.as_ref()?;
     let may_ask = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
     let ms = retry_after_ms(value.as_bytes(), wall_ms())?;
     may_ask.contains(&response.status).then(|| ms.saturating_mul(1_000))
+}
+
+fn traceparent(message: &ForwardedMessage) -> Option<TraceContext> {
+    TraceContext::parse(message.headers.get(&TRACEPARENT)?.as_bytes())
 }
 
 fn tracestate(message: Option<&ForwardedMessage>) -> Option<HeaderValue> {

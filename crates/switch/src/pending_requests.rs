@@ -8,15 +8,18 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use ledger::Outcome;
-use node::SubmissionRefused;
+use node::{BatchTimes, SubmissionRefused};
 
 /// The reply to a waiting request.
 pub(crate) type Reply = Result<Outcome, SubmissionRefused>;
 
+/// The times of the batch of a reply, if they are reported.
+pub(crate) type ReplyTimes = Option<Rc<BatchTimes>>;
+
 enum Slot {
     Vacant,
     Waiting(Option<Waker>),
-    Answered(Reply),
+    Answered(Reply, ReplyTimes),
     /// The client has disconnected; the reply is still pending.
     Abandoned,
 }
@@ -25,6 +28,8 @@ enum Slot {
 #[derive(Default)]
 pub(crate) struct PendingRequests {
     slots: RefCell<Slots>,
+    /// Of the batch whose replies are being read.
+    batch: RefCell<ReplyTimes>,
 }
 
 #[derive(Default)]
@@ -45,11 +50,16 @@ impl PendingRequests {
         Wait { waiters: Rc::clone(self), number }
     }
 
+    /// Sets the times of the batch whose replies follow.
+    pub(crate) fn begin_batch(&self, times: BatchTimes) {
+        self.batch.replace(Some(Rc::new(times)));
+    }
+
     /// Answers a slot, once.
     pub(crate) fn answer(&self, number: u32, reply: Reply) {
         let mut slots = self.slots.borrow_mut();
         let slot = &mut slots.slots[number as usize];
-        match std::mem::replace(slot, Slot::Answered(reply)) {
+        match std::mem::replace(slot, Slot::Answered(reply, self.batch.borrow().clone())) {
             Slot::Waiting(waker) => {
                 drop(slots);
                 waker.into_iter().for_each(Waker::wake);
@@ -58,7 +68,7 @@ impl PendingRequests {
                 *slot = Slot::Vacant;
                 slots.vacant.push(number);
             }
-            Slot::Vacant | Slot::Answered(_) => panic!("a request is answered once"),
+            Slot::Vacant | Slot::Answered(..) => panic!("a request is answered once"),
         }
     }
 
@@ -83,12 +93,12 @@ impl Wait {
 }
 
 impl Future for Wait {
-    type Output = Reply;
+    type Output = (Reply, ReplyTimes);
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Reply> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut slots = self.waiters.slots.borrow_mut();
         match &mut slots.slots[self.number as usize] {
-            Slot::Answered(reply) => Poll::Ready(*reply),
+            Slot::Answered(reply, times) => Poll::Ready((*reply, times.take())),
             slot => {
                 *slot = Slot::Waiting(Some(context.waker().clone()));
                 Poll::Pending
@@ -115,7 +125,8 @@ mod tests {
     use super::*;
 
     fn poll(wait: &mut Wait) -> Poll<Reply> {
-        Pin::new(wait).poll(&mut Context::from_waker(Waker::noop()))
+        let polled = Pin::new(wait).poll(&mut Context::from_waker(Waker::noop()));
+        polled.map(|(reply, _)| reply)
     }
 
     #[test]

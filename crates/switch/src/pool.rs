@@ -29,7 +29,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use fspiop::egress_policy::EgressPolicy;
 use http::header::{HOST, RETRY_AFTER};
-use http::{HeaderValue, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{self, SendRequest, handshake};
 use hyper_util::rt::TokioIo;
@@ -114,6 +114,11 @@ pub(crate) struct OutboundRequest {
 impl OutboundRequest {
     pub(crate) fn new(request: Request<Full<Bytes>>) -> Self {
         Self { request: Some(request), spare: None }
+    }
+
+    /// The headers, until the request is written.
+    pub(crate) fn headers_mut(&mut self) -> Option<&mut HeaderMap> {
+        self.request.as_mut().map(Request::headers_mut)
     }
 
     pub(crate) fn keep_spare(&mut self) {

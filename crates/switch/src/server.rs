@@ -39,7 +39,7 @@ use crate::measurements::RequestKind;
 use crate::message::ForwardedMessage;
 use crate::signatures::ThreadSignatures;
 use crate::socket::{self, Protocol, ReadBuffer, Socket, Stream};
-use crate::spans::RequestFacts;
+use crate::spans::{DecisionFacts, RequestFacts};
 use crate::submitter::{AcceptStatus, Submitter};
 use crate::thread::Thread;
 use crate::trace::RequestTrace;
@@ -187,7 +187,8 @@ pub(crate) fn serve(
         }
         // A client that sends `Expect: 100-continue` gets an error before it sends the body.
         let expects_continue = parts.headers.contains_key(EXPECT);
-        let mut about = RequestInfo { read_ns, request: None, trace: [0; 16], facts: None };
+        let mut about =
+            RequestInfo { read_ns, request: None, trace: [0; 16], facts: None, decision: None };
         let logged = server.logs_requests.then(|| parts.method.clone());
         let result = respond(&server, &mut about, (&mut parts, &mut body), &guard).await;
         if let Some(method) = logged {
@@ -233,9 +234,13 @@ fn write_span(
         return;
     }
     let facts = facts.unwrap_or_else(begun);
-    let result = result.as_ref().map(Response::status);
+    let status = result.as_ref().map(Response::status);
     let operation = about.request.map(|request| request.operation);
-    thread.spans.request(&facts, (operation, arrived_ns), result);
+    let decision = about.decision.as_deref();
+    thread.spans.request((&facts, decision), (operation, arrived_ns), status);
+    if let Some(decision) = decision {
+        thread.spans.stages(&facts, decision, || thread.unique());
+    }
 }
 
 #[cold]
@@ -268,6 +273,8 @@ struct RequestInfo {
     trace: TraceId,
     /// Facts about its span, if spans are exported and its headers were accepted.
     facts: Option<Box<RequestFacts>>,
+    /// Facts about the decision, if it became a command.
+    decision: Option<Box<DecisionFacts>>,
 }
 
 async fn respond(
@@ -303,7 +310,8 @@ async fn respond(
         AcceptStatus::Immediate(status) => Ok(empty(status)),
         AcceptStatus::AfterQuery(query) => Ok(empty(query.await?)),
         AcceptStatus::AfterDecision(decision, status) => {
-            let mut stages = decision.wait(&server.directory).await?;
+            let (mut stages, facts) = decision.wait(&server.directory).await?;
+            about.decision = facts;
             let response = empty(status);
             stages.mark(TracePoint::Answered);
             Ok(response)

@@ -4,15 +4,28 @@
 //! not sampled, up to [`FAILURES_MAX`] a second.
 
 use std::cell::Cell;
+use std::rc::Rc;
 
+use fspiop::egress_policy::CallTarget;
 use fspiop::route_table::Operation;
-use fspiop::{Refusal, TraceContext};
-use http::StatusCode;
-use ledger::{FspName, TraceId};
-use node::latency_trace::monotonic_ns;
-use traces::{SpanError, SpanIds, SpanQueue, SpanRecord, SpanStep};
+use fspiop::{Refusal, Resource, TraceContext};
+use http::{Method, StatusCode};
+use ledger::{
+    Command, ErrorOutcome, FspName, Notice, NoticeKind, Outcome, ParticipantIndex, ResponseEnd,
+    TraceId, TransferId, TransferMessage,
+};
+use node::BatchTimes;
+use node::latency_trace::{self, monotonic_ns};
+use traces::{Peer, SpanError, SpanIds, SpanQueue, SpanRecord, SpanStep};
 
+use crate::failure::{Failure, SendError};
 use crate::inbound::{Envelope, RequestSpan};
+use crate::outcome_errors::{self, PrepareFields};
+
+/// States of a transfer, by their names in the API.
+const RESERVED: &str = "RESERVED";
+const COMMITTED: &str = "COMMITTED";
+const ABORTED: &str = "ABORTED";
 
 /// Spans of failures of unsampled payments, per second and thread. More are dropped and counted.
 const FAILURES_MAX: u32 = 100;
@@ -33,6 +46,29 @@ pub(crate) struct RequestFacts {
     is_sampled: bool,
     source: Option<FspName>,
     destination: Option<FspName>,
+}
+
+/// The decision about a command, and its stages.
+#[derive(Debug)]
+pub(crate) struct DecisionFacts {
+    transfer: Option<TransferId>,
+    /// Payer and payee, if the command names them.
+    parties: Option<(FspName, FspName)>,
+    submitted_ns: u64,
+    outcome: Option<Outcome>,
+    batch: Option<BatchTimes>,
+}
+
+/// The span of a call that has not ended.
+#[derive(Debug)]
+pub(crate) struct CallSpan {
+    record: SpanRecord,
+    is_sampled: bool,
+    /// Whether the message itself reports a failure.
+    pub(crate) reports_failure: bool,
+    /// Whether the called participant is the payer's, rather than the payee's, if that is known.
+    is_to_payer: Option<bool>,
+    to: (ParticipantIndex, Option<Rc<CallTarget>>),
 }
 
 impl SpanWriter {
@@ -85,12 +121,14 @@ impl SpanWriter {
     /// Writes the span of a request that is answered now.
     pub(crate) fn request(
         &self,
-        facts: &RequestFacts,
+        (facts, decision): (&RequestFacts, Option<&DecisionFacts>),
         (operation, arrived_ns): (Option<Operation>, u64),
         result: Result<StatusCode, &Refusal>,
     ) {
         let refusal = result.err();
-        if !self.may_write(facts.is_sampled, refusal.is_some()) {
+        let outcome = decision.and_then(|decision| decision.outcome);
+        let has_failed = refusal.is_some() || outcome.is_some_and(is_failure);
+        if !self.may_write(facts.is_sampled, has_failed) {
             return;
         }
         let times = (arrived_ns, monotonic_ns());
@@ -98,8 +136,63 @@ impl SpanWriter {
         let status = result.unwrap_or_else(|refusal| refusal.status);
         span.status = Some(status.as_u16());
         span.error = refusal.map(|refusal| SpanError::Code(refusal.code.number()));
+        span.error = span.error.or_else(|| outcome.and_then(error_of));
         (span.payer, span.payee) = roles(operation, (facts.source, facts.destination));
+        if let Some(decision) = decision {
+            decision.complete(&mut span);
+        }
         self.push(span);
+    }
+
+    /// Writes the spans of the stages of a sampled command.
+    pub(crate) fn stages(
+        &self,
+        facts: &RequestFacts,
+        decision: &DecisionFacts,
+        unique: impl Fn() -> u64,
+    ) {
+        let Some(batch) = decision.batch.filter(|_| facts.is_sampled) else { return };
+        let taken_ns = batch.taken_ns.max(decision.submitted_ns);
+        let durable_ns = batch.durable_ns.clamp(taken_ns, batch.decided_ns.max(taken_ns));
+        let decided_ns = batch.decided_ns.max(durable_ns);
+        for (step, from, to) in [
+            (SpanStep::InboxWait, decision.submitted_ns, taken_ns),
+            (SpanStep::Append, taken_ns, durable_ns),
+            (SpanStep::Decide, durable_ns, decided_ns),
+        ] {
+            let ids = SpanIds { span: unique(), parent: facts.ids.span, ..facts.ids };
+            let mut span = SpanRecord::new(ids, step, (from, to));
+            if step == SpanStep::Decide {
+                decision.complete(&mut span);
+            }
+            self.push(span);
+        }
+    }
+
+    /// Writes the span of a call that has ended now. `name` is that of the called participant.
+    pub(crate) fn call(
+        &self,
+        call: CallSpan,
+        name: Option<FspName>,
+        result: Result<StatusCode, &SendError>,
+    ) {
+        let error = call_error(result);
+        if !self.may_write(call.is_sampled, call.reports_failure || error.is_some()) {
+            return;
+        }
+        let CallSpan { mut record, to: (_, target), is_to_payer, .. } = call;
+        record.end_ns = monotonic_ns();
+        record.status = result.ok().map(|status| status.as_u16());
+        record.error = error;
+        match is_to_payer {
+            Some(true) => record.payer = name,
+            Some(false) => record.payee = name,
+            None => {}
+        }
+        record.peer = name
+            .zip(target)
+            .map(|(name, target)| Peer { name, authority: target.authority.as_str().into() });
+        self.push(record);
     }
 
     /// Whether a span is written: that of a sampled payment, or of a failure.
@@ -125,6 +218,155 @@ impl SpanWriter {
             queue.push(span);
         }
     }
+}
+
+impl DecisionFacts {
+    /// Of a command that is submitted now.
+    pub(crate) fn of(command: &Command) -> Box<Self> {
+        let transfer = latency_trace::inbound_of(command).map(|(transfer, _)| transfer);
+        let parties = match command.message() {
+            Some(TransferMessage::Prepare(prepare)) => Some((prepare.payer, prepare.payee)),
+            Some(TransferMessage::Fulfil(_) | TransferMessage::Abort(_)) | None => None,
+        };
+        let submitted_ns = monotonic_ns();
+        Box::new(Self { transfer, parties, submitted_ns, outcome: None, batch: None })
+    }
+
+    /// Adds the decision.
+    pub(crate) fn decided(&mut self, outcome: Option<Outcome>, batch: Option<&BatchTimes>) {
+        self.outcome = outcome;
+        self.batch = batch.copied();
+    }
+
+    /// Adds transfer, parties and state to a span.
+    fn complete(&self, span: &mut SpanRecord) {
+        span.transfer = self.transfer;
+        if let Some((payer, payee)) = self.parties {
+            (span.payer, span.payee) = (Some(payer), Some(payee));
+        }
+        span.state = self.outcome.and_then(state_after);
+    }
+}
+
+impl CallSpan {
+    /// Of a forwarded message, or of a message of the hub that is not a notice; it begins now.
+    pub(crate) fn new(
+        (ids, is_sampled): (SpanIds, bool),
+        step: SpanStep,
+        to: (ParticipantIndex, Option<Rc<CallTarget>>),
+    ) -> Self {
+        let record = SpanRecord::new(ids, step, (monotonic_ns(), 0));
+        Self { record, is_sampled, reports_failure: false, is_to_payer: None, to }
+    }
+
+    /// Of the attempt with this number, from 1, to deliver a notice; it begins now.
+    pub(crate) fn of_notice(
+        sampled: (SpanIds, bool),
+        notice: &Notice,
+        number: u32,
+        to: (ParticipantIndex, Option<Rc<CallTarget>>),
+    ) -> Self {
+        let (operation, state, is_to_payer) = about_notice(notice.kind);
+        let mut span = Self::new(sampled, SpanStep::Notify(operation), to);
+        span.record.transfer = notice.transfer;
+        span.record.state = state;
+        span.record.resends = number.saturating_sub(1);
+        span.is_to_payer = is_to_payer;
+        span.reports_failure = state == Some(ABORTED) || notice.kind == NoticeKind::Error;
+        span
+    }
+
+    /// The called participant.
+    pub(crate) fn participant(&self) -> ParticipantIndex {
+        self.to.0
+    }
+}
+
+/// The operation of a notice, the state that it reports, and whether it goes to the payer.
+fn about_notice(kind: NoticeKind) -> (Operation, Option<&'static str>, Option<bool>) {
+    use Operation::{ParticipantsPut, TransfersError, TransfersPatch, TransfersPost, TransfersPut};
+    match kind {
+        NoticeKind::Prepare => (TransfersPost, Some(RESERVED), Some(false)),
+        NoticeKind::Fulfil => (TransfersPut, Some(COMMITTED), Some(true)),
+        // To the sender of a resent message, too.
+        NoticeKind::Committed => (TransfersPut, Some(COMMITTED), None),
+        NoticeKind::Reserved => (TransfersPut, Some(RESERVED), Some(true)),
+        NoticeKind::AbortedState => (TransfersPut, Some(ABORTED), None),
+        NoticeKind::Abort => (TransfersError, Some(ABORTED), Some(true)),
+        NoticeKind::FulfilCopy => (TransfersPut, Some(COMMITTED), Some(false)),
+        NoticeKind::AbortCopy => (TransfersError, Some(ABORTED), Some(false)),
+        NoticeKind::PatchCommitted => (TransfersPatch, Some(COMMITTED), Some(false)),
+        NoticeKind::PatchAborted => (TransfersPatch, Some(ABORTED), Some(false)),
+        // To the sender of a refused message, or to both sides of an expired transfer.
+        NoticeKind::Error => (TransfersError, None, None),
+        NoticeKind::PartiesChanged => (ParticipantsPut, None, None),
+    }
+}
+
+/// The operation of a call.
+pub(crate) fn operation_of(resource: Resource, method: &Method, path: &str) -> Operation {
+    let is_get = *method == Method::GET;
+    let is_post = *method == Method::POST;
+    match (resource, path.ends_with("/error")) {
+        (Resource::Participants, true) => Operation::ParticipantsError,
+        (Resource::Participants, false) => Operation::ParticipantsPut,
+        (Resource::Parties, true) => Operation::PartiesError,
+        (Resource::Parties, false) if is_get => Operation::PartiesGet,
+        (Resource::Parties, false) => Operation::PartiesPut,
+        (Resource::Quotes, true) => Operation::QuotesError,
+        (Resource::Quotes, false) if is_get => Operation::QuotesGet,
+        (Resource::Quotes, false) if is_post => Operation::QuotesPost,
+        (Resource::Quotes, false) => Operation::QuotesPut,
+        (Resource::Transfers, true) => Operation::TransfersError,
+        (Resource::Transfers, false) => Operation::TransfersPut,
+    }
+}
+
+/// Whether a payment ended or was refused by this outcome of a command.
+fn is_failure(outcome: Outcome) -> bool {
+    state_after(outcome) == Some(ABORTED) || error_of(outcome).is_some()
+}
+
+/// The error of a refused command.
+fn error_of(outcome: Outcome) -> Option<SpanError> {
+    let outcome = ErrorOutcome::of(outcome)?;
+    let (code, _) = outcome_errors::error(outcome, &PrepareFields::default());
+    Some(SpanError::Code(code.number()))
+}
+
+/// The state of a transfer after a command with this outcome, if the command set it.
+fn state_after(outcome: Outcome) -> Option<&'static str> {
+    use ResponseEnd::*;
+    if outcome == Outcome::PrepareReserved {
+        return Some(RESERVED);
+    }
+    Some(match ResponseEnd::of(outcome)? {
+        Committed => COMMITTED,
+        Aborted
+        | AbortedWithUnknownCode
+        | AbortedByPut
+        | FulfilmentInvalid
+        | ResponseNotToPayer => ABORTED,
+    })
+}
+
+/// The failure of a call.
+fn call_error(result: Result<StatusCode, &SendError>) -> Option<SpanError> {
+    Some(match result {
+        Ok(status) if status.is_success() => return None,
+        Ok(status) => SpanError::Status(status.as_u16()),
+        Err(SendError::NoEndpoint) => SpanError::Call("no_endpoint"),
+        Err(SendError::Unusable) => SpanError::Call("unusable_endpoint"),
+        Err(SendError::Failed(failure)) => SpanError::Call(match failure {
+            Failure::Connect => "connect",
+            Failure::Denied => "denied_address",
+            Failure::TimedOut => "timeout",
+            Failure::Broken | Failure::Unanswered => "connection_broken",
+            Failure::Unsent => "not_sent",
+            Failure::Crowded => "no_free_connection",
+            Failure::NotAnswering => "circuit_breaker_open",
+        }),
+    })
 }
 
 /// The payer and the payee among source and destination of a request.

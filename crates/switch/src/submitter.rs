@@ -18,6 +18,7 @@ use crate::inbound::{Inbound, RecordedMessage};
 use crate::outbox::Outbox;
 use crate::passthrough::{Passthrough, PassthroughMessage};
 use crate::pending_requests::{PendingRequests, Wait};
+use crate::spans::DecisionFacts;
 use crate::thread::Thread;
 use crate::trace::RequestTrace;
 
@@ -72,6 +73,7 @@ impl Submitter {
     ) -> Result<PendingDecision, Refusal> {
         let stored = commands::store(&command, inbound, || self.thread.wall_ms());
         let RecordedMessage { message, payload, mut stages } = stored;
+        let facts = self.thread.spans.is_on().then(|| DecisionFacts::of(&command));
         stages.is_about(&command);
         stages.mark(TracePoint::Submitted);
         if let Some(passthrough) = &self.passthrough
@@ -83,7 +85,7 @@ impl Submitter {
                 &message_fields,
                 message,
             );
-            return Ok(PendingDecision { wait: None, stages: RequestTrace::default() });
+            return Ok(PendingDecision { wait: None, stages: RequestTrace::default(), facts });
         }
         let wait = self.waiters.wait();
         let record =
@@ -92,7 +94,7 @@ impl Submitter {
         let attached = SubmissionContext { ticket, message: Some(Arc::new(message)) };
         let durability = Durability::Synced;
         self.outbox.submit(Submission { command, record, durability, attached });
-        Ok(PendingDecision { wait: Some(wait), stages })
+        Ok(PendingDecision { wait: Some(wait), stages, facts })
     }
 }
 
@@ -100,23 +102,32 @@ impl Submitter {
 pub(crate) struct PendingDecision {
     wait: Option<Wait>,
     stages: RequestTrace,
+    /// Facts for the spans, if they are exported.
+    facts: Option<Box<DecisionFacts>>,
 }
 
 impl PendingDecision {
-    /// Waits until the command is durable and applied; returns the trace to mark as answered.
+    /// Waits until the command is durable and applied; returns the trace to mark as answered, and
+    /// the facts for the spans.
     ///
     /// # Errors
     /// 503 if the node accepted no more commands.
-    pub(crate) async fn wait(mut self, directory: &Directory) -> Result<RequestTrace, Refusal> {
-        let Some(wait) = self.wait else { return Ok(self.stages) };
-        let reply = wait.await;
+    pub(crate) async fn wait(
+        mut self,
+        directory: &Directory,
+    ) -> Result<(RequestTrace, Option<Box<DecisionFacts>>), Refusal> {
+        let Some(wait) = self.wait else { return Ok((self.stages, self.facts)) };
+        let (reply, times) = wait.await;
         self.stages.mark(TracePoint::Resumed);
+        if let Some(facts) = &mut self.facts {
+            facts.decided(reply.ok(), times.as_deref());
+        }
         match reply {
             Ok(outcome) => {
                 if outcome == Outcome::SenderNotFound {
                     directory.ignore();
                 }
-                Ok(self.stages)
+                Ok((self.stages, self.facts))
             }
             Err(SubmissionRefused::SenderBacklogFull) => Err(Refusal::owed()),
             Err(

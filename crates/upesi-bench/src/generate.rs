@@ -349,7 +349,8 @@ impl TransferWriter {
                 MailboxEvent::DeliveryRecordRefused(_) => {
                     return Err(self.stopped(SubmissionRefused::DiskFull));
                 }
-                MailboxEvent::Withdraw(_)
+                MailboxEvent::BatchTimes(_)
+                | MailboxEvent::Withdraw(_)
                 | MailboxEvent::Recorded(_)
                 | MailboxEvent::RegistryChanged
                 | MailboxEvent::DeliveredByOtherNode(_)

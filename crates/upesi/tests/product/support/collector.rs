@@ -95,6 +95,17 @@ impl Collector {
         found.unwrap_or_else(|| panic!("expected {count} spans of {trace}: {:#?}", lines(&last)))
     }
 
+    /// Waits for a span of a trace.
+    #[track_caller]
+    pub(crate) fn wait_for_span(&self, trace: &str, is_it: impl Fn(&Span) -> bool) {
+        let mut last = Vec::new();
+        let found = within_patience(|| {
+            last = self.trace(trace);
+            last.iter().any(&is_it).then_some(())
+        });
+        found.unwrap_or_else(|| panic!("not among {:#?}", lines(&last)));
+    }
+
     /// The spans of a trace at the moment.
     pub(crate) fn trace(&self, trace: &str) -> Vec<Span> {
         let Some(answer) = self.query(&format!("/api/traces/{trace}")) else { return Vec::new() };
@@ -173,7 +184,13 @@ impl Span {
 
     /// `name kind [attribute=value]...` without values that differ from run to run.
     pub(crate) fn line(&self) -> String {
-        let changing = ["server.port", "otel.library.version", "span.kind", "internal.span.format"];
+        let changing = [
+            "server.port",
+            "otel.library.version",
+            "otel.scope.version",
+            "span.kind",
+            "internal.span.format",
+        ];
         let mut tags: Vec<_> = self.0["tags"]
             .as_array()
             .unwrap()

@@ -3,7 +3,7 @@
 //! Phases: fetch the tools into `<target>/deployment`, once; render the chart for each topology and
 //! compare it with `deploy/kubernetes`; validate it against the schemas of the oldest and the
 //! newest supported Kubernetes; check that invalid values are refused; then check the compose file,
-//! the Dockerfile, the systemd unit and the alert rules.
+//! the Dockerfile, the systemd unit, the alert rules and the boards.
 //!
 //! Helm and the reader of rules are built from Go modules, the rest comes from PyPI. Versions are
 //! pinned here and in `crates/xtask/deployment`. Nothing is deployed: that needs a cluster. The
@@ -20,6 +20,7 @@ use crate::tools::{self, run, target};
 const CHART: &str = "deploy/helm/upesi";
 const VALUES: &str = "deploy/helm/topologies";
 const RENDERED: &str = "deploy/kubernetes";
+const BOARDS: &str = "deploy/grafana/dashboards";
 const WANTED: &str = "crates/xtask/deployment";
 /// Topologies whose rendering is kept.
 const TOPOLOGIES: [&str; 3] = ["one", "cluster", "thousand"];
@@ -83,7 +84,16 @@ fn all(root: &Path, kept: RenderingMode) -> Result<(), String> {
     run(Command::new(tools.kept.join("bin/rules"))
         .current_dir(root)
         .arg("deploy/prometheus/rules.yaml"))?;
+    println!("deployment: the boards, with Grafana's own model");
+    run(tools.python_program("python").arg(format!("{WANTED}/boards.py")).args(boards(root)?))?;
     unit(root, &tools.kept)
+}
+
+/// The files of the boards.
+fn boards(root: &Path) -> Result<Vec<PathBuf>, String> {
+    let failed = |error| format!("{BOARDS}: {error}");
+    let files = fs::read_dir(root.join(BOARDS)).map_err(failed)?;
+    files.map(|file| Ok(file.map_err(failed)?.path())).collect()
 }
 
 /// Writes a rendering, or compares it with what is kept. Answers with its path.

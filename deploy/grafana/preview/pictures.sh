@@ -83,6 +83,16 @@ for node in a b c; do
     case $node in a) pay a 201 --fsps 4 ;; b) pay b 211 --fsps 4 ;; c) pay c 221 --fsps 4 ;; esac
 done
 
+# Low caps, so that positions come near them.
+cap() {
+    local body='{"currency": "USD", "limit": {"type": "NET_DEBIT_CAP", "value": '$2', "alarmPercentage": 60}}'
+    curl -s -o "$work/cap" --retry 30 --retry-all-errors --fail -X PUT -d "$body" \
+        -H "authorization: Bearer $(cat "$work/one/admin-token")" \
+        -H 'content-type: application/json' \
+        "http://$(address one admin)/participants/$1/limits"
+}
+for number in 1 2 3 4 5 6 7 8; do cap "fsp20$number" $((8000 + number * 500)); done
+
 half() {
     for _ in $(seq $((seconds / 2))); do
         # A message without a body is refused.

@@ -63,11 +63,11 @@ const points = (values) =>
 
 const scaled = (value, [...units]) => {
   let unit = units.shift();
-  while (units.length && Math.abs(value) >= 1000) [value, unit] = [value / 1000, units.shift()];
+  while (units.length && Math.abs(value) >= 999.5) [value, unit] = [value / 1000, units.shift()];
   return `${digits(value)}${unit}`;
 };
 const digits = (value) =>
-  Math.abs(value) >= 100 ? value.toFixed(0) : String(Number(value.toPrecision(3)));
+  Math.abs(value) >= 100 ? value.toFixed(0) : String(Number(value.toPrecision(3)) || 0);
 const time = (value) =>
   value === 0 ? "0 s"
   : value < 0.001 ? `${digits(value * 1e6)} µs`
@@ -114,7 +114,7 @@ function lines(panel, found, width, height) {
       grid: { left: 62, right: 12, top: 8, bottom: 22 },
       xAxis: { type: "time", min: start * 1000, max: end * 1000, splitNumber: 4,
         axisLabel: { fontSize: 10, formatter: "{HH}:{mm}", hideOverlap: true } },
-      yAxis: { type: "value", min: (it) => Math.min(0, it.min), splitNumber: 4,
+      yAxis: { type: "value", min: (it) => (it.min < 0 ? null : 0), splitNumber: 4,
         axisLabel: { fontSize: 10, formatter: shown } },
       series: found.map((it) => ({ type: "line", data: it.points, showSymbol: false,
         lineStyle: { width: 1.4 } })),

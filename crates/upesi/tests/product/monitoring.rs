@@ -1,6 +1,9 @@
 //! A real Prometheus reads the metrics of a switch under load and runs the rules and the queries of
 //! the boards, and a real Alertmanager sends an alert.
 
+mod messages;
+mod published;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -127,6 +130,14 @@ impl Monitored {
         assert_eq!(answer.status, 400, "{}", answer.text());
     }
 
+    /// Messages of all kinds, of which the load sends only some.
+    fn send_each_message(&self) {
+        for message in messages::all() {
+            let answer = self.scheme.ask(&message);
+            assert!([200, 202].contains(&answer.status), "{message:?}: {}", answer.text());
+        }
+    }
+
     /// Owes one participant more notices than it may without an alert.
     fn silence_one_participant(&self) {
         self.scheme.other.answer(|_| Reply::Silence);
@@ -166,6 +177,7 @@ fn prometheus_reads_metrics_and_boards_and_alertmanager_sends_an_alert() {
     monitored.silence_one_participant();
     targets_are_up(&monitored);
     boards_have_data(&monitored);
+    published::queries_are_answered_as_listed(&monitored);
     exemplars_are_kept(&monitored.prometheus);
     native_histograms_arrive(&monitored.native);
     alert_is_received(&monitored);

@@ -67,6 +67,11 @@ impl Monitor {
     /// `data` of an answer of the API. `form` are the parameters.
     #[track_caller]
     pub(crate) fn ask(&self, path: &str, form: &[(&str, &str)]) -> Value {
+        self.try_ask(path, form).unwrap_or_else(|error| panic!("{form:?}: {error}"))
+    }
+
+    /// The same, or the whole answer if it is an error.
+    fn try_ask(&self, path: &str, form: &[(&str, &str)]) -> Result<Value, Value> {
         let form: Vec<_> =
             form.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
         let kind = ("content-type".to_owned(), "application/x-www-form-urlencoded".to_owned());
@@ -75,17 +80,21 @@ impl Monitor {
         let request = Request { method, path, headers: Headers(vec![kind]), body };
         let answer = self.client.borrow_mut().call(&request).unwrap();
         let mut value: Value = serde_json::from_str(&answer.text()).unwrap();
-        assert_eq!(value["status"], "success", "{form:?}: {value}");
-        value["data"].take()
+        if value["status"] == "success" { Ok(value["data"].take()) } else { Err(value) }
     }
 
     /// The series that a query finds now.
     #[track_caller]
     pub(crate) fn query(&self, expression: &str) -> Vec<Value> {
-        let mut data = self.ask("query", &[("query", expression)]);
+        self.try_query(expression).unwrap_or_else(|error| panic!("{expression}: {error}"))
+    }
+
+    /// The same, or the answer to an expression that is not one of PromQL.
+    pub(crate) fn try_query(&self, expression: &str) -> Result<Vec<Value>, Value> {
+        let mut data = self.try_ask("query", &[("query", expression)])?;
         match data["result"].take() {
-            Value::Array(found) if data["resultType"] == "vector" => found,
-            other => panic!("{expression}: {other}"),
+            Value::Array(found) if data["resultType"] == "vector" => Ok(found),
+            other => Err(other),
         }
     }
 }

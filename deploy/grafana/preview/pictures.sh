@@ -77,16 +77,16 @@ prometheus --config.file "$work/prometheus.yaml" --storage.tsdb.path "$work/prom
     --web.listen-address $any --enable-feature=exemplar-storage 2>"$work/prometheus.err" &
 pids+=($!)
 
-pay one 201 --fsps 8 --behaviour fsp202=slow:150 --behaviour fsp204=error:5100 \
-    --behaviour fsp206=refuse:100000
+pay one 201 --fsps 8 --behaviour fsp202=slow:150 --behaviour fsp204=error:5100
 for node in a b c; do
     case $node in a) pay a 201 --fsps 4 ;; b) pay b 211 --fsps 4 ;; c) pay c 221 --fsps 4 ;; esac
 done
 
 # Low caps, so that positions come near them.
 cap() {
-    local body='{"currency": "USD", "limit": {"type": "NET_DEBIT_CAP", "value": '$2', "alarmPercentage": 60}}'
-    curl -s -o "$work/cap" --retry 30 --retry-all-errors --fail -X PUT -d "$body" \
+    local limit='{"type": "NET_DEBIT_CAP", "value": '$2', "alarmPercentage": 60}'
+    curl -s -o "$work/cap" --retry 30 --retry-all-errors --fail -X PUT \
+        -d "{\"currency\": \"USD\", \"limit\": $limit}" \
         -H "authorization: Bearer $(cat "$work/one/admin-token")" \
         -H 'content-type: application/json' \
         "http://$(address one admin)/participants/$1/limits"

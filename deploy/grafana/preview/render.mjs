@@ -183,7 +183,7 @@ const STYLE = `
   main { position: relative; left: 6px; }
   h2, section { position: absolute; box-sizing: border-box; margin: 0; }
   h2 { font-size: 13px; padding: 6px 4px; }
-  section { background: #fff; border: 1px solid #d8d9da; }
+  section { background: #fff; border: 1px solid #d8d9da; overflow: hidden; }
   h3 { font-size: 12px; margin: 0; padding: 4px 8px; height: 16px; }
   .number { font-size: 24px; text-align: center; height: 34px; line-height: 34px; }
   .none { color: #888; font-size: 16px; }

@@ -49,8 +49,10 @@ fn log() -> Vec<Panel> {
     vec![
         Panel::lines("Applied records", PerSecond, [applied])
             .help("Records applied per second. All nodes apply the same records."),
-        Panel::lines("Lag", Count, [query("upesi:lag:records{@job}", "{{instance}}")])
-            .help("Records that a node has not applied yet, compared with the first one."),
+        Panel::lines("Lag", Count, [query("upesi:lag:records{@job}", "{{instance}}")]).help(
+            "Records that a node has not applied yet, compared with the first one. Nodes are \
+                 scraped at different moments, so a second's work is no lag.",
+        ),
         Panel::lines("Time to answer by node", Seconds, [query(answer, "{{instance}}")])
             .help("99 % of the requests get their synchronous answer within this time.")
             .width(Third),

@@ -101,13 +101,12 @@ fn liquidity() -> Vec<Panel> {
     let amounts = [
         money("upesi_position", "position {{currency}}"),
         money("upesi_net_debit_cap", "cap {{currency}}"),
-        money("upesi_liquidity_cover", "cover {{currency}}"),
     ];
     let headroom = [money("upesi_liquidity_headroom", "{{currency}}")];
     vec![
-        Panel::lines("Position, cap and cover", Amount, amounts).help(
+        Panel::lines("Position and cap", Amount, amounts).help(
             "In units of the currency. Transfers are refused when the position would exceed \
-                   the lower of cap and cover.",
+             the cap, or the cover if that is lower.",
         ),
         Panel::lines("Headroom", Amount, headroom)
             .help("The amount that the participant can still send, in units of the currency."),
@@ -129,8 +128,9 @@ fn compared() -> Vec<Panel> {
         )
         .help(
             "The ten participants with the slowest callbacks: 99 % need less. After the first \
-               500 participants all others are one.",
-        ),
+             500 participants all others are one.",
+        )
+        .width(Third),
         Panel::ranking(
             "Callbacks not accepted by",
             Share,

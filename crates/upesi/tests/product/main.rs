@@ -44,6 +44,7 @@ mod liquidity;
 mod logging;
 mod long_history;
 mod lookup_and_quotes;
+mod mojaloop_metrics;
 #[cfg(feature = "real-prometheus")]
 mod monitoring;
 #[cfg(feature = "real-object-stores")]

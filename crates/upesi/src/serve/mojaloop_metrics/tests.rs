@@ -70,6 +70,13 @@ A transfer counts in `tx_transfer` and `tx_transfer_fulfil` when a running node 
 commit and delivered it to the payer. A commit whose delivery continues after a restart does not
 count. The time in the inbox before the stamp is `upesi_inbox_wait_seconds`.
 
+## Size
+
+These names add to a scrape in the text format, after each participant has paid and was paid, with
+look-ups and quotes:
+
+@SIZES@
+
 ## Names and stages
 
 \"deciding the batch\" is the time in which the kernel decides all commands of a batch: a message
@@ -100,10 +107,47 @@ fn manual_rows(page: &mut String) {
     }
 }
 
+/// Series and bytes of a scrape, by setting and number of participants.
+fn sizes() -> String {
+    let mut table = "| Setting | 2 participants | 500 participants |\n|---|---|---|\n".to_owned();
+    for (setting, names) in [
+        ("per-service", MojaloopNames::PerService),
+        ("common", MojaloopNames::Common),
+        ("both", MojaloopNames::Both),
+    ] {
+        let size = [2, 500].map(|participants| {
+            let times = scheme_times(participants);
+            let text = Exposition::Text.encode(&families(names, &times));
+            let text = String::from_utf8(text).unwrap();
+            let series = text.lines().filter(|line| !line.starts_with('#')).count();
+            format!("{series} series, {} KiB", text.len().div_ceil(1_024))
+        });
+        writeln!(table, "| `\"{setting}\"` | {} | {} |", size[0], size[1]).unwrap();
+    }
+    table
+}
+
+/// Measurements of a scheme in which each participant pays and is paid.
+fn scheme_times(participants: usize) -> TrafficTimes {
+    let deliveries = [(NoticeAction::Prepare, 202), (NoticeAction::Commit, 200)];
+    let operations =
+        [Operation::PartiesGet, Operation::PartiesPut, Operation::QuotesPost, Operation::QuotesPut];
+    let request = |operation| RequestKind { operation, has_sub_id: false };
+    let participant = |at: usize| ParticipantTimes {
+        name: format!("dfsp{at:03}"),
+        deliveries: deliveries.map(|key| (key, value(9_000_000))).into(),
+        forwards: operations
+            .map(|operation| (request(operation), CallResult::Succeeded, value(9_000_000)))
+            .into(),
+    };
+    let participants = (0..participants).map(participant).collect();
+    TrafficTimes { participants, ..times() }
+}
+
 /// UPDATE_EXPECT=1 regenerates the page.
 #[test]
 fn manual_lists_each_metric() {
-    let mut page = INTRODUCTION.to_owned();
+    let mut page = INTRODUCTION.replace("@SIZES@", sizes().trim_end());
     page += "| Names | Kind | `serviceName` | Other labels | Stage of the switch |\n\
              |---|---|---|---|---|\n";
     manual_rows(&mut page);
@@ -186,7 +230,14 @@ fn times() -> TrafficTimes {
 
 fn families(names: MojaloopNames, times: &TrafficTimes) -> Vec<Family> {
     let decided = || DecisionValues { write: value(3), apply: value(2), total: value(5) };
-    let (process, started) = (ProcessStatus::read(), Stamp(1));
+    let used = std::time::Duration::from_secs(1);
+    let process = ProcessStatus {
+        processor_time: used,
+        user_time: Some(used),
+        resident_bytes: Some(1_000_000),
+        ..ProcessStatus::default()
+    };
+    let started = Stamp(1_000_000);
     let (decisions, apply) = (std::array::from_fn(|_| decided()), &value(1));
     collect(names, &ReferenceSources { times, decisions, apply, process, started })
 }

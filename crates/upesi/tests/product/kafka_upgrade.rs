@@ -42,7 +42,7 @@ fn nodes_are_upgraded_under_load() {
         b.switch = upgraded(&b.home, b.switch);
         all_know(&b.admin(), [("a", 3), ("b", 4), ("c", 3)]);
         activate(&scheme.admin, 400, "this program knows rules up to 3");
-        activate(&b.admin(), 400, "knows rules up to 3: start a newer program there first");
+        activate(&b.admin(), 400, "knows rules up to 3: upgrade it first");
         c.switch = upgraded(&c.home, c.switch);
         all_know(&c.admin(), [("a", 3), ("b", 4), ("c", 4)]);
         activate(&c.admin(), 400, "node a knows rules up to 3");

@@ -182,7 +182,7 @@ pub fn prepare(
         let mailbox = Arc::new(Mailbox::new(move || waking.notify_one()));
         let counters = Arc::new(Counters::default());
         traffic.counters.push(Arc::clone(&counters));
-        let measurements = Arc::new(measurements::Measurements::default());
+        let measurements = Arc::new(measurements::Measurements::new(options.histograms));
         traffic.measurements.push(Arc::clone(&measurements));
         let shown = Arc::new(ThreadStatus::default());
         traffic.threads.push(Arc::clone(&shown));

@@ -51,6 +51,8 @@ impl RequestKind {
 /// The measurements of one thread.
 #[derive(Debug)]
 pub(crate) struct Measurements {
+    /// Whether durations are recorded. Refusals always are.
+    is_recording: bool,
     pub(crate) answers: ByRequest<OnceLock<Box<AnswerTimes>>>,
     /// A refusal is rare, so the lock is.
     refusals: Mutex<Refusals>,
@@ -117,9 +119,11 @@ pub(crate) struct PeerTimes {
 /// Statuses of nearly all answers to a notice.
 pub(crate) const USUAL_STATUSES: [u16; 2] = [200, 202];
 
-impl Default for Measurements {
-    fn default() -> Self {
+impl Measurements {
+    /// Measurements with or without durations.
+    pub(crate) fn new(is_recording: bool) -> Self {
         Self {
+            is_recording,
             answers: ByRequest::default(),
             refusals: Mutex::default(),
             peers: (0..=PARTICIPANTS_MAX).map(|_| OnceLock::new()).collect(),
@@ -274,6 +278,9 @@ pub(crate) struct MeasuredAttempt<'a> {
 impl Measurements {
     /// Records an accepted request, which is answered now.
     pub(crate) fn answered(&self, request: RequestKind, arrived_ns: u64, trace: TraceId) {
+        if !self.is_recording {
+            return;
+        }
         let AnswerTimes { times, exemplars } =
             &**self.answers.get(request).get_or_init(Box::default);
         let now = monotonic_ns();
@@ -300,12 +307,18 @@ impl Measurements {
 
     /// Records an attempt whose message could not be built.
     pub(crate) fn not_built(&self, notice: &Notice, began_ns: u64) {
+        if !self.is_recording {
+            return;
+        }
         let times = &self.built[NoticeAction::of(notice) as usize];
         times[CallResult::Failed as usize].record(monotonic_ns() - began_ns);
     }
 
     /// Records one attempt to deliver a notice, which ends now.
     pub(crate) fn called_back(&self, attempt: &MeasuredAttempt<'_>, status: Option<StatusCode>) {
+        if !self.is_recording {
+            return;
+        }
         let MeasuredAttempt { notice, reserved_at, began_ns, built_ns } = *attempt;
         let (now, action) = (monotonic_ns(), NoticeAction::of(notice));
         let result = CallResult::of(status);
@@ -341,12 +354,18 @@ impl Measurements {
         began_ns: u64,
         result: CallResult,
     ) {
+        if !self.is_recording {
+            return;
+        }
         let forwards = self.peer(to).forwards.get_or_init(Box::default);
         forwards.get(request)[result as usize].record(monotonic_ns() - began_ns);
     }
 
     /// Records a look-up of a transfer's state, which ends now.
     pub(crate) fn queried(&self, began_ns: u64, result: CallResult) {
+        if !self.is_recording {
+            return;
+        }
         self.queries[result as usize].record(monotonic_ns() - began_ns);
     }
 

@@ -38,6 +38,8 @@ pub struct IoThreadOptions {
     pub patience: Duration,
     /// Whether each request is logged.
     pub logs_requests: bool,
+    /// Whether durations of requests, callbacks and forwards are recorded.
+    pub histograms: bool,
     /// The queue into which the threads write spans; `None` if none are exported.
     pub spans: Option<SpanQueue>,
     /// An injected stall, for tests.
@@ -58,6 +60,7 @@ impl Default for IoThreadOptions {
             signatures: Signatures::default(),
             patience: Duration::from_secs(10),
             logs_requests: false,
+            histograms: true,
             spans: None,
             injected_stall: None,
         }

@@ -25,6 +25,7 @@ use tokio::task::spawn_local;
 
 use crate::driver;
 use crate::io_thread::{IoThread, IoThreadParams};
+use crate::measurements::Measurements;
 use crate::message::ForwardedMessage;
 use crate::options::IoThreadOptions;
 use crate::server;
@@ -62,7 +63,7 @@ fn play(test: impl AsyncFnOnce(&Hub)) {
         mailbox,
         mail,
         counters: Arc::default(),
-        measurements: Arc::default(),
+        measurements: Arc::new(Measurements::new(true)),
         shown: Arc::default(),
         breakers: Arc::default(),
         seed: 1,

@@ -818,6 +818,7 @@ fn switch_options(
         signatures,
         patience: Duration::from_secs(config.health.stuck_seconds),
         logs_requests: config.logging.access,
+        histograms: config.metrics.histograms,
         transfer_mode,
         spans,
         injected_stall: arguments.inject_stuck.and_then(StallTarget::injected_stall),

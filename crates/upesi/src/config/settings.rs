@@ -276,6 +276,9 @@ settings! {
         /// prefix `moja_`, `"both"`, or `"off"`. See
         /// [the list](operating/mojaloop-metrics.md)
         mojaloop_names: MojaloopNames = MojaloopNames::Both;
+        /// Record durations of requests, callbacks and forwarded messages. Without them, the
+        /// histograms of these and the reference's names for them are absent
+        histograms: bool = true;
     }
 
     /// Traces of payments, exported over OTLP to an OpenTelemetry collector. See

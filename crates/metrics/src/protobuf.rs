@@ -236,4 +236,22 @@ mod tests {
         assert_eq!(spans, [span(-3, 2), span(2, 1)]);
         assert_eq!(deltas, [2, 3, -1]);
     }
+
+    #[test]
+    fn coarse_histogram_has_classic_buckets_alone() {
+        let histogram = crate::Histogram::default();
+        histogram.record(30_000_000);
+        let mut value = HistogramValue::default();
+        value.add(&histogram);
+        let message = histogram_message(MetricKind::CoarseHistogram, &value);
+        let buckets: Vec<_> = message
+            .buckets
+            .iter()
+            .map(|bucket| (bucket.upper_bound.unwrap(), bucket.cumulative_count.unwrap()))
+            .collect();
+        let expected = [(0.01, 0), (0.05, 1), (0.1, 1), (0.5, 1), (1.0, 1), (2.0, 1), (5.0, 1)];
+        assert_eq!(buckets, expected);
+        assert_eq!((message.count, message.schema), (Some(1), None));
+        assert!(message.positive_spans.is_empty() && message.positive_deltas.is_empty());
+    }
 }

@@ -396,3 +396,68 @@ impl PeerTimes {
         self.others.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ledger::{LogIndex, NoticeId};
+    use metrics::HistogramValue;
+
+    use super::*;
+
+    fn notice(kind: NoticeKind, outcome: Outcome) -> Notice {
+        Notice {
+            id: NoticeId(1),
+            recipient: ParticipantIndex(1),
+            transfer: None,
+            kind,
+            source: LogIndex(1),
+            outcome,
+            at: Stamp(2_500_000),
+            owed_at: Stamp(2_500_000),
+            trace: [0; 16],
+        }
+    }
+
+    #[test]
+    fn actions_have_the_names_of_the_reference() {
+        for (kind, outcome, action) in [
+            (NoticeKind::Prepare, Outcome::PrepareReserved, "prepare"),
+            (NoticeKind::Fulfil, Outcome::Committed, "commit"),
+            (NoticeKind::Committed, Outcome::Committed, "reserve"),
+            (NoticeKind::PatchCommitted, Outcome::Committed, "reserve"),
+            (NoticeKind::PatchAborted, Outcome::FulfilmentInvalid, "reserved-aborted"),
+            (NoticeKind::Abort, Outcome::Aborted, "abort"),
+            (NoticeKind::Error, Outcome::Expired, "timeout-reserved"),
+            (NoticeKind::Error, Outcome::PrepareCapExceeded, "abort-validation"),
+            (NoticeKind::Committed, Outcome::PrepareResentCommitted, "prepare-duplicate"),
+            (NoticeKind::Committed, Outcome::ResponseResent, "fulfil-duplicate"),
+            (NoticeKind::AbortCopy, Outcome::ResponseResent, "abort-duplicate"),
+            (NoticeKind::PartiesChanged, Outcome::Accepted, "registration"),
+        ] {
+            let found = NoticeAction::of(&notice(kind, outcome));
+            assert_eq!(found.as_str(), action, "{kind:?} {outcome:?}");
+        }
+        for (at, action) in NoticeAction::ALL.into_iter().enumerate() {
+            assert_eq!(action as usize, at);
+        }
+    }
+
+    #[test]
+    fn payments_end_with_the_delivery() {
+        let measurements = Measurements::default();
+        let commit = notice(NoticeKind::Fulfil, Outcome::Committed);
+        let prepare = notice(NoticeKind::Prepare, Outcome::PrepareReserved);
+        let resent = notice(NoticeKind::Committed, Outcome::PrepareResentCommitted);
+        let now = Stamp(3_000_000);
+        measurements.delivered(&commit, Some(Stamp(1_000_000)), now);
+        measurements.delivered(&prepare, None, now);
+        measurements.delivered(&resent, None, now);
+        let found =
+            [PaymentSpan::Prepare, PaymentSpan::Fulfil, PaymentSpan::Transfer].map(|span| {
+                let mut value = HistogramValue::default();
+                value.add(measurements.payments[span as usize].get().unwrap());
+                (value.distribution.count(), value.distribution.sum_ns() / 1_000_000)
+            });
+        assert_eq!(found, [(1, 500), (1, 500), (1, 2_000)]);
+    }
+}

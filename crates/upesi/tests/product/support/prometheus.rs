@@ -1,10 +1,8 @@
-//! A real Prometheus and Alertmanager: those of the machine, or Debian's packages, fetched once and
-//! unpacked without an installation.
+//! A real Prometheus and Alertmanager: those of the machine, or Debian's packages, installed once.
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::{env, fs};
@@ -13,11 +11,11 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testkit::http::{Client, Headers, PATIENCE, Request};
 
-/// Debian's packages, and their programs that the tests run.
+/// Debian's packages.
 const PACKAGES: [&str; 2] = ["prometheus", "prometheus-alertmanager"];
 
-/// Only one test fetches the packages.
-static FETCHING: Mutex<()> = Mutex::new(());
+/// Only one test installs the packages.
+static INSTALLING: Mutex<()> = Mutex::new(());
 
 /// Prometheus or Alertmanager, on a free port. It is killed when this is dropped.
 pub(crate) struct Monitor {
@@ -116,45 +114,31 @@ fn encoded(text: &str) -> String {
     text.bytes().map(one).collect()
 }
 
-/// A program of the packages.
+/// A program of the packages, which are installed if the machine lacks it.
 pub(crate) fn program(name: &str) -> Command {
-    Command::new(found(name).unwrap_or_else(|| fetched(name)))
+    let _alone = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
+    if !is_installed(name) {
+        let missing = format!("no {name}; as root: apt-get install {}", PACKAGES.join(" "));
+        assert!(install() && is_installed(name), "{missing}");
+    }
+    Command::new(name)
 }
 
-/// The program of the machine.
-fn found(name: &str) -> Option<PathBuf> {
-    let directories = env::split_paths(&env::var_os("PATH")?).collect::<Vec<_>>();
-    directories.into_iter().map(|directory| directory.join(name)).find(|path| path.is_file())
+fn is_installed(name: &str) -> bool {
+    let directories = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&directories).any(|directory| directory.join(name).is_file())
 }
 
-/// The program of the fetched packages.
-fn fetched(name: &str) -> PathBuf {
-    let _alone = FETCHING.lock().unwrap_or_else(PoisonError::into_inner);
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("monitoring");
-    let program = directory.join("usr/bin").join(name);
-    if !program.is_file() {
-        fs::create_dir_all(&directory).unwrap();
-        fetch_into(&directory);
-    }
-    program
-}
-
-fn fetch_into(directory: &Path) {
-    let succeeds = |command: &mut Command| command.status().is_ok_and(|it| it.success());
-    let mut download = Command::new("apt-get");
-    download.args(["download", "--quiet"]).args(PACKAGES).current_dir(directory);
-    if !succeeds(&mut download) {
-        // The lists of packages may be missing or old.
-        let update = "[ $(id -u) = 0 ] && apt-get update -q || sudo -n apt-get update -q";
-        assert!(succeeds(Command::new("sh").args(["-c", update])), "install {PACKAGES:?}");
-        assert!(succeeds(&mut download), "install {PACKAGES:?}");
-    }
-    for package in fs::read_dir(directory).unwrap() {
-        let package = package.unwrap().path();
-        if package.extension().is_some_and(|it| it == "deb") {
-            let mut unpack = Command::new("dpkg-deb");
-            assert!(succeeds(unpack.arg("--extract").arg(&package).arg(directory)));
-            fs::remove_file(package).unwrap();
-        }
-    }
+/// Installs the packages as root, or with sudo when it asks for no password. Alertmanager reads
+/// templates from a fixed path, so that it is not enough to unpack them.
+fn install() -> bool {
+    let install = format!(
+        "as_root=; [ \"$(id -u)\" = 0 ] || as_root='sudo -n'; $as_root apt-get update -q; \
+         $as_root env DEBIAN_FRONTEND=noninteractive \
+         apt-get install -q -y --no-install-recommends {}",
+        PACKAGES.join(" ")
+    );
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &install]).stdin(Stdio::null()).stdout(Stdio::null());
+    shell.status().is_ok_and(|status| status.success())
 }

@@ -444,7 +444,7 @@ mod tests {
 
     #[test]
     fn payments_end_with_the_delivery() {
-        let measurements = Measurements::default();
+        let measurements = Measurements::new(true);
         let commit = notice(NoticeKind::Fulfil, Outcome::Committed);
         let prepare = notice(NoticeKind::Prepare, Outcome::PrepareReserved);
         let resent = notice(NoticeKind::Committed, Outcome::PrepareResentCommitted);

@@ -185,9 +185,9 @@ mod tests {
             "percentUsed":0,"alarmPercentage":10}]"#;
         expect![[r#"
             .
-              participant  currency                  position  reserved  cover   cap  headroom     used                          alarm at  alarm since               per hour  cap reached
-              dfsp1        USD                         950.25     30.25   5000  1000     49.75  95.02 %  [###################.]      80 %  2026-01-01T10:00:00.011Z     22.96  2026-01-01T12:10:00.000Z, in 2 h 10 min
-              dfsp2        XOF       -123456789012345678.9999   unknown    100  1000       100      0 %  [....................]      10 %                             unknown
+              participant  currency                  position  reserved  cover   cap  headroom  limited by     used                          alarm at  alarm since               per hour  cap reached
+              dfsp1        USD                         950.25     30.25   5000  1000     49.75  cap         95.02 %  [###################.]      80 %  2026-01-01T10:00:00.011Z     22.96  2026-01-01T12:10:00.000Z, in 2 h 10 min
+              dfsp2        XOF       -123456789012345678.9999   unknown    100  1000       100  cover           0 %  [....................]      10 %                             unknown
         "#]]
         .assert_eq(&with_margin(&table(&rows(text).expect("rows"), 1_767_261_600_000)));
         assert_eq!(table(&[], 0), "no participant has a net debit cap\n");

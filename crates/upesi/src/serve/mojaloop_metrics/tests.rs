@@ -38,6 +38,8 @@ Both families are the default, because a board that stays empty after a migratio
 surprise than a larger scrape. Select one family, or none, in a scheme with hundreds of
 participants.
 
+With `metrics.histograms = false`, only the sequencer's stages, the errors and the process have data.
+
 ## Buckets
 
 The buckets are 0.01, 0.05, 0.1, 0.5, 1, 2 and 5 s, and their counts are exact. The texts are

@@ -60,7 +60,7 @@ pub(crate) fn write(statement: &Statement) -> Result<Vec<u8>, StatementError> {
     for ((currency, kind), total) in totals {
         let of = [String::new(), String::new(), kind_name(kind).to_owned(), currency.to_string()];
         for (cause, amount) in
-            [("debits", total.debits), ("credits", -total.credits), ("net", total.net)]
+            [("debits", total.debits), ("credits", total.credits), ("net", total.net)]
         {
             let row = Row { row: "total", cause: cause.to_owned(), amount, ..Row::default() };
             table.push(row.cells(of.clone()));
@@ -110,12 +110,12 @@ impl Row {
 
     fn cells(self, [participant, account, kind, currency]: [String; 4]) -> [String; 16] {
         [
-            participant,
+            plain(participant),
             account,
             kind,
             currency,
             self.row.to_owned(),
-            self.cause,
+            plain(self.cause),
             self.amount.to_string(),
             text(self.reserved),
             text(self.count),
@@ -124,12 +124,40 @@ impl Row {
             text(self.window),
             text(self.settlement),
             self.transfer,
-            self.reference,
+            plain(self.reference),
             self.state.to_owned(),
         ]
     }
 }
 
+/// A text that a spreadsheet does not take for a formula.
+fn plain(text: String) -> String {
+    match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+        true => format!("'{text}"),
+        false => text,
+    }
+}
+
 fn text(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_no_formulas() {
+        for (text, expected) in [
+            ("advice 4711", "advice 4711"),
+            ("", ""),
+            ("=1+1", "'=1+1"),
+            ("+1", "'+1"),
+            ("-1", "'-1"),
+            ("@a", "'@a"),
+            ("a=1", "a=1"),
+        ] {
+            assert_eq!(plain(text.to_owned()), expected);
+        }
+    }
 }

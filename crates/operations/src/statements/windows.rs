@@ -58,10 +58,13 @@ pub(super) async fn statement_of_window(
     let accounts = window.accounts.iter().map(|sums| sums.account).collect();
     let owners = Owners::of(request, accounts).await?;
     let (from, to) = (opened(&window), closed(&window).unwrap_or(at));
-    let of_account = |sums: &AccountSums| AccountStatement {
-        entries: entries(&window, sums, to, None),
-        closing: booked(sums.net()),
-        ..owners.account(sums.account)
+    let of_account = |sums: &AccountSums| {
+        let account = owners.account(sums.account);
+        AccountStatement {
+            entries: entries((&window, account.kind), sums, to, None),
+            closing: booked(sums.net()),
+            ..account
+        }
     };
     let mut accounts: Vec<_> = window.accounts.iter().map(of_account).collect();
     accounts.sort_by_key(|account| account.account);
@@ -112,8 +115,8 @@ fn entries_of_settlement(
             let is_in = |(_, kind, currency): &(String, AccountKind, Currency)| {
                 contents.iter().any(|it| (it.kind, it.currency) == (*kind, *currency))
             };
-            if owners.0.get(&sums.account).is_some_and(is_in) {
-                let entries = entries(window, sums, to, Some(id));
+            if let Some((_, kind, _)) = owners.0.get(&sums.account).filter(|it| is_in(it)) {
+                let entries = entries((window, *kind), sums, to, Some(id));
                 all.entry(sums.account).or_default().extend(entries);
             }
         }
@@ -123,15 +126,14 @@ fn entries_of_settlement(
 
 /// The sums of an account in a window: one entry for each role that it has had.
 fn entries(
-    window: &WindowWithSums,
+    (window, kind): (&WindowWithSums, AccountKind),
     sums: &AccountSums,
     at: LogPoint,
     settlement: Option<SettlementId>,
 ) -> Vec<Entry> {
-    let roles = [
-        ("transfers paid", sums.paid, sums.paid_count),
-        ("transfers received", -sums.received, sums.received_count),
-    ];
+    let [paid, received] = causes(kind);
+    let roles =
+        [(paid, sums.paid, sums.paid_count), (received, -sums.received, sums.received_count)];
     let entry = |(cause, amount, count): (&str, Amount, u64)| Entry {
         cause: cause.to_owned(),
         amount,
@@ -143,6 +145,14 @@ fn entries(
         reference: None,
     };
     roles.into_iter().filter(|(_, _, count)| 0 < *count).map(entry).collect()
+}
+
+/// The causes of the sums that an account has paid and received.
+const fn causes(kind: AccountKind) -> [&'static str; 2] {
+    match kind {
+        AccountKind::InterchangeFee => ["interchange fees"; 2],
+        _ => ["transfers paid", "transfers received"],
+    }
 }
 
 fn opened(window: &WindowWithSums) -> LogPoint {
@@ -160,4 +170,15 @@ fn closed(window: &WindowWithSums) -> Option<LogPoint> {
 
 const fn booked(booked: Amount) -> Balance {
     Balance { booked, reserved: Amount::ZERO }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fees_are_not_called_transfers() {
+        assert_eq!(causes(AccountKind::Position), ["transfers paid", "transfers received"]);
+        assert_eq!(causes(AccountKind::InterchangeFee), ["interchange fees"; 2]);
+    }
 }

@@ -49,7 +49,9 @@ fn account_table(statement: &Value, account: &Value) -> String {
         ("window", Align::Right),
         ("amount", Align::Right),
         ("reserved", Align::Right),
+        ("settlement", Align::Right),
         ("transfer", Align::Left),
+        ("reference", Align::Left),
     ]);
     let [opening, closing] = match statement["kind"] == "participant" {
         true => ["opening balance", "closing balance"],
@@ -65,15 +67,17 @@ fn account_table(statement: &Value, account: &Value) -> String {
             number(&entry["windowId"]),
             word(entry, "amount"),
             String::new(),
+            number(&entry["settlementId"]),
             word(entry, "transferId"),
+            word(entry, "externalReference"),
         ]);
     }
     table.add(balance(closing, &account["closing"]));
     format!("{line}\n{table}")
 }
 
-fn balance(name: &str, balance: &Value) -> [String; 8] {
-    let mut row = [const { String::new() }; 8];
+fn balance(name: &str, balance: &Value) -> [String; 10] {
+    let mut row = [const { String::new() }; 10];
     row[2] = name.to_owned();
     row[5] = word(balance, "booked");
     row[6] = word(balance, "reserved");
@@ -127,7 +131,8 @@ mod tests {
                 "currency": "USD", "state": "SETTLED", "externalReference": "advice 4711",
                 "opening": {"booked": "0", "reserved": "0"},
                 "entries": [{"cause": "transfers paid", "amount": "30.5", "count": 2,
-                    "logIndex": 14, "time": time, "windowId": 1}],
+                    "logIndex": 14, "time": time, "windowId": 1, "settlementId": 1,
+                    "externalReference": "advice 4711"}],
                 "closing": {"booked": "30.5", "reserved": "0"}
             }],
             "totals": [{"currency": "USD", "ledgerAccountType": "POSITION", "debits": "30.5",
@@ -138,9 +143,9 @@ mod tests {
             from record 1 (2026-01-01T10:00:00.000Z) to record 23 (2026-01-01T10:00:00.000Z)
 
             dfsp1: POSITION USD, account 6, SETTLED, reference advice 4711
-              record  time                      cause              count  window  amount  reserved  transfer
+              record  time                      cause              count  window  amount  reserved  settlement  transfer  reference
                                                 begin of the sums                      0         0
-                  14  2026-01-01T10:00:00.000Z  transfers paid         2       1    30.5
+                  14  2026-01-01T10:00:00.000Z  transfers paid         2       1    30.5                     1            advice 4711
                                                 net                                 30.5         0
 
               total     currency  debits  credits  net

@@ -97,6 +97,11 @@ impl State {
         self.view(id).map_or(LookupResult::NotFound, LookupResult::Found)
     }
 
+    /// Reserved funds out that are neither committed nor aborted, in order of id.
+    pub fn funds_out_in_progress(&self) -> impl Iterator<Item = (&TransferId, &Outflow)> {
+        self.transfers.iter_outflows()
+    }
+
     /// A transfer, without a check of the requester.
     #[must_use]
     pub fn view(&self, id: &TransferId) -> Option<TransferView> {

@@ -7,6 +7,7 @@
 
 use fspiop::{ErrorCode, Refusal, body_hash};
 use http::StatusCode;
+use ledger::snapshot::Outflow;
 use ledger::{
     AccountId, AdjustBalance, Amount, Currency, Digest, EndFundsOut, FspName, FundsDirection,
     MoveFunds, TransferId,
@@ -20,9 +21,11 @@ use crate::body::{
 };
 use crate::body_reader::{BodyReader, TRANSFER_ID_FORM, refuse};
 use crate::participants::NAME;
-use crate::request::{AdminRequest, EXAMPLE_TRANSFER};
+use crate::request::{AdminRequest, EXAMPLE_TRANSFER, participant_name};
 use crate::response::{AdminResponse, HandlerResult};
+use crate::responses::{JsonNumber, Timestamp};
 use crate::route::{Parameter, routes};
+use crate::schema::{self, response_type};
 
 /// Longest external reference, in characters.
 const REFERENCE_CHARACTERS_MAX: usize = 256;
@@ -47,7 +50,36 @@ const OUTFLOW: Parameter<TransferId> = Parameter::new(
 )
 .example(EXAMPLE_TRANSFER);
 
+/// Maximum number of reservations in a response.
+const RESERVATIONS_MAX: usize = 1_000;
+
+const ONLY_PARTICIPANT: Parameter<FspName> =
+    Parameter::new("participant", "Only this participant.", schema::some_text, participant_name);
+
+response_type! {
+    /// Reserved funds out that are neither committed nor aborted.
+    struct FundsOutResponse as "FundsOutInProgress" {
+        transfer_id: String = reference("TransferId"),
+        participant: String,
+        account_id: u32,
+        currency: String = schema::currency(),
+        amount: JsonNumber,
+        reserved_date: Timestamp,
+        log_index: u64,
+    }
+}
+
 routes! {
+    "/fundsOut" {
+        read GET listFundsOut = list, "List reserved funds out" {
+            text: "\
+                Funds out that are prepared, and neither committed nor aborted; oldest first, at \
+                most 1,000. They lower the liquidity cover.",
+            query: [ONLY_PARTICIPANT],
+            responses: [200: Vec<FundsOutResponse> = "Reservations, oldest first."],
+            refusals: [400 ID_NOT_FOUND],
+        }
+    }
     "/participants/{name}/accounts/{id}/transfers/{transferId}" [NAME, ACCOUNT, OUTFLOW] {
         change PUT endFundsOut = end(FundsEnd), "Commit or abort reserved funds out" {
             records: EndFundsOut,
@@ -150,11 +182,46 @@ async fn end(request: &AdminRequest<'_>, body: FundsEnd) -> HandlerResult {
     Ok(AdminResponse::empty(StatusCode::ACCEPTED))
 }
 
+/// `GET /fundsOut`.
+async fn list(request: &AdminRequest<'_>) -> HandlerResult {
+    let wanted = request.query(&ONLY_PARTICIPANT)?;
+    if let Some(name) = wanted {
+        request.query_participant(name, |_, _| ()).await?;
+    }
+    let found = request.query_state(move |state| {
+        let all = state.funds_out_in_progress().map(|(id, outflow)| {
+            let name = state.registry().get(outflow.participant).name;
+            let account = state.accounts().get(outflow.settlement);
+            let currency = account.map(|account| account.currency.to_string());
+            (name, currency.unwrap_or_default(), *id, outflow.clone())
+        });
+        let mut all: Vec<_> =
+            all.filter(|(name, ..)| wanted.is_none_or(|wanted| wanted == *name)).collect();
+        all.sort_by_key(|(_, _, _, outflow)| outflow.record);
+        all.truncate(RESERVATIONS_MAX);
+        all
+    });
+    let response =
+        |(name, currency, id, outflow): (FspName, String, TransferId, Outflow)| FundsOutResponse {
+            transfer_id: id.to_string(),
+            participant: name.to_string(),
+            account_id: outflow.settlement.0,
+            currency,
+            amount: JsonNumber(outflow.amount),
+            reserved_date: Timestamp(outflow.reserved_at),
+            log_index: outflow.record.0,
+        };
+    Ok(AdminResponse::ok(&found.await?.into_iter().map(response).collect::<Vec<_>>()))
+}
+
 /// Corrects the balance of an account.
 async fn adjust(call: &AdminRequest<'_>, body: Adjustment) -> HandlerResult {
     let (account, name) = (call.path(&ACCOUNT)?, call.path(&NAME)?);
     let hash = request_hash(call, &name, account);
     let SignedMoney { amount, currency } = body.amount;
+    if amount == Amount::ZERO {
+        return Err(refuse(ErrorCode::VALIDATION, "amount.amount", "must not be 0"));
+    }
     let change = AdjustBalance { id: body.transfer_id, name, account, currency, amount, hash };
     call.change_because(body.reason, change).await?;
     Ok(AdminResponse::empty(StatusCode::ACCEPTED))

@@ -1,11 +1,12 @@
 //! Net debit caps: `/participants/limits`, `/participants/{name}/limits` and
 //! `/participants/{name}/initialPositionAndLimits` (hub-semantics 4.1, 4.3).
 
-use fspiop::Refusal;
+use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
 use ledger::{Amount, Currency, NetDebitCap, Participant, SetInitialPositionAndLimits, SetLimit};
 
 use crate::body::{CURRENCY, Choice, Decimal, Object, Optional, body};
+use crate::body_reader::refuse;
 use crate::participants::NAME;
 use crate::request::{AdminRequest, ONLY_CURRENCY};
 use crate::response::{AdminResponse, HandlerResult};
@@ -52,6 +53,9 @@ routes! {
 }
 
 /// The only type of limit.
+/// The highest alarm threshold, in percent of the cap.
+const PERCENT_MAX: Amount = Amount::from_units(100 * 10_000);
+
 const NET_DEBIT: Choice<()> = Choice(&[(NET_DEBIT_CAP, ())]);
 
 body! {
@@ -123,6 +127,9 @@ async fn list(request: &AdminRequest<'_>) -> HandlerResult {
 async fn update(request: &AdminRequest<'_>, body: NetDebitCapUpdate) -> HandlerResult {
     let NetDebitCapUpdate { currency, limit } = body;
     let NetDebitCapWithAlarm { value, alarm_percentage, .. } = limit;
+    if PERCENT_MAX < alarm_percentage {
+        return Err(refuse(ErrorCode::VALIDATION, "limit.alarmPercentage", "must be at most 100"));
+    }
     let name = request.path(&NAME)?;
     let cap = NetDebitCap { value, alarm_percentage };
     request.change(SetLimit { name, currency, net_debit_cap: value, alarm_percentage }).await?;

@@ -27,6 +27,8 @@ pub(super) fn compare(
     if !commands.iter().any(|command| matches!(command, Command::Administer(_))) {
         assert_eq!(effects.position_jumps, [], "transfers make no jumps");
     }
+    let outflows = state.reservations().filter(|it| it.payee_account.is_none());
+    assert_eq!(state.funds_out_in_progress().count(), outflows.count());
     let Some((before, expired)) = before else { return };
     if state.counters().expired != expired {
         return;

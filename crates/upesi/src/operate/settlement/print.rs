@@ -48,6 +48,7 @@ pub(super) fn settlements(settlements: &[Value], json: bool) -> Result<(), CliEr
     }
     let mut table = Table::new([
         ("settlement", Align::Right),
+        ("model", Align::Left),
         ("state", Align::Left),
         ("created", Align::Left),
         ("windows", Align::Left),
@@ -58,6 +59,7 @@ pub(super) fn settlements(settlements: &[Value], json: bool) -> Result<(), CliEr
         let windows: Vec<_> = windows.map(|window| window["id"].to_string()).collect();
         table.add([
             settlement["id"].to_string(),
+            text(settlement, "settlementModel"),
             text(settlement, "state"),
             text(settlement, "createdDate"),
             windows.join(", "),
@@ -110,8 +112,9 @@ pub(super) fn settlement(
     }
     let nets = nets_of(exact)?;
     println!(
-        "settlement {}: {}, {}\n",
+        "settlement {}: {}, {}, {}\n",
         settlement["id"],
+        text(settlement, "settlementModel"),
         text(settlement, "state"),
         text(settlement, "reason")
     );
@@ -151,6 +154,50 @@ pub(super) fn settlement(
     for window in &windows {
         println!("window {}: {}, {}", window["id"], text(window, "state"), text(window, "reason"));
     }
+    Ok(())
+}
+
+/// Reserved funds out; amounts keep their digits.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct FundsOut {
+    transfer_id: String,
+    participant: String,
+    account_id: u32,
+    currency: String,
+    amount: Box<RawValue>,
+    reserved_date: String,
+    log_index: u64,
+}
+
+pub(super) fn funds_out(text: &str, json: bool) -> Result<(), CliError> {
+    if json {
+        println!("{text}");
+        return Ok(());
+    }
+    let rows: Vec<FundsOut> = serde_json::from_str(text)
+        .map_err(|error| CliError::new(format!("the answer is not a list: {error}")))?;
+    let mut table = Table::new([
+        ("transfer", Align::Left),
+        ("participant", Align::Left),
+        ("account", Align::Right),
+        ("amount", Align::Right),
+        ("currency", Align::Left),
+        ("reserved", Align::Left),
+        ("record", Align::Right),
+    ]);
+    for row in rows {
+        table.add([
+            row.transfer_id,
+            row.participant,
+            row.account_id.to_string(),
+            row.amount.to_string(),
+            row.currency,
+            row.reserved_date,
+            row.log_index.to_string(),
+        ]);
+    }
+    print!("{table}");
     Ok(())
 }
 

@@ -389,3 +389,31 @@ fn roles(
         _ => (None, None),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fspiop::ErrorCode;
+    use traces::{SampledFlag, Sampling};
+
+    use super::*;
+
+    #[test]
+    fn failures_of_unsampled_payments_are_bounded() {
+        const REFUSED: usize = 1_000;
+        let (queue, waiting) = traces::queue(Sampling::new(0.0, SampledFlag::Ratio));
+        let spans = SpanWriter::new(Some(queue.clone()));
+        let facts = spans.facts_of_refused([1; 16], 2);
+        let refusal = Refusal::new(ErrorCode::VALIDATION, "text");
+        let about = (Some(Operation::TransfersPost), monotonic_ns());
+        for _ in 0..REFUSED {
+            spans.request((&facts, None), about, Err(&refusal));
+            // An accepted request of the same payment has no span.
+            spans.request((&facts, None), about, Ok(StatusCode::ACCEPTED));
+        }
+        let written = waiting.take(usize::MAX).len();
+        let limit = FAILURES_MAX as usize;
+        // The loop may run at the end of one second and the beginning of the next.
+        assert!((limit..=2 * limit).contains(&written), "{written}");
+        assert_eq!(queue.counts().dropped, (REFUSED - written) as u64);
+    }
+}

@@ -14,6 +14,7 @@
 mod node_access;
 mod participant_values;
 mod sender;
+mod settlement_values;
 mod status;
 mod trend;
 mod watcher;
@@ -28,6 +29,7 @@ use tokio::time::MissedTickBehavior;
 
 pub(crate) use self::participant_values::ParticipantSamples;
 use self::sender::Sender;
+pub(crate) use self::settlement_values::SettlementValues;
 pub(crate) use self::status::{AlertCounts, LiquidityStatus};
 use self::watcher::Watcher;
 use crate::CliError;

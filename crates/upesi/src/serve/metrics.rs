@@ -8,7 +8,7 @@ use switch::{ForwardedMessage, StalledLanes, Totals, Traffic, TrafficTimes};
 use traces::SpanCounts;
 
 use crate::config::MojaloopNames;
-use crate::serve::liquidity::{AlertCounts, LiquidityStatus, ParticipantSamples};
+use crate::serve::liquidity::{AlertCounts, LiquidityStatus, ParticipantSamples, SettlementValues};
 use crate::serve::mojaloop_metrics::{DecisionValues, ReferenceSources};
 use crate::serve::{logging, mojaloop_metrics};
 
@@ -25,6 +25,9 @@ struct MetricSources {
     stages: StageHistograms,
     times: TrafficTimes,
     alerts: AlertCounts,
+    /// When the values are read.
+    at: Stamp,
+    settlement: SettlementValues,
     oldest_notice_seconds: u64,
     participants: ParticipantSamples,
     spans: SpanCounts,
@@ -144,6 +147,15 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
     Gauge "upesi_liquidity_headroom"
         "Amount that a participant can still send: the lower of cap and cover, less the position."
         now.participants.headrooms;
+    Gauge "upesi_settlement_windows" "Settlement windows by state, without settled ones."
+        now.settlement.windows();
+    Gauge "upesi_settlement_window_open_seconds" "Age of the open settlement window."
+        now.settlement.open_seconds(now.at);
+    Gauge "upesi_settlement_window_unsettled_seconds"
+        "Time since the oldest window that is not settled was closed; 0 without one."
+        now.settlement.unsettled_seconds(now.at);
+    Gauge "upesi_settlements" "Settlements by state, without settled and aborted ones."
+        now.settlement.settlements();
     Gauge "upesi_liquidity_alarms"
         "Participants and currencies whose position has reached the alarm threshold."
         now.alerts.raised;
@@ -232,6 +244,8 @@ pub(crate) fn collect(
         stages: StageHistograms::of(handle.stage_times()),
         times: traffic.times(&handle.view()),
         alerts: liquidity.counts(),
+        at,
+        settlement: liquidity.settlement(),
         oldest_notice_seconds: participants.oldest_notice_seconds(at),
         participants: participants.samples(at),
         spans: traffic.span_counts(),
@@ -442,6 +456,7 @@ pub(super) mod tests {
             upesi_socket_written_bytes_total 54
             upesi_calls_denied_total 25
             upesi_unknown_senders_total 45
+            upesi_settlement_window_unsettled_seconds 0
             upesi_liquidity_alarms 61
             upesi_alerts_owed 62
             upesi_alerts_oldest_seconds 63

@@ -456,3 +456,27 @@ fn windows_that_are_closed_under_load_have_each_transfer_once() {
     scheme.wait_until_delivered();
     scheme.end();
 }
+
+#[test]
+fn windows_and_settlements_have_gauges() {
+    let scheme = Scheme::start();
+    let admin = &scheme.admin;
+    let windows = |state: &str| format!("upesi_settlement_windows{{state=\"{state}\"}}");
+    let settlements = |state: &str| format!("upesi_settlements{{state=\"{state}\"}}");
+    admin.wait_for("upesi_settlement_window_unsettled_seconds", |seconds| seconds == 0);
+    pay(&scheme, ["30", "12"]);
+    admin.wait_for(&windows("OPEN"), |open| open == 1);
+    Deed::Close { window: 1 }.perform(admin);
+    admin.wait_for(&windows("CLOSED"), |closed| closed == 1);
+    Deed::Create { window: 1 }.perform(admin);
+    admin.wait_for(&windows("PENDING_SETTLEMENT"), |pending| pending == 1);
+    admin.wait_for(&settlements("PENDING_SETTLEMENT"), |pending| pending == 1);
+    admin.wait_for("upesi_settlement_window_unsettled_seconds", |seconds| 1 <= seconds);
+    for state in STATES {
+        Deed::Move { settlement: 1, account: None, state }.perform(admin);
+    }
+    admin.wait_for(&windows("PENDING_SETTLEMENT"), |pending| pending == 0);
+    admin.wait_for(&settlements("PENDING_SETTLEMENT"), |pending| pending == 0);
+    admin.wait_for("upesi_settlement_window_unsettled_seconds", |seconds| seconds == 0);
+    assert_eq!(admin.metric(&windows("OPEN")), 1);
+}

@@ -14,6 +14,7 @@ pub(super) fn board() -> Board {
         sections: vec![
             Section { title: "Now", panels: now() },
             Section { title: "Participants", panels: participants() },
+            Section { title: "Settlement", panels: settlement() },
             Section { title: "Refusals and alerts", panels: refusals() },
         ],
     }
@@ -91,6 +92,29 @@ fn participants() -> Vec<Panel> {
             .help("The 15 highest caps. A step is a change by an operator or a settlement."),
         Panel::lines("Covers", Amount, lines("upesi_liquidity_cover"))
             .help("The 15 highest covers. Funds in and out and settlements change them."),
+    ]
+}
+
+/// Nodes of one log have the same windows and settlements.
+fn settlement() -> Vec<Panel> {
+    let by_state = |gauge: &str| query(format!("max by (state) ({gauge}{{@job}})"), "{{state}}");
+    let ages = [
+        query("max(upesi_settlement_window_open_seconds{@job})", "open window"),
+        query("max(upesi_settlement_window_unsettled_seconds{@job})", "oldest unsettled window"),
+    ];
+    vec![
+        Panel::lines("Windows", Count, [by_state("upesi_settlement_windows")])
+            .help("Settlement windows by state. Settled ones are left out.")
+            .width(Third),
+        Panel::lines("Settlements", Count, [by_state("upesi_settlements")])
+            .help("Settlements that have begun and are neither settled nor aborted.")
+            .width(Third),
+        Panel::lines("Age of windows", Seconds, ages)
+            .help(
+                "Since the open window was opened, and since the oldest window that is not settled \
+                 was closed.",
+            )
+            .width(Third),
     ]
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use alerts::Channel;
 
 use super::participant_values::ParticipantValues;
+use super::settlement_values::SettlementValues;
 use super::trend::Samples;
 
 /// Values that the thread publishes.
@@ -20,6 +21,7 @@ pub(crate) struct LiquidityStatus {
     given_up: AtomicU64,
     samples: Mutex<Samples>,
     participants: Mutex<Arc<ParticipantValues>>,
+    settlement: Mutex<SettlementValues>,
 }
 
 /// Numbers of alarms and alerts.
@@ -75,6 +77,15 @@ impl LiquidityStatus {
     pub(super) fn publish_participants(&self, values: ParticipantValues) {
         let values = Arc::new(values);
         *self.participants.lock().unwrap_or_else(PoisonError::into_inner) = values;
+    }
+
+    /// Windows and settlements, as of the last second.
+    pub(crate) fn settlement(&self) -> SettlementValues {
+        self.settlement.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn publish_settlement(&self, values: SettlementValues) {
+        *self.settlement.lock().unwrap_or_else(PoisonError::into_inner) = values;
     }
 
     /// Publishes the numbers of the state; of [`AlertCounts`], the other ones are counted here.

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 
 use super::node_access::{read, record};
 use super::participant_values::ParticipantValues;
+use super::settlement_values::SettlementValues;
 use super::trend::PositionKey;
 use crate::serve::admin_backend::NodeBackend;
 
@@ -34,6 +35,8 @@ struct Part {
     /// Their changes since the last sample that no transfer has made, if there are any.
     jumps: Vec<(PositionKey, Amount)>,
     values: ParticipantValues,
+    /// Only in the first part.
+    settlement: Option<SettlementValues>,
     /// Index of the next participant.
     next: Option<usize>,
 }
@@ -61,6 +64,9 @@ impl Watcher {
             let Some(part) = read(&self.backend, query).await else { return };
             for (key, amount) in part.jumps {
                 self.backend.liquidity.samples().shift(key, amount);
+            }
+            if let Some(settlement) = part.settlement {
+                self.backend.liquidity.publish_settlement(settlement);
             }
             self.record(part.crossings).await;
             positions.extend(part.sample);
@@ -101,6 +107,7 @@ impl Part {
     fn of(state: &State, first: usize, jump: Option<&dyn Fn(AccountId) -> Amount>) -> Self {
         let mut part = Self::default();
         if first == 0 {
+            part.settlement = Some(SettlementValues::of(state));
             part.values.add_notices(state.notices_owed());
         }
         let mut participants = state.registry().iter().skip(first);

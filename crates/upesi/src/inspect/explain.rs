@@ -125,7 +125,7 @@ fn from_store(log: &OfflineLog, data: &Path, id: TransferId) -> Result<Explanati
             let history = history.map_err(|error| error.to_string())?;
             let settlement = settlement_of(&decisions, &StoredWindows(&store));
             let settlement = settlement.map_err(|error| error.to_string())?;
-            Ok(Explanation { up_to: mark.log_index.0, settlement, ..history })
+            Ok(Explanation { up_to: mark.log_index.0, ..history.settled(settlement) })
         }
     }
 }
@@ -216,7 +216,7 @@ fn from_replay(log: &OfflineLog, id: TransferId) -> Result<Explanation, CliError
     let settlement = settlement_of(decisions, &windows);
     let settlement = settlement.map_err(|error| log.failure(error))?;
     let (up_to, records) = (replay.state().log_index().0, replay.records());
-    Ok(Explanation { up_to, records, settlement, ..history })
+    Ok(Explanation { up_to, records, ..history.settled(settlement) })
 }
 
 /// Collects the decisions about one transfer during a replay, with their records.
@@ -332,7 +332,8 @@ impl ExplainRequest {
         let settlement = settlement_of(&decisions, &StoredWindows(store));
         let settlement = settlement.map_err(|error| error.to_string())?;
         let seconds = started.elapsed().as_secs_f64();
-        Ok(Some(Explanation { up_to: up_to.0, under_way, settlement, seconds, ..history }))
+        let history = history.settled(settlement);
+        Ok(Some(Explanation { up_to: up_to.0, under_way, seconds, ..history }))
     }
 
     /// The delivery status of the pending notices.

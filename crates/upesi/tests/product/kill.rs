@@ -655,14 +655,14 @@ fn of(number: u64, entry: &Entry) -> Transfer {
     let Entry { amount, expires_ms, .. } = entry;
     let fraction = format!("{:04}", amount % 10_000);
     let amount = format!("{}.{fraction}", amount / 10_000);
-    let amount = amount.trim_end_matches('0').trim_end_matches('.').to_owned();
+    let amount = amount.trim_end_matches('0').trim_end_matches('.');
     let expires = jiff::Timestamp::from_millisecond(*expires_ms as i64).expect("a moment");
     Transfer {
         id: format!("0b5ec534-ee48-4575-b6a9-{number:012x}"),
         payer: payer.to_owned(),
         payee: payee.to_owned(),
-        amount,
         expiration: format!("{expires:.3}"),
+        ..Transfer::of(amount)
     }
 }
 

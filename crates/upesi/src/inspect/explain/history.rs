@@ -99,6 +99,7 @@ pub(crate) fn build_history(
         transfer: id.to_string(),
         state,
         settlement: None,
+        fee_settlement: None,
         events,
         left_out: (decisions.decisions.len() - reported.len()) as u64,
         notices_pending,

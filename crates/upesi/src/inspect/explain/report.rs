@@ -23,6 +23,9 @@ pub(crate) struct Explanation {
     /// How it is settled, once committed. `None` under rules without settlement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) settlement: Option<SettlementReport>,
+    /// How its interchange fee is settled. `None` if its commit posted no fee.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fee_settlement: Option<SettlementReport>,
     pub(crate) events: Vec<Event>,
     /// Number of omitted decisions in the middle, about messages that were resent many times. The
     /// deliveries of their notices are omitted too.
@@ -46,6 +49,22 @@ pub(crate) struct Explanation {
     /// Number of records read or replayed.
     pub(crate) records: u64,
     pub(crate) seconds: f64,
+}
+
+/// How a transfer and its interchange fee are settled.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct TransferSettlement {
+    /// `None` before the commit, and under rules without settlement.
+    pub(crate) transfer: Option<SettlementReport>,
+    /// `None` if the commit posted no fee.
+    pub(crate) fee: Option<SettlementReport>,
+}
+
+impl Explanation {
+    /// Adds how the transfer and its fee are settled.
+    pub(crate) fn settled(self, found: TransferSettlement) -> Self {
+        Self { settlement: found.transfer, fee_settlement: found.fee, ..self }
+    }
 }
 
 /// How a committed transfer is settled.
@@ -351,6 +370,9 @@ impl Display for Explanation {
         writeln!(f)?;
         if let Some(settlement) = &self.settlement {
             writeln!(f, "{settlement}")?;
+        }
+        if let Some(settlement) = &self.fee_settlement {
+            writeln!(f, "interchange fee: {settlement}")?;
         }
         if 0 < self.left_out {
             writeln!(

@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 
 use ledger::{
-    AccountKind, Amount, ArchiveKind, ArchivedSettlement, Decision, LogIndex, ResponseEnd,
-    Settlement, SettlementBook, SettlementId, Window, WindowId,
+    AccountKind, Amount, ArchiveKind, ArchivedSettlement, Currency, Decision, LogIndex,
+    ResponseEnd, Settlement, SettlementBook, SettlementId, Window, WindowId,
 };
 use ports::{ColdStore, StoreError};
 
 use crate::inspect::explain::history::TransferDecisions;
-use crate::inspect::explain::report::{SettlementOfWindow, SettlementReport};
+use crate::inspect::explain::report::{SettlementOfWindow, SettlementReport, TransferSettlement};
 
 /// Windows and settlements by number.
 pub(crate) trait WindowSource {
@@ -30,34 +30,56 @@ pub(crate) trait WindowSource {
     fn settlement(&self, id: SettlementId) -> Result<Option<Settlement>, StoreError>;
 }
 
-/// How a transfer is settled; `None` before its commit, and under rules without settlement.
+/// How a transfer and its interchange fee are settled. A fee is settled with its window, also if
+/// its transfer is settled gross.
 ///
 /// # Errors
 /// Those of the source.
 pub(crate) fn settlement_of(
     decisions: &TransferDecisions,
     source: &dyn WindowSource,
-) -> Result<Option<SettlementReport>, StoreError> {
+) -> Result<TransferSettlement, StoreError> {
     let commits =
         |decided: &&Decision| ResponseEnd::of(decided.outcome).is_some_and(|end| end.commits());
-    let Some(commit) = decisions.decisions.iter().find(commits) else { return Ok(None) };
+    let mut found = TransferSettlement::default();
+    let Some(commit) = decisions.decisions.iter().find(commits) else { return Ok(found) };
     let payer = commit.inputs.as_ref().and_then(|inputs| inputs.parties.first());
     // A commit moves the payer's position only if it settles the transfer too.
-    if payer.is_some_and(|payer| payer.position.change != Amount::ZERO) {
-        return Ok(Some(SettlementReport::Gross));
+    let is_gross = payer.is_some_and(|payer| payer.position.change != Amount::ZERO);
+    let has_fee = commit.inputs.as_ref().is_some_and(|inputs| !inputs.fees.is_empty());
+    if is_gross {
+        found.transfer = Some(SettlementReport::Gross);
+        if !has_fee {
+            return Ok(found);
+        }
     }
     let window = source.opened_before(commit.log_index)?;
     let has_it = |window: &Window| window.closed == LogIndex(0) || commit.log_index < window.closed;
-    let Some(window) = window.filter(has_it) else { return Ok(None) };
+    let Some(window) = window.filter(has_it) else { return Ok(found) };
+    let currency = payer.map(|payer| payer.currency);
+    if !is_gross {
+        found.transfer = Some(report_of(&window, (AccountKind::Position, currency), source)?);
+    }
+    if has_fee {
+        found.fee = Some(report_of(&window, (AccountKind::InterchangeFee, currency), source)?);
+    }
+    Ok(found)
+}
+
+/// The content of a window, and its settlement. Without a currency it is the first of its kind.
+fn report_of(
+    window: &Window,
+    (kind, currency): (AccountKind, Option<Currency>),
+    source: &dyn WindowSource,
+) -> Result<SettlementReport, StoreError> {
     let content = window.contents.iter().find(|content| {
-        content.kind == AccountKind::Position
-            && payer.is_none_or(|payer| payer.currency == content.currency)
+        content.kind == kind && currency.is_none_or(|currency| currency == content.currency)
     });
     let settlement = match content.and_then(|content| content.settlement) {
         Some(id) => source.settlement(id)?,
         None => None,
     };
-    Ok(Some(SettlementReport::Window {
+    Ok(SettlementReport::Window {
         window: window.id.0,
         state: content.map_or(window.state, |content| content.state).name(),
         settlement: settlement.map(|settlement| SettlementOfWindow {
@@ -65,7 +87,7 @@ pub(crate) fn settlement_of(
             state: settlement.state.name(),
             model: settlement.model,
         }),
-    }))
+    })
 }
 
 /// Those of a cold store, which has a row of each window.
@@ -153,7 +175,7 @@ impl WindowSource for KnownWindows {
 #[cfg(test)]
 mod tests {
     use ledger::{
-        AccountId, BalanceChange, ContentId, Currency, DecisionInputs, FspName, Outcome,
+        AccountId, BalanceChange, ContentId, DecisionInputs, FeeAccount, FspName, Outcome,
         PartyInputs, SettlementState, SettlementWithAccounts, Stamp, TransferId, WindowContent,
         WindowState, WindowWithSums,
     };
@@ -176,13 +198,20 @@ mod tests {
                 (false, false) => WindowState::Closed,
             };
             let content = WindowContent {
-                id: ContentId(number),
+                id: ContentId(2 * number),
                 kind: AccountKind::Position,
                 currency: usd(),
                 state,
                 settlement: is_settled.then_some(SettlementId(1)),
                 created: Stamp(1),
                 changed: Stamp(1),
+            };
+            let of_fees = WindowContent {
+                id: ContentId(2 * number + 1),
+                kind: AccountKind::InterchangeFee,
+                state: WindowState::Closed,
+                settlement: None,
+                ..content.clone()
             };
             let opened = LogIndex(10 * u64::from(number));
             let window = Window {
@@ -193,7 +222,7 @@ mod tests {
                 changed: Stamp(1),
                 opened,
                 closed: if is_open { LogIndex(0) } else { LogIndex(opened.0 + 10) },
-                contents: (!is_open).then_some(content).into_iter().collect(),
+                contents: if is_open { Vec::new() } else { vec![content, of_fees] },
             };
             let (accounts, pairs) = Default::default();
             ArchivedSettlement::Window(WindowWithSums { window, accounts, pairs })
@@ -213,8 +242,8 @@ mod tests {
         (1..=count).map(window).chain([settlement]).collect()
     }
 
-    /// A commit by this record, which moves the payer's position so far.
-    fn committed(record: u64, moved: i128) -> TransferDecisions {
+    /// A commit by this record, which moves the payer's position and its fees so far.
+    fn committed(record: u64, moved: i128, fee: i128) -> TransferDecisions {
         let held = |change| BalanceChange {
             account: AccountId(6),
             before: Amount::ZERO,
@@ -235,7 +264,10 @@ mod tests {
             hub_name,
             lane_capacity: 1,
             parties: vec![payer],
-            fees: Vec::new(),
+            fees: (fee != 0)
+                .then_some(FeeAccount { party: 0, balance: held(fee) })
+                .into_iter()
+                .collect(),
             hub: Vec::new(),
         };
         let decided = Decision {
@@ -262,11 +294,14 @@ mod tests {
             for record in (1..10 * u64::from(count) + 15).filter(is_commit) {
                 let window = u32::try_from(record / 10).expect("it is small").min(count);
                 let found = [&StoredWindows(&store) as &dyn WindowSource, &known]
-                    .map(|source| settlement_of(&committed(record, 0), source));
+                    .map(|source| settlement_of(&committed(record, 0, 0), source));
                 assert_eq!(found[0], found[1], "{count} windows, record {record}");
                 let expected = (window != 0).then_some(window);
                 let found = match &found[0] {
-                    Ok(Some(SettlementReport::Window { window, .. })) => Some(*window),
+                    Ok(TransferSettlement {
+                        transfer: Some(SettlementReport::Window { window, .. }),
+                        fee: None,
+                    }) => Some(*window),
                     _ => None,
                 };
                 assert_eq!(found, expected, "{count} windows, record {record}");
@@ -285,14 +320,40 @@ mod tests {
             (35, 0, Some("settlement window 3: OPEN")),
             (35, -5, Some("settled at once by a gross model, with its commit")),
         ] {
-            let found = settlement_of(&committed(record, moved), &known).expect("it is known");
+            let found = settlement_of(&committed(record, moved, 0), &known).expect("it is known");
+            assert_eq!(found.fee, None);
+            let found = found.transfer;
             assert_eq!(found.map(|found| found.to_string()).as_deref(), expected, "{record}");
         }
-        let json = settlement_of(&committed(15, 0), &known).expect("it is known");
+        let json = settlement_of(&committed(15, 0, 0), &known).expect("it is known");
         assert_eq!(
-            serde_json::to_string(&json).expect("it is written"),
+            serde_json::to_string(&json.transfer).expect("it is written"),
             "{\"kind\":\"window\",\"window\":1,\"state\":\"SETTLED\",\
              \"settlement\":{\"id\":1,\"model\":\"NET\",\"state\":\"SETTLED\"}}"
         );
+    }
+
+    #[test]
+    fn fee_is_settled_with_its_window() {
+        let mut known = KnownWindows::default();
+        windows(3).iter().for_each(|row| known.add(row));
+        let text = |found: Option<SettlementReport>| found.map(|found| found.to_string());
+        let gross = "settled at once by a gross model, with its commit";
+        for (record, moved, transfer, fee) in [
+            (5, 0, None, None),
+            (
+                15,
+                0,
+                Some("settlement window 1: SETTLED; settlement 1 by model NET: SETTLED"),
+                Some("settlement window 1: CLOSED"),
+            ),
+            (35, 0, Some("settlement window 3: OPEN"), Some("settlement window 3: OPEN")),
+            (5, -5, Some(gross), None),
+            (25, -5, Some(gross), Some("settlement window 2: CLOSED")),
+        ] {
+            let found = settlement_of(&committed(record, moved, 1), &known).expect("it is known");
+            assert_eq!(text(found.transfer).as_deref(), transfer, "{record}");
+            assert_eq!(text(found.fee).as_deref(), fee, "{record}");
+        }
     }
 }

@@ -138,6 +138,7 @@ pub(crate) struct Transfer {
     pub(crate) payee: String,
     pub(crate) amount: String,
     pub(crate) expiration: String,
+    pub(crate) packet: String,
 }
 
 impl Transfer {
@@ -149,6 +150,7 @@ impl Transfer {
             payee: "payeefsp".into(),
             amount: amount.to_owned(),
             expiration: date_time(600_000),
+            packet: "AYIBgQAAAAAAAASwNGxldmVsb25l".into(),
         }
     }
 
@@ -162,10 +164,10 @@ impl Transfer {
 
     /// `POST /transfers` with unusual spacing and order, non-ASCII letters and an unknown member.
     pub(crate) fn prepare(&self) -> Message {
-        let Self { id, payer, payee, amount, expiration } = self;
+        let Self { id, payer, payee, amount, expiration, packet } = self;
         let body = format!(
             "{{ \"amount\": {{\"currency\":\"USD\",  \"amount\":\"{amount}\"}},\n\
-             \"condition\":\"{CONDITION}\", \"ilpPacket\" : \"AYIBgQAAAAAAAASwNGxldmVsb25l\",\r\n\
+             \"condition\":\"{CONDITION}\", \"ilpPacket\" : \"{packet}\",\r\n\
              \"expiration\":\"{expiration}\",\t\"payeeFsp\":\"{payee}\",\"payerFsp\":\"{payer}\",\
              \"transferId\":\"{id}\", \"unknown\":[1,2.50,null],\
              \"extensionList\":{{\"extension\":[{{\"key\":\"na\\u006De\",\

@@ -73,6 +73,7 @@ routes! {
                 "fee": {"percentage": "0.6", "decimals": 2}
             },
             responses: [201: FeeRuleResponse = "The rule."],
+            refusals: [400 ID_NOT_FOUND],
         }
     }
     "/interchangeFeeRules/{id}" [ID] {
@@ -216,13 +217,45 @@ async fn create(request: &AdminRequest<'_>, body: NewFeeRule) -> HandlerResult {
         payer: body.payer.unwrap_or(FeePayer::Payer),
         active: body.is_active.unwrap_or(true),
     };
-    request.change(CreateFeeRule { rule: Box::new(rule) }).await?;
+    must_name_participants(request, &rule.conditions).await?;
+    let reason = request.identity.reason.clone();
+    let change = CreateFeeRule { rule: Box::new(rule) };
+    match request.decide(reason, change).await?.0 {
+        AdminOutcome::SettlementModelMissing => return Err(not_settled(body.currency)),
+        outcome => outcome_errors::from_outcome(outcome).map_or(Ok(()), Err)?,
+    }
     let created = request.query_state(move |state| {
         let at = state.fees().rules().iter().position(|rule| rule.name == body.name);
         at.and_then(|at| FeeRuleResponse::find(state, FeeRuleId(at as u32 + 1)))
     });
     let created = created.await?.ok_or_else(not_found)?;
     Ok(AdminResponse::json(StatusCode::CREATED, &created))
+}
+
+/// The FSPs of the conditions must be participants. They are never removed.
+async fn must_name_participants(
+    request: &AdminRequest<'_>,
+    conditions: &FeeConditions,
+) -> Result<(), Refusal> {
+    let named = [
+        ("conditions.payerFsp", conditions.payer_fsp),
+        ("conditions.payeeFsp", conditions.payee_fsp),
+    ];
+    let unknown = request.query_state(move |state| {
+        let is_unknown = |name: &FspName| state.registry().find(name).is_none();
+        named.into_iter().find(|(_, name)| name.as_ref().is_some_and(is_unknown))
+    });
+    unknown.await?.map_or(Ok(()), |(member, _)| {
+        Err(refuse(ErrorCode::ID_NOT_FOUND, member, "is not a participant"))
+    })
+}
+
+fn not_settled(currency: Option<Currency>) -> Refusal {
+    let only = currency.map_or_else(String::new, |currency| format!(" in {currency}"));
+    let detail = format!(
+        "no active settlement model that is NET and DEFERRED settles INTERCHANGE_FEE accounts{only}"
+    );
+    Refusal::new(ErrorCode::GENERIC_SETTLEMENT, &detail)
 }
 
 /// `GET /interchangeFeeRules/{id}`.

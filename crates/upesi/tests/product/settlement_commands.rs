@@ -73,8 +73,13 @@ fn dry_runs_foresee_refusals_and_successes() {
     refused("create --model DEFAULTDEFERREDNET --window 1", "Inapplicable windows 1");
     refused("abort 1", "Settlement");
     refused("advance 1", "Settlement with ID '1' not found");
-    refused("fees add none --percentage 1", "");
-    refused("fees deactivate 1", "");
+    let unsettled = "no active settlement model that is NET and DEFERRED settles INTERCHANGE_FEE \
+                     accounts";
+    refused("fees add none --percentage 1", unsettled);
+    refused("fees add none --amount 1 --currency USD", &format!("{unsettled} in USD"));
+    let unknown = "\"conditions.payerFsp\" is not a participant";
+    refused("fees add none --amount 1 --payer-fsp nofsp", unknown);
+    refused("fees deactivate 1", "interchange fee rule not found");
     planned("close", &["would close window 1"]);
     planned(
         "run",

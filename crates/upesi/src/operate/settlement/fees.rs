@@ -1,5 +1,7 @@
 //! `upesi settlement fees`: the rules for interchange fees.
 
+use clap::ArgGroup;
+use ledger::{Amount, FEE_DECIMALS_MAX, FEE_WHOLE};
 use serde_json::{Map, Value, json};
 
 use super::action::Action;
@@ -30,24 +32,27 @@ pub(super) struct RuleArguments {
 }
 
 #[derive(clap::Args)]
+#[command(group(ArgGroup::new("fee").required(true).args(["percentage", "amount"])))]
 pub(super) struct AddArguments {
     /// Name of the rule.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Fee in percent of the amount, with up to 4 decimals.
-    #[arg(long, value_name = "PERCENT", required_unless_present = "amount")]
-    percentage: Option<String>,
+    /// Fee in percent of the amount, with up to 4 decimals; this or --amount is required.
+    #[arg(long, value_name = "PERCENT", value_parser = percentage, allow_negative_numbers = true)]
+    percentage: Option<Amount>,
+    /// Fixed fee, in the currency of the transfer, with up to 4 decimals.
+    #[arg(long, value_name = "AMOUNT", value_parser = above_zero, allow_negative_numbers = true)]
+    amount: Option<Amount>,
     /// Number of decimals to which a percentage is rounded, from 0 to 4.
-    #[arg(long, value_name = "COUNT", default_value_t = 2)]
+    #[arg(long, value_name = "COUNT", default_value_t = 2, conflicts_with = "amount",
+        value_parser = clap::value_parser!(u32).range(..=i64::from(FEE_DECIMALS_MAX)))]
     decimals: u32,
-    /// Rounding of a percentage: HALF_UP, DOWN, UP or HALF_EVEN.
-    #[arg(long, value_name = "ROUNDING", default_value = "HALF_UP")]
+    /// Rounding of a percentage.
+    #[arg(long, value_name = "ROUNDING", default_value = "HALF_UP", conflicts_with = "amount",
+        value_parser = ["HALF_UP", "DOWN", "UP", "HALF_EVEN"])]
     rounding: String,
-    /// Fixed fee, in the currency of the transfer.
-    #[arg(long, value_name = "AMOUNT", conflicts_with_all = ["percentage", "decimals", "rounding"])]
-    amount: Option<String>,
-    /// The party whose FSP pays the fee: PAYER or PAYEE.
-    #[arg(long, value_name = "PARTY", default_value = "PAYER")]
+    /// The party whose FSP pays the fee.
+    #[arg(long, value_name = "PARTY", default_value = "PAYER", value_parser = ["PAYER", "PAYEE"])]
     payer: String,
     /// Only transfers in this currency.
     #[arg(long, value_name = "CURRENCY")]
@@ -58,8 +63,8 @@ pub(super) struct AddArguments {
     /// Only this sub-scenario.
     #[arg(long, value_name = "SCENARIO")]
     sub_scenario: Option<String>,
-    /// Only transactions that this party initiates: PAYER or PAYEE.
-    #[arg(long, value_name = "PARTY")]
+    /// Only transactions that this party initiates.
+    #[arg(long, value_name = "PARTY", value_parser = ["PAYER", "PAYEE"])]
     initiator: Option<String>,
     /// Only initiators of this type, for example CONSUMER.
     #[arg(long, value_name = "TYPE")]
@@ -82,6 +87,24 @@ pub(super) struct AddArguments {
     /// Let the switch answer as it would, and change nothing.
     #[arg(long)]
     dry_run: bool,
+}
+
+/// An amount above zero.
+fn above_zero(text: &str) -> Result<Amount, String> {
+    let amount = Amount::parse_decimal(text)
+        .ok_or("expected a decimal of at most 18 digits, 4 after the point")?;
+    if amount <= Amount::ZERO {
+        return Err("expected an amount above 0".into());
+    }
+    Ok(amount)
+}
+
+fn percentage(text: &str) -> Result<Amount, String> {
+    let share = above_zero(text)?;
+    if Amount::from_units(FEE_WHOLE.into()) < share {
+        return Err("expected at most 100".into());
+    }
+    Ok(share)
 }
 
 fn extension(text: &str) -> Result<(String, String), String> {
@@ -153,9 +176,9 @@ fn body_of(arguments: &AddArguments) -> Value {
         conditions.extend(value.iter().map(|value| (member.to_owned(), pair(value))));
     }
     let fee = match (&arguments.amount, &arguments.percentage) {
-        (Some(amount), _) => json!({ "amount": amount }),
+        (Some(amount), _) => json!({ "amount": amount.to_string() }),
         (None, percentage) => json!({
-            "percentage": percentage,
+            "percentage": percentage.map(|share| share.to_string()),
             "decimals": arguments.decimals,
             "rounding": arguments.rounding,
         }),
@@ -221,14 +244,62 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_has_one_fee() {
-        for line in [
-            "fees add a",
-            "fees add a --amount 1 --percentage 1",
-            "fees add a --amount 1 --decimals 2",
-            "fees add a --percentage 1 --payer-extension key",
+    fn invalid_rules_are_refused_with_their_option() {
+        const FORM: &str = "expected a decimal of at most 18 digits, 4 after the point";
+        let decimal = |option: &str, value: &str, what: &str| {
+            format!("invalid value '{value}' for '{option}': {what}")
+        };
+        let (percent, amount) = ("--percentage <PERCENT>", "--amount <AMOUNT>");
+        for (line, expected) in [
+            ("", format!("required arguments were not provided:\n  <{percent}|{amount}>")),
+            ("--amount 1 --percentage 1", format!("'{amount}' cannot be used with '{percent}'")),
+            ("--amount 1 --decimals 2", format!("'{amount}' cannot be used with '--decimals")),
+            ("--amount 1 --rounding UP", format!("'{amount}' cannot be used with '--rounding")),
+            ("--amount -1", decimal(amount, "-1", "expected an amount above 0")),
+            ("--amount 0", decimal(amount, "0", "expected an amount above 0")),
+            ("--amount 0.00001", decimal(amount, "0.00001", FORM)),
+            ("--amount one", decimal(amount, "one", FORM)),
+            ("--percentage -0.5", decimal(percent, "-0.5", "expected an amount above 0")),
+            ("--percentage 0.12345", decimal(percent, "0.12345", FORM)),
+            ("--percentage 100.0001", decimal(percent, "100.0001", "expected at most 100")),
+            (
+                "--percentage 1 --decimals 5",
+                decimal("--decimals <COUNT>", "5", "5 is not in 0..=4"),
+            ),
+            (
+                "--percentage 1 --rounding NEAREST",
+                "'NEAREST' for '--rounding <ROUNDING>'\n  [possible values: HALF_UP, DOWN, UP, \
+                 HALF_EVEN]"
+                    .to_owned(),
+            ),
+            (
+                "--percentage 1 --payer HUB",
+                "'HUB' for '--payer <PARTY>'\n  [possible values: PAYER, PAYEE]".to_owned(),
+            ),
+            (
+                "--percentage 1 --payer-extension key",
+                decimal("--payer-extension <KEY=VALUE>", "key", "expected KEY=VALUE"),
+            ),
         ] {
-            assert!(Line::try_parse_from(line.split(' ')).is_err(), "{line}");
+            let line = format!("fees add a {line}");
+            let error = Line::try_parse_from(line.split_whitespace()).err().expect(&line);
+            let text = error.to_string();
+            assert!(text.contains(&expected), "{line}: expected {expected}\nfound {text}");
         }
+        for line in ["--percentage 100", "--percentage 0.0001 --decimals 4", "--amount 0.0001"] {
+            let line = format!("fees add a {line}");
+            assert!(Line::try_parse_from(line.split(' ')).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn help_begins_with_the_fee() {
+        let mut command = <Line as clap::CommandFactory>::command();
+        let add = command.find_subcommand_mut("add").expect("a command");
+        let help = add.render_help().to_string();
+        let place = |option: &str| help.find(&format!("  {option}")).expect(option);
+        let order = ["--percentage", "--amount", "--decimals", "--rounding", "--payer <"];
+        assert!(order.map(place).is_sorted(), "{help}");
+        assert!(help.contains("<--percentage <PERCENT>|--amount <AMOUNT>> <NAME>"), "{help}");
     }
 }

@@ -214,6 +214,81 @@ fn invalid_alerts_are_rejected() {
     check_rejected(&kernel.state, &cases);
 }
 
+/// Two rules, two transfers in flight with fees between different participants, and a third one
+/// without a fee.
+fn charging() -> State {
+    let mut kernel = TestKernel::new();
+    let prepare = |id, payer, payee, fee_rule| {
+        let (source, units, expires_ms) = (payer, 100_000, 60_000);
+        Action::Prepare(PrepareAction { id, source, payer, payee, units, expires_ms, fee_rule })
+    };
+    for action in [
+        Action::Settle(SettleAction::Model { which: 3 }),
+        Action::Settle(SettleAction::FeeRule { which: 0 }),
+        Action::Settle(SettleAction::FeeRule { which: 1 }),
+        prepare(1, 0, 1, Some(1)),
+        prepare(2, 1, 2, Some(2)),
+        prepare(3, 0, 2, None),
+    ] {
+        let command = kernel.command(&action);
+        kernel.apply(&[command]);
+    }
+    let tables = CorruptibleTables::of(&kernel.state);
+    let ids: Vec<_> = tables.fees.iter().map(|(id, _)| *id).collect();
+    assert_eq!((tables.fee_rules.len(), tables.reserved.len()), (2, 3));
+    assert_eq!(ids, [id(1), id(2)]);
+    kernel.state
+}
+
+#[test]
+fn invalid_fees_are_rejected() {
+    const STRAY: &str = "a fee belongs to no transfer in flight";
+    const ORDER: &str = "fees are out of order";
+    const UNFIT: &str = "a fee does not fit its transfer";
+    let cases: [(&str, Corruption); 17] = [
+        ("two fee rules have one name", |it| it.fee_rules.push(it.fee_rules[0].clone())),
+        (TOO_MANY, |it| {
+            let rule = |number| FeeRule { name: format!("{number}"), ..it.fee_rules[0].clone() };
+            it.fee_rules = (0..=FEE_RULES_MAX).map(rule).collect();
+        }),
+        (STRAY, |it| it.fees[1].0 = id(9)),
+        (ORDER, |it| it.fees.swap(0, 1)),
+        (ORDER, |it| it.fees[1] = it.fees[0]),
+        (MISSING_ACCOUNT, |it| it.fees[0].1.from = AccountId(99)),
+        (MISSING_ACCOUNT, |it| it.fees[0].1.to = AccountId(0)),
+        (MISSING_ACCOUNT, |it| it.fees[0].1.from = it.reserved[0].payer_account),
+        (MISSING_ACCOUNT, |it| {
+            let from = it.fees[0].1.from;
+            let account = it.accounts.iter_mut().find(|account| account.id == from);
+            account.expect("it exists").kind = AccountKind::HubFee;
+        }),
+        (UNFIT, |it| it.fees[0].1.to = it.fees[0].1.from),
+        (UNFIT, |it| it.fees[0].1.to = it.fees[1].1.to.max(it.fees[1].1.from)),
+        (UNFIT, |it| it.fees[1].0 = id(3)),
+        (UNFIT, |it| it.fees[0].1.rule = FeeRuleId(0)),
+        (UNFIT, |it| it.fees[0].1.rule = FeeRuleId(3)),
+        (UNFIT, |it| it.fee_rules.truncate(1)),
+        (UNFIT, |it| it.fees[0].1.amount = Amount::ZERO),
+        (UNFIT, |it| it.fees[0].1.amount = Amount::from_units(-1)),
+    ];
+    check_rejected(&charging(), &cases);
+    let mut most = CorruptibleTables::of(&charging());
+    let spare = most.fee_rules[0].clone();
+    let more =
+        (2..FEE_RULES_MAX).map(|number| FeeRule { name: format!("{number}"), ..spare.clone() });
+    most.fee_rules.extend(more);
+    assert_eq!(most.build().expect("as many as fit").fees().rules().len(), FEE_RULES_MAX);
+}
+
+#[test]
+fn fee_rules_need_their_rules_version() {
+    let mut tables = CorruptibleTables::of(&TestKernel::new().state);
+    tables.fee_rules = CorruptibleTables::of(&charging()).fee_rules;
+    tables.head.rules_version = 2;
+    let expected = InvalidState("the fee rules do not fit the rules in force");
+    assert_eq!(tables.build().err(), Some(expected));
+}
+
 #[test]
 fn invalid_accounts_are_rejected() {
     const INTERNAL: &str = "a currency has missing internal accounts";

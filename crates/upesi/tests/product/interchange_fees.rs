@@ -80,12 +80,17 @@ fn histories_name_the_settlement_of_a_fee() {
     }
     scheme.switch.stop(Signal::TERM);
     for (id, transfer, fee) in &expected {
-        for more in [&["--json"][..], &["--json", "--replay"]] {
+        let histories = [&["--json"][..], &["--json", "--replay"]].map(|more| {
             let arguments = [&["explain", id.as_str()], more].concat();
             let found = scheme.home.offline(&arguments).succeeds().json();
-            let found = (&found["settlement"], &found["fee_settlement"]);
-            assert_eq!(found, (transfer, fee), "{more:?}");
-        }
+            let both = (&found["settlement"], &found["fee_settlement"]);
+            assert_eq!(both, (transfer, fee), "{more:?}");
+            found["events"].clone()
+        });
+        // The recorded decisions equal those of a replay of the whole log, with their fees.
+        assert_eq!(histories[0], histories[1]);
+        let has_fee = histories[0].to_string().contains("INTERCHANGE_FEE");
+        assert_eq!(has_fee, !fee.is_null(), "{:#}", histories[0]);
     }
     let text = |id: &str| scheme.home.offline(&["explain", id]).succeeds().out();
     let fee = "\ninterchange fee: settlement window 1: PENDING_SETTLEMENT; settlement 1 by model \
@@ -97,5 +102,6 @@ fn histories_name_the_settlement_of_a_fee() {
     let fee = "settled at once by a gross model, with its commit\n\
                interchange fee: settlement window 2: OPEN\n";
     assert!(found.contains(fee), "{found}");
-    assert!(scheme.home.verify().status.success());
+    let verified = scheme.home.verify().succeeds().out();
+    assert!(verified.contains("\"fees\": 2,"), "{verified}");
 }

@@ -3,8 +3,9 @@
 use http::{HeaderName, HeaderValue};
 use ledger::{
     Abort, AbortSettlement, AccountStep, Administer, AdvanceSettlement, Batch, Change, CloseWindow,
-    CreateHubAccount, CreateParticipant, CreateSettlement, CreateSettlementModel, DeliveryResult,
-    Digest as Hash, FspName, FulfilState, Genesis, SetInitialPositionAndLimits, SettlementId,
+    CreateFeeRule, CreateHubAccount, CreateParticipant, CreateSettlement, CreateSettlementModel,
+    DeliveryResult, Digest as Hash, Fee, FeeConditions, FeePayer, FeeRule, FeeRuleId, FspName,
+    FulfilState, Genesis, Rounding, SetFeeRuleActive, SetInitialPositionAndLimits, SettlementId,
     SettlementModel, SettlementState, Stamp, TransferId, WindowId,
 };
 use record::frame::{BatchHeader, Frame, FrameBuilder, LogIdentity, NewRecord, Tail};
@@ -235,6 +236,47 @@ fn settled(net: bool) -> Vec<Command> {
     commands
 }
 
+/// The commands above with a rule for fees of 1 % and the accounts for it.
+fn charged() -> Vec<Command> {
+    let mut commands = commands();
+    let model = SettlementModel {
+        name: "FEES".into(),
+        ledger_account: AccountKind::InterchangeFee,
+        settlement_account: AccountKind::InterchangeFeeSettlement,
+        ..model(true)
+    };
+    let fee =
+        Fee::Percentage { parts_per_million: 10_000, decimals: 2, rounding: Rounding::HalfUp };
+    let rule = FeeRule {
+        name: "all".into(),
+        currency: None,
+        conditions: FeeConditions::default(),
+        fee,
+        payer: FeePayer::Payee,
+        active: true,
+    };
+    let at = commands.iter().position(PREPARE).expect("there is a prepare");
+    let rule = CreateFeeRule { rule: Box::new(rule) };
+    let switch = SetFeeRuleActive { rule: FeeRuleId(1), active: true };
+    let changes = [
+        Change::CreateSettlementModel(CreateSettlementModel { model }),
+        Change::CreateFeeRule(rule),
+        Change::SetFeeRuleActive(switch),
+    ];
+    commands.splice(at..at, changes.map(change));
+    let (rule, hash) = (Some(FeeRuleId(1)), hash(&body_with_transaction()));
+    commands.iter_mut().for_each(|it| prepare(it, |it| (it.fee_rule, it.hash) = (rule, hash)));
+    commands
+}
+
+/// The body of a prepare with the packet of a conversation, which has a transaction object.
+fn body_with_transaction() -> Vec<u8> {
+    const CONVERSATION: &str = include_str!("../../../../../../conversations/settlement/fee.txt");
+    let packet = |line: &'static str| line.strip_prefix("with ilpPacket = ");
+    let packet = CONVERSATION.lines().find_map(packet).expect("it has a packet");
+    format!("{{\"ilpPacket\":{packet}}}").into_bytes()
+}
+
 fn honest(_: &mut Command, _: &mut Outcome) {}
 
 fn prepare(command: &mut Command, change: impl FnOnce(&mut Prepare)) {
@@ -276,9 +318,17 @@ fn check(falsify: Falsify<'_>, other: Option<Replacement<'_>>, expected: Option<
 }
 
 fn find_in_settlement(net: bool, falsify: Falsify<'_>) -> (Option<String>, Figures) {
+    find_in(&settled(net), falsify, None)
+}
+
+fn find_in(
+    commands: &[Command],
+    falsify: Falsify<'_>,
+    other: Option<Replacement<'_>>,
+) -> (Option<String>, Figures) {
     let mut bench = Bench { state: State::new(), audit: Audit::default() };
-    for command in settled(net) {
-        bench.decide(&command, falsify, None);
+    for command in commands {
+        bench.decide(command, falsify, other);
     }
     bench.audit.close(&bench.state).expect("it needs no file");
     (bench.audit.finding().map(|finding| finding.what.clone()), bench.audit.figures())
@@ -343,6 +393,58 @@ fn settlement_that_differs_from_the_kernel_is_found() {
     for (net, falsify, expected) in cases {
         let (found, _) = find_in_settlement(net, falsify);
         assert!(found.clone().unwrap_or_default().contains(expected), "{expected}: {found:?}");
+    }
+}
+
+/// In a log in which a transfer has a fee, and its body the transaction.
+fn find_in_charged(falsify: Falsify<'_>) -> (Option<String>, Figures) {
+    let message = stored(&[("fspiop-source", "payer")], &body_with_transaction());
+    find_in(&charged(), falsify, Some((PREPARE, Some(&message))))
+}
+
+#[test]
+fn fees_are_followed() {
+    let (found, figures) = find_in_charged(&honest);
+    assert_eq!((found, figures.fees, figures.transfers_in_windows), (None, 1, 1));
+}
+
+#[test]
+fn fee_that_differs_from_the_kernel_is_found() {
+    fn rule(command: &mut Command, change: impl FnOnce(&mut FeeRule)) {
+        let Command::Administer(administer) = command else { return };
+        if let Change::CreateFeeRule(create) = &mut administer.change {
+            change(&mut create.rule);
+        }
+    }
+    let postings = "its postings add up to";
+    let mismatch = "the transaction in the stored body does not match the fee rule";
+    let cases: [(Falsify<'_>, &str); 7] = [
+        (&|it, _| rule(it, |it| it.conditions.scenario = Some("REFUND".into())), mismatch),
+        (&|it, _| prepare(it, |it| it.fee_rule = None), postings),
+        (&|it, _| rule(it, |it| it.fee = Fee::Fixed { amount: units(1) }), postings),
+        (&|it, _| rule(it, |it| it.payer = FeePayer::Payer), postings),
+        (&|it, _| rule(it, |it| it.currency = Currency::parse("EUR")), mismatch),
+        (
+            &|it, _| {
+                let Command::Administer(administer) = it else { return };
+                if let Change::SetFeeRuleActive(switch) = &mut administer.change {
+                    switch.active = false;
+                }
+            },
+            postings,
+        ),
+        (
+            &|it, _| {
+                if it.change().is_some_and(|it| matches!(it, Change::CreateFeeRule(_))) {
+                    *it = Command::Tick;
+                }
+            },
+            "fee rule 1 was switched before it was added",
+        ),
+    ];
+    for (at, (falsify, expected)) in cases.into_iter().enumerate() {
+        let (found, _) = find_in_charged(falsify);
+        assert!(found.clone().unwrap_or_default().contains(expected), "case {at}: {found:?}");
     }
 }
 

@@ -156,15 +156,19 @@ async fn answer(request: &AdminRequest<'_>, mut statement: Statement) -> Handler
     respond(&statement, format)
 }
 
-/// A response with a statement.
-fn respond(statement: &Statement, format: StatementFormat) -> HandlerResult {
-    if STATEMENT_ENTRIES_MAX < statement.entry_count() {
-        let detail = format!(
-            "the statement has more than {STATEMENT_ENTRIES_MAX} entries; add the parameter \
-             participant"
-        );
+/// Refuses a statement with too many entries.
+fn must_have_at_most(max: usize, entries: usize) -> Result<(), Refusal> {
+    if max < entries {
+        let detail =
+            format!("the statement has more than {max} entries; add the parameter participant");
         return Err(Refusal::new(ErrorCode::VALIDATION, &detail));
     }
+    Ok(())
+}
+
+/// A response with a statement.
+fn respond(statement: &Statement, format: StatementFormat) -> HandlerResult {
+    must_have_at_most(STATEMENT_ENTRIES_MAX, statement.entry_count())?;
     let written = statement.write(format).map_err(|error| match error {
         StatementError::Digits(_) | StatementError::Empty => {
             Refusal::new(ErrorCode::VALIDATION, &error.to_string())
@@ -189,5 +193,21 @@ impl Statement {
             StatementFormat::Csv => csv::write(self)?.into(),
             StatementFormat::Camt053 => camt053::write(self)?.into(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statement_beyond_its_bound_is_refused() {
+        assert!(must_have_at_most(2, 2).is_ok());
+        let refusal = must_have_at_most(2, 3).expect_err("it is too large");
+        let expected = Refusal::new(
+            ErrorCode::VALIDATION,
+            "the statement has more than 2 entries; add the parameter participant",
+        );
+        assert_eq!(format!("{refusal:?}"), format!("{expected:?}"));
     }
 }

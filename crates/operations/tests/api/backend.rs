@@ -41,6 +41,8 @@ pub(crate) struct BackendState {
     /// Requests for statements of participants.
     pub(crate) statements: Vec<ParticipantStatementRequest>,
     pub(crate) unavailable: Option<Unavailable>,
+    /// Why the windows and settlements that left the state cannot be read.
+    pub(crate) archive_unavailable: Option<Unavailable>,
     pub(crate) storage: DiskStatus,
     pub(crate) tracing: bool,
     pub(crate) snapshots: Snapshots,
@@ -63,6 +65,7 @@ impl TestBackend {
             archived: Vec::new(),
             statements: Vec::new(),
             unavailable: None,
+            archive_unavailable: None,
             storage: DiskStatus::default(),
             tracing: false,
             snapshots: Snapshots::default(),
@@ -218,7 +221,7 @@ impl AdminBackend for TestBackend {
     ) -> BoxFuture<'_, Result<Vec<ArchivedSettlement>, Unavailable>> {
         Box::pin(async move {
             let inner = self.inner();
-            inner.unavailable.map_or(Ok(()), Err)?;
+            inner.unavailable.or(inner.archive_unavailable).map_or(Ok(()), Err)?;
             let is_in =
                 |row: &&ArchivedSettlement| row.kind() == kind && numbers.contains(&row.number());
             let mut found: Vec<_> = inner.archived.iter().filter(is_in).cloned().collect();

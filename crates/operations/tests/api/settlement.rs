@@ -5,7 +5,7 @@ use ledger::{
     Amount, Command, Currency, Digest, FspName, Fulfil, FulfilState, Fulfilment, LogIndex, Outcome,
     Prepare, Stamp, TransferId,
 };
-use operations::StatementPeriod;
+use operations::{StatementPeriod, Unavailable};
 
 use crate::backend::BEGINNING_MS;
 use crate::server::TestServer;
@@ -152,7 +152,33 @@ async fn archived_windows_and_settlements_are_shown_and_listed() {
     assert_eq!(server.backend.inner().state.settlement().windows().count(), 101);
     assert_eq!(server.backend.inner().state.settlement().settlements().count(), 100);
     server.run_transcript(expect_file!["texts/settlement_archived.txt"]).await;
+    statements_need_the_archive(&server).await;
     server.stop().await;
+}
+
+/// A statement over an old window is answered 503 while the window cannot be read. One of a window in
+/// the state is answered.
+async fn statements_need_the_archive(server: &TestServer) {
+    const OLD: [&str; 3] = [
+        "GET /v2/settlementWindows/1/statement",
+        "GET /v2/settlements/1/statement",
+        "GET /participants/dfsp1/statement?settlementId=1",
+    ];
+    for why in [Unavailable::StoreBehind, Unavailable::Unreadable] {
+        server.backend.inner().archive_unavailable = Some(why);
+        for path in OLD {
+            let answer = server.ask(path, "").await;
+            let expected = format!(
+                r#"503 {{"errorInformation":{{"errorCode":"2003","errorDescription":"Service currently unavailable - {why}"}}}}"#
+            );
+            assert_eq!(answer, expected, "{path}");
+        }
+        server.check_status("GET /v2/settlementWindows/102/statement", "", 200).await;
+    }
+    server.backend.inner().archive_unavailable = None;
+    for path in OLD {
+        server.check_status(path, "", 200).await;
+    }
 }
 
 /// The answers of a dry run are those of the changes themselves, but for the dates.

@@ -3,6 +3,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::statements::{account, advance, causes, nets, tie_to_accounts};
 use crate::support::message::Transfer;
 use crate::support::scheme::Scheme;
 use crate::support::switch::Printed;
@@ -104,4 +105,39 @@ fn histories_name_the_settlement_of_a_fee() {
     assert!(found.contains(fee), "{found}");
     let verified = scheme.home.verify().succeeds().out();
     assert!(verified.contains("\"fees\": 2,"), "{verified}");
+}
+
+#[test]
+fn statements_with_fees_tie_to_the_ledger() {
+    let scheme = scheme_with_fees();
+    let admin = &scheme.admin;
+    pay(&scheme, "100");
+    pay(&scheme, "50");
+    scheme.pay("7");
+    close_window(&scheme, 1);
+    settle(&scheme, "INTERCHANGEFEE", 1);
+    tie_to_accounts(admin);
+    for state in
+        ["PS_TRANSFERS_RECORDED", "PS_TRANSFERS_RESERVED", "PS_TRANSFERS_COMMITTED", "SETTLED"]
+    {
+        advance(admin, 1, state);
+    }
+    pay(&scheme, "10");
+    tie_to_accounts(admin);
+    for (name, expected) in [
+        ("payerfsp", ["interchange fees 0.9", "settlement -0.9", "interchange fees 0.06"]),
+        ("payeefsp", ["interchange fees -0.9", "settlement 0.9", "interchange fees -0.06"]),
+    ] {
+        let statement = admin.json(&format!("/participants/{name}/statement"));
+        assert_eq!(causes(account(&statement, "INTERCHANGE_FEE")), expected, "{name}");
+    }
+    let window = nets(&admin.json("/v2/settlementWindows/1/statement"));
+    let settlement = nets(&admin.json("/v2/settlements/1/statement"));
+    let id = |name| admin.account(name, "INTERCHANGE_FEE").id;
+    for (name, expected) in [("payerfsp", "0.9"), ("payeefsp", "-0.9")] {
+        let nets = [&window, &settlement].map(|nets| nets[&id(name)].to_string());
+        assert_eq!(nets, [expected, expected], "{name}");
+    }
+    assert_eq!((window.len(), settlement.len()), (4, 2));
+    scheme.end();
 }

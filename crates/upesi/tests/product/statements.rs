@@ -57,7 +57,7 @@ fn settle(admin: &Admin, window: u32) {
 }
 
 /// Moves all accounts of a settlement to a state.
-fn advance(admin: &Admin, settlement: u32, state: &str) {
+pub(crate) fn advance(admin: &Admin, settlement: u32, state: &str) {
     let path = format!("/v2/settlements/{settlement}");
     let shown = admin.json(&path);
     let participants = list(&shown["participants"]).iter().map(|participant| {
@@ -105,14 +105,14 @@ pub(crate) fn day() -> Scheme {
 }
 
 /// The net of each account in a statement.
-fn nets(statement: &Value) -> BTreeMap<u64, Amount> {
+pub(crate) fn nets(statement: &Value) -> BTreeMap<u64, Amount> {
     let net = |account: &Value| {
         (account["accountId"].as_u64().unwrap(), amount(&account["closing"]["booked"]))
     };
     list(&statement["accounts"]).iter().map(net).collect()
 }
 
-fn causes(account: &Value) -> Vec<String> {
+pub(crate) fn causes(account: &Value) -> Vec<String> {
     let text = |entry: &Value| {
         let (cause, value) = (entry["cause"].as_str().unwrap(), amount(&entry["amount"]));
         format!("{cause} {value}")
@@ -120,15 +120,13 @@ fn causes(account: &Value) -> Vec<String> {
     list(&account["entries"]).iter().map(text).collect()
 }
 
-fn account<'s>(statement: &'s Value, kind: &str) -> &'s Value {
+pub(crate) fn account<'s>(statement: &'s Value, kind: &str) -> &'s Value {
     let mut accounts = list(&statement["accounts"]).iter();
     accounts.find(|account| account["ledgerAccountType"] == kind).unwrap()
 }
 
-#[test]
-fn statements_tie_to_accounts_windows_and_settlements() {
-    let scheme = day();
-    let admin = &scheme.admin;
+/// Statements of all participants end with the balances of their accounts, and explain them.
+pub(crate) fn tie_to_accounts(admin: &Admin) {
     let mut booked = Vec::new();
     for name in NAMES {
         let statement = admin.json(&format!("/participants/{name}/statement"));
@@ -146,6 +144,13 @@ fn statements_tie_to_accounts_windows_and_settlements() {
         }
     }
     assert_eq!(sum(booked), Amount::ZERO);
+}
+
+#[test]
+fn statements_tie_to_accounts_windows_and_settlements() {
+    let scheme = day();
+    let admin = &scheme.admin;
+    tie_to_accounts(admin);
     let payer = admin.json("/participants/payerfsp/statement");
     assert_eq!(account(&payer, "POSITION")["closing"]["reserved"], "3");
     assert_eq!(account(&payer, "SETTLEMENT")["closing"]["reserved"], "7");

@@ -32,6 +32,8 @@ pub(crate) struct Collector<'r> {
     /// Reads the external reference in the record that reserved funds out.
     reference: &'r dyn Fn(LogIndex) -> Option<String>,
     entries: usize,
+    /// Maximum number of entries.
+    entries_max: usize,
     fault: Option<String>,
 }
 
@@ -96,6 +98,7 @@ impl<'r> Collector<'r> {
             before: None,
             reference,
             entries: 0,
+            entries_max: STATEMENT_ENTRIES_MAX,
             fault: None,
         };
         collector.begin_if(state, |period| match period {
@@ -108,7 +111,7 @@ impl<'r> Collector<'r> {
 
     /// Whether the remaining records are irrelevant.
     pub(crate) fn is_over(&self) -> bool {
-        self.is_over || self.fault.is_some() || STATEMENT_ENTRIES_MAX < self.entries
+        self.is_over || self.fault.is_some() || self.entries_max < self.entries
     }
 
     /// Follows one step.
@@ -359,7 +362,7 @@ impl<'r> Collector<'r> {
         mut self,
         state: &State,
     ) -> Result<Result<Statement, StatementRefusal>, String> {
-        if STATEMENT_ENTRIES_MAX < self.entries {
+        if self.entries_max < self.entries {
             return Ok(Err(StatementRefusal::TooLarge));
         }
         if let (StatementPeriod::Window(WindowId(id)), None) = (self.request.period, self.from) {
@@ -473,7 +476,86 @@ fn sum(left: Amount, right: Amount) -> Amount {
 
 #[cfg(test)]
 mod tests {
+    use ledger::{
+        Administer, Batch, CreateHubAccount, CreateParticipant, Digest, Effects, FspName, Genesis,
+        MoveFunds, SetInitialPositionAndLimits,
+    };
+
     use super::*;
+
+    /// A log with a participant and this number of funds in.
+    fn commands(funds: u8) -> Vec<Command> {
+        let currency = Currency::parse("USD").expect("a currency");
+        let name = FspName::new("dfsp1").expect("a name");
+        let hub = FspName::new("Hub").expect("a name");
+        let hub_account = |kind| Change::CreateHubAccount(CreateHubAccount { currency, kind });
+        let funds_in = |number| {
+            let mut id = [0; 17];
+            id[16] = number;
+            Change::MoveFunds(MoveFunds {
+                id: TransferId::from_bytes(id).expect("an id"),
+                name,
+                account: AccountId(7),
+                direction: FundsDirection::In,
+                currency,
+                amount: Amount::from_units(10_000),
+                hash: Digest([number; 32]),
+            })
+        };
+        let changes = [
+            hub_account(AccountKind::HubReconciliation),
+            hub_account(AccountKind::HubMultilateralSettlement),
+            Change::CreateParticipant(CreateParticipant { name, currency }),
+            Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
+                name,
+                currency,
+                net_debit_cap: Amount::from_units(10_000),
+                position: Amount::ZERO,
+            }),
+        ];
+        let administer = |change| {
+            let (actor, reason) = ("tester".to_owned(), String::new());
+            Command::Administer(Box::new(Administer { actor, reason, change }))
+        };
+        let changes = changes.into_iter().chain((1..=funds).map(funds_in)).map(administer);
+        [Command::Genesis(Genesis { seed: [1; 16], hub })].into_iter().chain(changes).collect()
+    }
+
+    /// The statement of the participant over a log with this number of funds in.
+    fn statement(funds: u8, entries_max: usize) -> (Result<Statement, StatementRefusal>, bool) {
+        let request = ParticipantStatementRequest {
+            participant: FspName::new("dfsp1").expect("a name"),
+            currency: None,
+            detail: EntryDetail::Summed,
+            period: StatementPeriod::Times { from: None, to: None },
+        };
+        let mut state = State::new();
+        let mut collector = Collector::new(request, &state, &|_| None);
+        collector.entries_max = entries_max;
+        for (command, number) in commands(funds).iter().zip(1..) {
+            let (first, stamp) = (LogIndex(number), Stamp(1_000_000 * number));
+            let batch = Batch { first, stamp, node: 0, epoch: 1, sequence: number };
+            let mut effects = Effects::default();
+            state.apply_watched(&batch, [command], &mut effects, &mut |step, state, _| {
+                collector.watch(step, state);
+            });
+        }
+        let is_over = collector.is_over();
+        (collector.finish(&state).expect("the balances are explained"), is_over)
+    }
+
+    #[test]
+    fn statement_beyond_its_bound_is_refused() {
+        let (found, is_over) = statement(3, 3);
+        let found = found.expect("it fits");
+        let settlement = found.accounts.iter().find(|it| it.kind == AccountKind::Settlement);
+        let settlement = settlement.expect("the participant has one");
+        assert_eq!((settlement.entries.len(), is_over), (3, false));
+        assert_eq!(settlement.closing.booked, Amount::from_units(-30_000));
+        // The remaining records are not followed.
+        let (found, is_over) = statement(3, 2);
+        assert_eq!((found.err(), is_over), (Some(StatementRefusal::TooLarge), true));
+    }
 
     #[test]
     fn references_are_read_from_reasons() {

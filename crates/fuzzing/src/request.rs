@@ -231,7 +231,8 @@ fn forward(
     assert!(*method != Method::PUT || !outgoing.contains_key(ACCEPT), "no Accept on PUT");
     let parent = outgoing.get(&TRACEPARENT).map(HeaderValue::as_bytes);
     let parent = parent.and_then(TraceContext::parse).expect("a message belongs to a trace");
-    assert_eq!(parent, trace, "the trace continues");
+    let child = TraceContext { span_id: with.span, ..trace };
+    assert_eq!(parent, child, "the trace continues with the hub's span as parent");
     assert!(outgoing.contains_key(&TRACESTATE));
     let mut again = outgoing.clone();
     strip(&mut again);

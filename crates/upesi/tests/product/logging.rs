@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::Instant;
 
+use boon::{Compiler, Schemas};
 use rustix::process::Signal;
 use serde_json::Value;
 use testkit::http::{Connection, PATIENCE};
@@ -11,8 +12,16 @@ use crate::support::message::{Message, Transfer};
 use crate::support::scheme::Scheme;
 use crate::support::switch::{Home, Switch};
 
+/// The lines of a log, each of which must conform to the published schema.
 fn json_lines(text: &str) -> Vec<Value> {
-    let parse = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operating/log-message.schema.json");
+    let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+    let schema = compiler.compile(file, &mut schemas).unwrap();
+    let parse = |line| {
+        let line: Value = serde_json::from_str(line).unwrap_or_else(|it| panic!("{line}: {it}"));
+        schemas.validate(&line, schema).unwrap_or_else(|error| panic!("{line}: {error}"));
+        line
+    };
     text.lines().map(parse).collect()
 }
 

@@ -177,7 +177,8 @@ fn wrong_ids() -> Vec<String> {
 }
 
 /// Documented operations that accept an unknown id without an error.
-const LENIENT: [(&str, &str); 2] = [("deleteOracle", "{id}"), ("findParty", "{ID}")];
+const LENIENT: [(&str, &str); 3] =
+    [("deleteOracle", "{id}"), ("findParty", "{ID}"), ("endDryRun", "{name}")];
 
 /// The example messages of the served operations, with an id in place of one path parameter, and
 /// whether they must be refused.

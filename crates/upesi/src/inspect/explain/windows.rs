@@ -211,7 +211,7 @@ mod tests {
                 kind: AccountKind::InterchangeFee,
                 state: WindowState::Closed,
                 settlement: None,
-                ..content.clone()
+                ..content
             };
             let opened = LogIndex(10 * u64::from(number));
             let window = Window {

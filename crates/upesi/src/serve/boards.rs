@@ -77,7 +77,7 @@ struct Query {
 struct Panel {
     kind: PanelKind,
     title: &'static str,
-    /// One or two sentences: what it shows, and what a high value means.
+    /// Its description, in one or two sentences.
     help: &'static str,
     unit: Unit,
     queries: Vec<Query>,

@@ -104,10 +104,11 @@ fn a_bank_is_compared_with_the_settlement_accounts() {
             assert_eq!(counts(&one)[3..], [0, 1, 0], "{one}");
             let names = one["both"].as_array().unwrap().iter().map(|line| &line["participant"]);
             assert!(names.eq(one["both"].as_array().unwrap().iter().map(|_| "payeefsp")), "{one}");
-            for option in [["--account", "DE12=nobody"], ["--participant", "nobody"]] {
+            for option in [["--account", "DE12=unknownfsp"], ["--participant", "unknownfsp"]] {
                 let unknown = all(&option);
                 assert_eq!(unknown.status.code(), Some(2), "{}", unknown.err());
-                let expected = format!("{} {}: participant nobody not found", option[0], option[1]);
+                let expected =
+                    format!("{} {}: participant unknownfsp not found", option[0], option[1]);
                 assert!(unknown.err().contains(&expected), "{}", unknown.err());
             }
         }

@@ -344,7 +344,7 @@ fn image_build_receives_all_compiled_in_files() {
 fn sources(directory: &Path) -> Vec<PathBuf> {
     let files = crate::support::switch::files(directory);
     // Not part of the program.
-    let others = ["xtask", "fuzzing", "tests"];
+    let others = ["xtask", "fuzzing", "tests", "tests.rs"];
     let is_source = |file: &PathBuf| {
         file.extension().is_some_and(|it| it == "rs")
             && !file.iter().any(|part| others.iter().any(|other| part == *other))

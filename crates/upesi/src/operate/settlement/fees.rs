@@ -37,7 +37,7 @@ pub(super) struct AddArguments {
     /// Name of the rule.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Fee in percent of the amount, with up to 4 decimals; this or --amount is required.
+    /// Fee in percent of the amount, up to 4 decimals; this or --amount is required.
     #[arg(long, value_name = "PERCENT", value_parser = percentage, allow_negative_numbers = true)]
     percentage: Option<Amount>,
     /// Fixed fee, in the currency of the transfer, with up to 4 decimals.

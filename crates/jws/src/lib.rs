@@ -5,7 +5,8 @@
 //! with the HTTP headers and the request. The key of `FSPIOP-Source` is looked up in a [`KeyRing`].
 //! The signature is verified over the received body. Only if that fails, it is verified over the
 //! canonical forms of the reference (see [`verify`]). [`sign`] makes the header for a message from
-//! the hub. [`Policy`] determines the messages that need a signature.
+//! the hub. [`Policy`] determines the messages that need a signature. [`sign_statement`] signs
+//! other texts, for readers with any JOSE library.
 //!
 //! Costs, for a body of 2 kB: RSA with 2048 bits takes 20 µs to verify, 18.5 µs of them for hash
 //! and key, and 0.3 ms to sign; P-256 takes 59 µs and 21 µs. The body is hashed through a small
@@ -23,6 +24,7 @@
 
 mod base64_hash;
 mod canonical;
+mod compact;
 mod crypto;
 mod der;
 mod key;
@@ -38,6 +40,7 @@ mod verify;
 pub const IS_AVAILABLE: bool = cfg!(feature = "signatures");
 
 pub use canonical::{CANONICAL_BODY_BYTES_MAX, canonical};
+pub use compact::{STATEMENT_BYTES_MAX, StatementError, sign_statement, verify_statement};
 pub use key::{
     Algorithm, KEY_TEXT_BYTES_MAX, KeyError, KeyKind, RSA_BITS_MAX, RSA_BITS_MIN, SigningKey,
     VerificationKey,

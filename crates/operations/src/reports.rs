@@ -341,6 +341,9 @@ response_type! {
         /// The backup job, if configured.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub backup: Option<BackgroundJob>,
+        /// The publication of signed chain heads, if configured.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub chain_heads: Option<BackgroundJob>,
     }
 }
 

@@ -86,6 +86,12 @@ impl Config {
         Ok(config)
     }
 
+    /// The setting and the file of the key that signs chain heads.
+    pub(crate) fn chain_heads_key(&self) -> Option<(&'static str, &Path)> {
+        let own = self.chain_heads.key.as_deref().map(|path| ("chain_heads.key", path));
+        own.or_else(|| self.jws.signing_key.as_deref().map(|path| ("jws.signing_key", path)))
+    }
+
     pub(crate) fn hub_name(&self) -> Result<FspName, CliError> {
         FspName::new(&self.hub.name)
             .filter(|name| 2 <= name.as_str().len())
@@ -188,6 +194,11 @@ impl Config {
                 "jws.sign needs jws.signing_key, the file with the hub's private key",
             ),
             (
+                self.chain_heads.to.is_some() && self.chain_heads_key().is_none(),
+                "chain_heads.to needs chain_heads.key or jws.signing_key, the file with a private \
+                 key",
+            ),
+            (
                 self.transfers.expiration_max.is_some_and(|span| span.0 < EXPIRATION_MAX_LEAST),
                 "transfers.expiration_max must be at least 1s",
             ),
@@ -210,6 +221,7 @@ impl Config {
             (self.backup.to.is_some(), "backup.to", "compression", compression),
             (keys.keys.is_some(), "jws.keys", "signatures", signatures),
             (keys.signing_key.is_some(), "jws.signing_key", "signatures", signatures),
+            (self.chain_heads.to.is_some(), "chain_heads.to", "signatures", signatures),
         ];
         let (_, setting, feature, _) = needs.into_iter().find(|(set, _, _, has)| *set && !has)?;
         Some(format!(
@@ -219,7 +231,11 @@ impl Config {
     }
 
     fn fault_of_places(&self) -> Option<String> {
-        let places = [("archive.to", &self.archive.to), ("backup.to", &self.backup.to)];
+        let places = [
+            ("archive.to", &self.archive.to),
+            ("backup.to", &self.backup.to),
+            ("chain_heads.to", &self.chain_heads.to),
+        ];
         places.into_iter().find_map(|(name, url)| {
             let error = journal::open_blob_store(url.as_deref()?).err()?;
             Some(format!("{name}: {error}"))

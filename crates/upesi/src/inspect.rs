@@ -1,5 +1,6 @@
 //! Commands that read a log and change nothing.
 
+pub(crate) mod audit;
 pub(crate) mod explain;
 pub(crate) mod offline;
 pub(crate) mod replay;

@@ -6,6 +6,7 @@ pub(crate) mod background;
 pub(crate) mod bare_node;
 #[cfg(test)]
 mod boards;
+mod chain_heads;
 pub(crate) mod descriptors;
 pub(crate) mod durable_mark_thread;
 pub(crate) mod liquidity;
@@ -147,8 +148,8 @@ fn serve_at(
     let traffic = ports.traffic();
     let running = ports.start(&node.handle(), stopping.clone()).map_err(no_io_thread)?;
     let mut watchdog = Watchdog::new(&config.health, node.handle(), Arc::clone(&traffic), clock);
-    let jobs =
-        BackgroundJobs::start(config, (&arguments.data, arguments.config.as_deref()), segments)?;
+    let paths = (&*arguments.data, arguments.config.as_deref());
+    let jobs = BackgroundJobs::start(config, paths, (segments, statements.frames.clone()))?;
     let backend = Arc::new(NodeBackend {
         handle: node.handle(),
         traffic,

@@ -71,6 +71,7 @@ async fn storage_shows_known_and_configured_values() {
             log_index: 7,
             failing: None,
         }),
+        chain_heads: None,
     };
     server.check("GET /storage", "", expect![[r#"200 {"status":"FAILING","logBytes":1,"logSegments":2,"archivedBytes":3,"archivedSegments":4,"storeBytes":50,"diskBytes":100,"freeBytes":9,"growthBytesPerDay":5,"hoursUntilFull":43,"failing":"record 7 cannot be read","archive":{"logIndex":0,"failing":"it is full"},"backup":{"lastDone":"2026-01-01T10:00:00.000Z","logIndex":7}}"#]]).await;
     server.check_status("GET /health", "", 200).await;
@@ -169,6 +170,7 @@ async fn every_metric_has_its_source() {
             failing: Some("so is this".into()),
             last_done: None,
         }),
+        chain_heads: None,
         ..DiskStatus::default()
     };
     let node = |name: &str, log_index| ClusterNode {

@@ -12,7 +12,7 @@ use crate::cli::shell_files::{
 };
 use crate::cli::stdout;
 use crate::data::{archive, backup, migrate, restore, snapshot};
-use crate::inspect::{explain, replay, verify, what_if};
+use crate::inspect::{audit, explain, replay, verify, what_if};
 use crate::operate::{
     cluster, health, liquidity, onboard, parties, quarantine, reconcile, settlement, statement,
 };
@@ -61,7 +61,7 @@ const GROUPS: &[HelpGroup] = &[
             "quarantine",
         ],
     ),
-    ("Inspect", &["verify", "explain", "replay", "what-if"]),
+    ("Inspect", &["verify", "audit", "explain", "replay", "what-if"]),
     ("Move and back up", &["backup", "restore", "snapshot", "archive", "export-log", "import-log"]),
     ("Measure", &["waterfall"]),
     ("Generate", &["openapi", "completions", "man"]),
@@ -75,6 +75,8 @@ enum Command {
     /// files are removed. Without --to they stay in the data directory. `serve`, `verify`,
     /// `explain` and `replay` read archived segments from the archive.
     Archive(archive::ArchiveArguments),
+    /// Verify that a log was not changed after its chain heads were signed.
+    Audit(audit::AuditArguments),
     /// Copy the log to a backup; a switch may be running.
     ///
     /// Copies the records added since the previous run, up to the last complete batch. `restore`
@@ -284,6 +286,7 @@ impl Command {
     fn carry_out(self) -> Result<(), CliError> {
         match self {
             Self::Archive(arguments) => archive::archive(&arguments),
+            Self::Audit(arguments) => audit::run(&arguments),
             Self::Backup(arguments) => backup::backup(&arguments),
             Self::Cluster(arguments) => cluster::run(&arguments),
             Self::Completions(arguments) => {

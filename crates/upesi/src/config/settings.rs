@@ -357,4 +357,16 @@ settings! {
         /// acknowledged in this interval and during a copy are lost
         every_seconds: u64 = 10, 1..=3_600;
     }
+
+    /// Signed chain heads, by which a third party verifies that the log was not changed.
+    chain_heads: ChainHeads {
+        /// Destination for signed chain heads: an existing directory as `"file:///mnt/heads"`, or a
+        /// bucket, best where operators of the hub cannot delete. `upesi audit verify` compares a
+        /// log with them ([security/signed-log.md](security/signed-log.md))
+        to: Option<String> = None;
+        /// Interval between two chain heads, if records were added
+        every_seconds: u64 = 300, 1..=86_400;
+        /// Private key that signs them, in PEM. Unset, `jws.signing_key` signs them
+        key: Option<PathBuf> = None;
+    }
 }

@@ -1,5 +1,5 @@
 //! Background jobs of a running switch, each on a low-priority thread: archiving of closed
-//! segments, the backup, and checks of disk space and of the archives.
+//! segments, the backup, signed chain heads, and checks of disk space and of the archives.
 //!
 //! No decision and no acknowledgement depends on them. A failure is logged once, shown by
 //! `GET /storage` and the metrics, and retried. Until then, no disk
@@ -15,8 +15,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use journal::{
-    ArchiveError, Backup, BlobStore, Destination, RealDisk, Retention, SegmentInfo, Tier,
-    TieredDisk,
+    ArchiveError, Backup, BlobStore, Destination, DurableFrames, RealDisk, Retention, SegmentInfo,
+    Tier, TieredDisk,
 };
 use ledger::{LogIndex, Stamp};
 use operations::{BackgroundJob, DiskStatus, DiskUse};
@@ -27,6 +27,7 @@ use crate::config::{self, Config};
 use crate::data::archive::before_now;
 use crate::data::backup::{self, extras};
 use crate::data::layout;
+use crate::serve::chain_heads::Publisher;
 
 /// Interval of the checks for segments to archive.
 const ARCHIVE_INTERVAL: Duration = Duration::from_secs(10);
@@ -68,7 +69,7 @@ impl BackgroundJobs {
     pub(crate) fn start(
         config: &Config,
         paths: (&Path, Option<&Path>),
-        segments: Segments,
+        (segments, frames): (Segments, DurableFrames<TieredDisk<RealDisk>>),
     ) -> Result<Self, CliError> {
         let (data, configuration) = paths;
         let mut jobs = Self {
@@ -94,9 +95,18 @@ impl BackgroundJobs {
         }
         if let Some(place) = open(config.backup.to.as_deref())? {
             let configuration = configuration.map(Path::to_owned);
-            let mut backup = BackupJob::new(place, segments.log, configuration, &jobs);
+            let mut backup = BackupJob::new(place, segments.log.clone(), configuration, &jobs);
             let interval = Duration::from_secs(config.backup.every_seconds);
             jobs.spawn("backup", interval, move |stopping| backup.run(stopping))?;
+        }
+        let place = open(config.chain_heads.to.as_deref())?;
+        let publisher = place.map(|place| Publisher::open(place, config, &segments.log, frames));
+        if let Some(mut publisher) = publisher.transpose()?.flatten() {
+            let reporter = JobReporter::new("chain heads", &jobs.storage, |it| &mut it.chain_heads);
+            let interval = Duration::from_secs(config.chain_heads.every_seconds);
+            jobs.spawn("chain-heads", interval, move |_| {
+                reporter.report(publisher.publish().map_err(JobFailure::Failed))
+            })?;
         }
         Ok(jobs)
     }
@@ -177,6 +187,23 @@ fn now() -> Stamp {
     before_now(Duration::ZERO)
 }
 
+/// Why a job did not finish.
+enum JobFailure {
+    /// The switch stops.
+    Stopped,
+    /// The error, as text.
+    Failed(String),
+}
+
+impl From<ArchiveError> for JobFailure {
+    fn from(error: ArchiveError) -> Self {
+        match error {
+            ArchiveError::Stopped => Self::Stopped,
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
 /// Selects the status of a job.
 type Field = fn(&mut DiskStatus) -> &mut Option<BackgroundJob>;
 
@@ -197,7 +224,7 @@ impl JobReporter {
         Self { name, logged: RefCell::default(), storage: Arc::clone(storage), field }
     }
 
-    fn report(&self, result: Result<Option<LogIndex>, ArchiveError>) -> Result<(), ()> {
+    fn report(&self, result: Result<Option<LogIndex>, JobFailure>) -> Result<(), ()> {
         let mut storage = lock(&self.storage);
         let job = (self.field)(&mut storage).get_or_insert_default();
         match result {
@@ -210,9 +237,8 @@ impl JobReporter {
                 job.log_index = log_index.map_or(job.log_index, |log_index| log_index.0);
                 Ok(())
             }
-            Err(ArchiveError::Stopped) => Ok(()),
-            Err(error) => {
-                let error = error.to_string();
+            Err(JobFailure::Stopped) => Ok(()),
+            Err(JobFailure::Failed(error)) => {
                 if job.failing.is_none() {
                     tracing::info!(job = self.name, %error, "failed once; it is retried");
                 } else if self.logged.borrow().as_ref() != Some(&error) {
@@ -246,7 +272,7 @@ impl ArchiveJob {
     }
 
     fn run(&mut self, stopping: &AtomicBool) -> Result<(), ()> {
-        self.reporter.report(self.archive_due(stopping))
+        self.reporter.report(self.archive_due(stopping).map_err(JobFailure::from))
     }
 
     fn archive_due(&self, stopping: &AtomicBool) -> Result<Option<LogIndex>, ArchiveError> {
@@ -335,7 +361,7 @@ impl BackupJob {
             // The next attempt reads the backup's inventory again.
             self.backup = None;
         }
-        self.reporter.report(copied)
+        self.reporter.report(copied.map_err(JobFailure::from))
     }
 
     fn open(&self) -> Result<Backup, ArchiveError> {

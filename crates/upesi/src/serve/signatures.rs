@@ -14,6 +14,9 @@ use crate::CliError;
 use crate::cli::stdout;
 use crate::config::Config;
 
+/// The setting that names the hub's private key.
+const SIGNING_KEY: &str = "jws.signing_key";
+
 /// The loaded keys.
 pub(crate) struct Keys {
     /// For the I/O threads.
@@ -34,7 +37,7 @@ impl Keys {
         };
         let (mut hub, mut signer) = (None, None);
         if let Some(path) = &config.jws.signing_key {
-            let (key, public) = read_signing_key(path)?;
+            let (key, public) = read_signing_key(SIGNING_KEY, path)?;
             hub = Some(public);
             let started = Signer::start(key, config.signing_threads());
             signer = Some(started.map_err(|error| {
@@ -55,7 +58,10 @@ pub(crate) fn check(config: &Config) -> Result<(), CliError> {
         open_directory(path)?;
     }
     if let Some(path) = &config.jws.signing_key {
-        read_signing_key(path)?;
+        read_signing_key(SIGNING_KEY, path)?;
+    }
+    if let Some(path) = &config.chain_heads.key {
+        read_signing_key("chain_heads.key", path)?;
     }
     Ok(())
 }
@@ -82,9 +88,13 @@ fn open_directory(path: &Path) -> Result<KeyDirectory, CliError> {
     })
 }
 
-fn read_signing_key(path: &Path) -> Result<(SigningKey, VerificationKey), CliError> {
+/// Reads the private key that a setting names.
+pub(super) fn read_signing_key(
+    setting: &str,
+    path: &Path,
+) -> Result<(SigningKey, VerificationKey), CliError> {
     let name = path.display();
-    let failed = |what: String| CliError::new(format!("jws.signing_key: {name}: {what}"));
+    let failed = |what: String| CliError::new(format!("{setting}: {name}: {what}"));
     let file = File::open(path).map_err(|error| failed(error.to_string()))?;
     let mode = file.metadata().map_err(|error| failed(error.to_string()))?.permissions().mode();
     if mode & 0o007 != 0 {
@@ -121,7 +131,9 @@ mod tests {
         let path = directory.path().join("hub.pem");
         fs::write(&path, content).expect("written");
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
-        let error = read_signing_key(&path).err().map_or_else(String::new, |it| it.to_string());
+        let error = read_signing_key(SIGNING_KEY, &path)
+            .err()
+            .map_or_else(String::new, |it| it.to_string());
         assert!(error.contains(expected), "{mode:o}: {error}");
         assert_eq!(error.is_empty(), expected.is_empty(), "{mode:o}: {error}");
         assert!(!error.contains("BEGIN"), "the error does not quote the file");

@@ -59,6 +59,7 @@ mod reconcile;
 mod settlement;
 mod settlement_commands;
 mod signatures;
+mod signed_log;
 mod snapshots;
 mod statements;
 mod support;

@@ -215,6 +215,9 @@ static WARNINGS: &[Rule] = warnings! { config;
     is_missing(&config.backup.to) =>
         "backup.to names a directory that does not exist: there is no backup",
         "an existing directory, mounted before the switch starts";
+    is_missing(&config.chain_heads.to) =>
+        "chain_heads.to names a directory that does not exist: no chain head is published",
+        "an existing directory, mounted before the switch starts";
     config.kafka.tls && !cfg!(feature = "kafka-tls") =>
         "kafka.tls = true, but this binary was built without TLS: a start with --log is refused",
         "a build with `cargo build --profile dist --features kafka-tls`";
@@ -300,6 +303,7 @@ mod tests {
         store.cache_mib = 10000000 | store.cache_mib is more than half
         archive.to = "file:///missing/directory" | archive.to names
         backup.to = "file:///missing/directory" | backup.to names
+        chain_heads.to = "file:///missing/directory" | chain_heads.to names
         backup.to = "file:///tmp"; backup.every_seconds = 3600 | backup.every_seconds is above
     "#;
 

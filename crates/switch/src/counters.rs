@@ -59,6 +59,8 @@ counters! {
     socket_written_bytes,
     /// Calls to participants not made because their address is not allowed.
     calls_denied,
+    /// Requests refused because their participant has too many.
+    requests_limited,
     /// Messages without effect because their sender is not a participant.
     unknown_senders,
     /// Notices that wait for an endpoint, as of the last sweep of the lanes.

@@ -117,6 +117,7 @@ impl IoThread {
             signatures,
             connections,
             limits: options.connections,
+            participant_usage: options.participant_usage,
             gateways: options.gateways,
             logs_requests: options.logs_requests,
             refused_connections: Cell::new(0),

@@ -8,6 +8,7 @@ use traces::SpanQueue;
 
 use crate::connections::ConnectionLimits;
 use crate::driver::InjectedStall;
+use crate::participant_limits::ParticipantUsage;
 use crate::passthrough::TransferMode;
 use crate::pool::PoolLimits;
 use crate::signatures::Signatures;
@@ -23,6 +24,8 @@ pub struct IoThreadOptions {
     pub egress_policy: Arc<EgressPolicy>,
     /// Bounds of the connections from clients.
     pub connections: ConnectionLimits,
+    /// Counts of requests, if participants have bounds; shared by the threads.
+    pub participant_usage: Option<Arc<ParticipantUsage>>,
     /// Networks of gateways: `X-Client-Id` is ignored from any other address. If empty, it is
     /// accepted from all.
     pub gateways: Arc<[Network]>,
@@ -53,6 +56,7 @@ impl Default for IoThreadOptions {
             pool: PoolLimits::default(),
             egress_policy: Arc::default(),
             connections: ConnectionLimits::default(),
+            participant_usage: None,
             gateways: Arc::default(),
             forwards_max: 8_192,
             expiration_max: None,

@@ -15,7 +15,9 @@ use bytes::{Bytes, BytesMut};
 use fspiop::egress_policy::Network;
 use fspiop::headers::X_CLIENT_ID;
 use fspiop::{ErrorCode, MatchedRoute, Refusal, Resource, Route};
-use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName};
+use http::header::{
+    ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName, RETRY_AFTER,
+};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
@@ -37,6 +39,7 @@ use crate::egress::Egress;
 use crate::inbound::{Envelope, Inbound, RequestSpan};
 use crate::measurements::RequestKind;
 use crate::message::ForwardedMessage;
+use crate::participant_limits::{ParticipantUsage, RequestInProgress};
 use crate::signatures::ThreadSignatures;
 use crate::socket::{self, Protocol, ReadBuffer, Socket, Stream};
 use crate::spans::{DecisionFacts, RequestFacts};
@@ -71,6 +74,8 @@ pub(crate) struct Server {
     pub(crate) signatures: Rc<ThreadSignatures>,
     pub(crate) connections: Rc<Connections>,
     pub(crate) limits: ConnectionLimits,
+    /// Counts of requests, if participants have bounds.
+    pub(crate) participant_usage: Option<Arc<ParticipantUsage>>,
     /// Networks of gateways; if empty, `X-Client-Id` is accepted from all.
     pub(crate) gateways: Arc<[Network]>,
     pub(crate) logs_requests: bool,
@@ -294,6 +299,7 @@ async fn respond(
     let resource = api.resource();
     about.request = Some(RequestKind { operation: api.operation(), has_sub_id: api.has_sub_id() });
     let envelope = envelope(server, parts, resource)?;
+    let _in_progress = begin(server, &envelope)?;
     about.trace = envelope.trace.trace_id;
     let span = server.thread.begin_span(&envelope.trace);
     about.facts = server.thread.spans.facts(&envelope, span);
@@ -317,6 +323,17 @@ async fn respond(
             Ok(response)
         }
     }
+}
+
+/// Counts the request of a participant whose requests are bounded.
+fn begin(server: &Server, envelope: &Envelope) -> Result<Option<RequestInProgress>, Refusal> {
+    let Some(usage) = &server.participant_usage else { return Ok(None) };
+    let Some(sender) = server.directory.sender(&envelope.source) else { return Ok(None) };
+    let begun = usage.begin(sender, monotonic_ns());
+    if begun.is_err() {
+        server.thread.counters.requests_limited.add(1);
+    }
+    begun.map(Some)
 }
 
 /// Processes a complete message.
@@ -496,6 +513,9 @@ fn refuse(refusal: &Refusal) -> Response<Full<Bytes>> {
     if refusal.status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
         let value = HeaderValue::from_static("identity");
         response.headers_mut().insert(ACCEPT_ENCODING, value);
+    }
+    if refusal.status == StatusCode::TOO_MANY_REQUESTS {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
     response
 }

@@ -11,6 +11,7 @@ mod values;
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,6 +85,14 @@ impl Config {
         };
         config.check()?;
         Ok(config)
+    }
+
+    /// Bounds on the requests of one participant.
+    pub(crate) fn participant_limits(&self) -> switch::ParticipantLimits {
+        switch::ParticipantLimits {
+            rate: NonZeroU32::new(self.fspiop.participant_rate_max),
+            in_progress: NonZeroU32::new(self.fspiop.participant_requests_max),
+        }
     }
 
     /// The setting and the file of the key that signs chain heads.

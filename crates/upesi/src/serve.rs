@@ -813,6 +813,7 @@ fn switch_options(
             ..switch::PoolLimits::default()
         },
         connections: config.connections(),
+        participant_usage: switch::ParticipantUsage::new(config.participant_limits()),
         gateways: config.gateways(),
         egress_policy: Arc::clone(egress_policy),
         expiration_max: config.transfers.expiration_max.map(|span| span.0),

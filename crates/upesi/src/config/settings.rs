@@ -52,6 +52,13 @@ settings! {
         /// Connections per thread from one address; 0 means half of `connections_max`. See
         /// [internals/edge.md](internals/edge.md)
         connections_per_address_max: usize = 0;
+        /// Requests per second of one participant, over all its connections; 0 for no limit. Those
+        /// of one second may come at once after a pause. Beyond it a request is refused with 429,
+        /// 2003 and `Retry-After`
+        participant_rate_max: u32 = 0;
+        /// Requests of one participant that are being received or answered at a time; 0 for no
+        /// limit. Beyond it a request is refused with 429, 2003
+        participant_requests_max: u32 = 0;
         /// Networks that gateways connect from, such as `["10.0.0.0/8"]`. From any other address
         /// `X-Client-Id` is ignored. Empty: the header is accepted from all addresses. It is
         /// neither forwarded nor stored in either case

@@ -134,6 +134,9 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
         now.edge.socket_written_bytes;
     Counter "upesi_calls_denied_total" "Calls to addresses that are not allowed."
         now.edge.calls_denied;
+    Counter "upesi_requests_limited_total"
+        "Requests refused with 429: their participant has too many."
+        now.edge.requests_limited;
     Counter "upesi_unknown_senders_total"
         "Messages that changed nothing: their sender is not a participant."
         now.edge.unknown_senders;
@@ -382,6 +385,7 @@ pub(super) mod tests {
                 socket_read_bytes: 53,
                 socket_written_bytes: 54,
                 calls_denied: 25,
+                requests_limited: 96,
                 unknown_senders: 45,
                 parked: 42,
                 signatures_verified: 26,
@@ -455,6 +459,7 @@ pub(super) mod tests {
             upesi_socket_read_bytes_total 53
             upesi_socket_written_bytes_total 54
             upesi_calls_denied_total 25
+            upesi_requests_limited_total 96
             upesi_unknown_senders_total 45
             upesi_settlement_window_unsettled_seconds 0
             upesi_liquidity_alarms 61

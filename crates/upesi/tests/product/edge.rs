@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::Request;
@@ -175,6 +175,32 @@ fn silent_connections_from_one_address_make_room_for_new_ones() {
     assert!(60 <= evicted, "two threads with four places each: {evicted}");
     assert_eq!(scheme.admin.metric("upesi_connections_refused_total"), 0);
     drop(silent);
+    scheme.end();
+}
+
+/// The rate of one participant bounds it alone, over all its connections. A refused request has no
+/// effect: it can be sent again.
+#[test]
+fn participant_beyond_its_rate_is_refused_and_others_are_not() {
+    let scheme = Scheme::configured("participant_rate_max = 5\n");
+    let transfers: Vec<_> = (0..20).map(|_| Transfer::of("1")).collect();
+    let answers = transfers.iter().map(|transfer| scheme.ask(&transfer.prepare()));
+    let answers: Vec<_> = answers.collect();
+    let refused: Vec<_> = answers.iter().filter(|answer| answer.status == 429).collect();
+    assert!(0 < refused.len() && refused.len() <= 15, "{} refused", refused.len());
+    for answer in &refused {
+        assert_eq!(answer.headers.get("retry-after"), Some("1"));
+        assert!(answer.text().contains("\"2003\""), "{}", answer.text());
+        assert!(answer.text().contains("5 requests per second"), "{}", answer.text());
+    }
+    assert_eq!(scheme.admin.metric("upesi_requests_limited_total"), refused.len() as u64);
+    scheme.send(&Transfer::of("1").get("otherfsp"), 202);
+
+    let late = answers.iter().position(|answer| answer.status == 429).expect("one was refused");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while scheme.ask(&transfers[late].prepare()).status != 202 {
+        assert!(Instant::now() < deadline, "it is accepted within a second");
+    }
     scheme.end();
 }
 

@@ -137,7 +137,7 @@ impl<M: Clone> Delivery<M> {
     /// Takes the result of an attempt and decides what follows. A report must be recorded; its
     /// window slot is free only after [`Delivery::recorded`].
     ///
-    /// If no attempt of this notice is in flight: each attempt has exactly one result.
+    /// # Panics
     /// If no attempt of this notice is in flight: each attempt has exactly one result.
     pub fn finished(
         &mut self,

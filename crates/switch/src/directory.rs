@@ -100,7 +100,17 @@ impl Directory {
         answered.await.map_err(|_| Refusal::unavailable())
     }
 
-    /// A message from an unknown sender has no effect: it is counted, and answered like any other.
+    /// The participant with the name in this case. Otherwise the message is counted as one of an
+    /// unknown sender.
+    pub(crate) fn known(&self, source: &FspName) -> Option<ParticipantIndex> {
+        let known = self.view().find(source).map(|member| member.index);
+        if known.is_none() {
+            self.ignore();
+        }
+        known
+    }
+
+    /// Counts a message from an unknown sender, which has no effect.
     pub(crate) fn ignore(&self) {
         self.counters.unknown_senders.add(1);
     }

@@ -24,9 +24,8 @@ pub(crate) fn change(
     let accepted = inbound.accepted();
     let registrar = match known_source(egress, &inbound) {
         Ok(registrar) => registrar,
+        // As in the reference: accepted and dropped.
         Err(_) if inbound.method == Method::POST && path.sub_id.is_some() => {
-            // As in the reference: accepted and dropped.
-            egress.directory.ignore();
             return Ok(accepted.into());
         }
         Err(refusal) => return Err(refusal),
@@ -134,8 +133,6 @@ fn failure_callback(
 }
 
 fn known_source(egress: &Egress, inbound: &Inbound) -> Result<ParticipantIndex, Refusal> {
-    match egress.directory.view().find(&inbound.envelope.source) {
-        Some(member) => Ok(member.index),
-        None => Err(Refusal::new(ErrorCode::ID_NOT_FOUND, "Requester FSP not found")),
-    }
+    let unknown = || Refusal::new(ErrorCode::ID_NOT_FOUND, "Requester FSP not found");
+    egress.directory.known(&inbound.envelope.source).ok_or_else(unknown)
 }

@@ -23,7 +23,7 @@ pub(crate) fn get(
 ) -> Result<AcceptStatus, Refusal> {
     let view = egress.directory.view();
     let envelope = inbound.envelope;
-    let Some(source) = view.find(&envelope.source).map(|member| member.index) else {
+    let Some(source) = egress.directory.known(&envelope.source) else {
         return Err(Refusal::new(ErrorCode::MALFORMED_SYNTAX, "invalid fspiop-source header"));
     };
     let names = PartyNames::of(path);
@@ -73,7 +73,7 @@ fn forward(
 ) -> Result<AcceptStatus, Refusal> {
     let view = egress.directory.view();
     let envelope = inbound.envelope;
-    let Some(source) = view.find(&envelope.source).map(|member| member.index) else {
+    let Some(source) = egress.directory.known(&envelope.source) else {
         return Err(Refusal::new(ErrorCode::ID_NOT_FOUND, "Requester FSP not found"));
     };
     let names = PartyNames::of(path);

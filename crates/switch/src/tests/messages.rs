@@ -1,5 +1,9 @@
 //! Messages that are accepted, refused or ignored, and their records in the log.
 
+use fspiop::Resource;
+use fspiop::route_table::{Operation, Segment};
+use http::Method;
+
 use super::{BODY, HEALTH, edited, play, prepare, request};
 
 #[test]
@@ -25,7 +29,7 @@ fn a_participant_is_recorded_and_an_unknown_sender_is_counted() {
             let text = String::from_utf8(request).expect("text");
             text.replacen("fspiop-source: payerfsp", &format!("fspiop-source: {name}"), 1)
         };
-        let id = "b51ec534-ee48-4575-b6a9-ead2955b8069";
+        let id = ID;
         let error = "{\"errorInformation\":{\"errorCode\":\"5000\",\"errorDescription\":\"No\"}}";
         let put = format!("PUT /transfers/{id}");
         let fulfil = "{\"transferState\":\"COMMITTED\"}";
@@ -45,6 +49,79 @@ fn a_participant_is_recorded_and_an_unknown_sender_is_counted() {
         let bad = as_stranger(request("POST /transfers", "{}"), "strangerfsp");
         assert_eq!(hub.converse(bad.as_bytes()).await, ["400 3102"], "refused as others are");
         assert_eq!((hub.records(), counters.unknown_senders.get()), (recorded, 7));
+    });
+}
+
+const ID: &str = "b51ec534-ee48-4575-b6a9-ead2955b8069";
+
+/// A valid body of a request.
+fn body_of(operation: Operation) -> String {
+    let party = "\"partyIdType\":\"MSISDN\",\"partyIdentifier\":\"1\",\"fspId\":\"payeefsp\"";
+    let amount = "{\"currency\":\"USD\",\"amount\":\"1\"}";
+    match operation {
+        Operation::ParticipantsBatch => {
+            format!("{{\"requestId\":\"{ID}\",\"partyList\":[{{{party}}}]}}")
+        }
+        Operation::ParticipantsPost | Operation::ParticipantsPut => {
+            "{\"fspId\":\"payeefsp\"}".to_owned()
+        }
+        Operation::PartiesPut => format!("{{\"party\":{{\"partyIdInfo\":{{{party}}}}}}}"),
+        Operation::QuotesPost => format!(
+            "{{\"quoteId\":\"{ID}\",\"transactionId\":\"{ID}\",\"amountType\":\"SEND\",\
+             \"payer\":{{\"partyIdInfo\":{{{party}}}}},\"payee\":{{\"partyIdInfo\":{{{party}}}}},\
+             \"amount\":{amount},\"transactionType\":{{\"scenario\":\"TRANSFER\",\
+             \"initiator\":\"PAYER\",\"initiatorType\":\"CONSUMER\"}}}}"
+        ),
+        Operation::QuotesPut => format!(
+            "{{\"transferAmount\":{amount},\"expiration\":\"2099-01-01T00:00:00.000Z\",\
+             \"ilpPacket\":\"AYIBgQ\",\
+             \"condition\":\"BeZFGxq2RPkY0IpxxIBaJSnr7jhPs8hPedGCgk16Uzc\"}}"
+        ),
+        Operation::TransfersPost => BODY.to_owned(),
+        Operation::TransfersPut => "{\"transferState\":\"COMMITTED\"}".to_owned(),
+        Operation::ParticipantsError
+        | Operation::PartiesError
+        | Operation::QuotesError
+        | Operation::TransfersError => {
+            "{\"errorInformation\":{\"errorCode\":\"5000\",\"errorDescription\":\"No\"}}".to_owned()
+        }
+        _ => String::new(),
+    }
+}
+
+/// The responses are those of the reference: some resources refuse at once.
+#[test]
+fn an_unknown_sender_has_no_effect_on_any_resource() {
+    play(async |hub| {
+        let thread = &hub.parts.server.thread;
+        let (recorded, mut count) = (hub.records(), 0);
+        for resource in Resource::ALL {
+            let served = resource.routes().iter().filter(|row| row.operation.is_served());
+            for row in served {
+                let path = row.template(resource).replace("{Type}/{ID}", "MSISDN/1");
+                let path = path.replace("{SubId}", "WORK").replace("{ID}", ID);
+                let call = format!("{} {path}", row.method);
+                let to = "fspiop-source: strangerfsp\r\nfspiop-destination: payeefsp";
+                let sent = String::from_utf8(request(&call, body_of(row.operation)));
+                let sent = sent.expect("text").replacen("fspiop-source: payerfsp", to, 1);
+                let accepted = if row.method == Method::PUT { "200" } else { "202" };
+                let has_sub_id = row.tail.contains(&Segment::Identifier("SubId"));
+                let expected = match (resource, row.operation) {
+                    (Resource::Participants, Operation::ParticipantsError) => accepted,
+                    (_, Operation::ParticipantsPost) if has_sub_id => accepted,
+                    (Resource::Participants, _) => "400 3200",
+                    (Resource::Parties, Operation::PartiesGet) => "400 3101",
+                    (Resource::Parties, _) => "400 3200",
+                    (Resource::Quotes | Resource::Transfers, _) => accepted,
+                };
+                count += 1;
+                assert_eq!(hub.converse(sent.as_bytes()).await, [expected], "{call}");
+                assert_eq!(thread.counters.unknown_senders.get(), count, "{call}");
+            }
+        }
+        assert_eq!(count, 25, "all rows of the table");
+        let calls = (thread.counters.forwards.get(), thread.counters.attempts.get());
+        assert_eq!((hub.records(), calls), (recorded, (0, 0)));
     });
 }
 

@@ -24,5 +24,9 @@ pub use histogram::{CLASSIC_BOUNDS, Distribution, Histogram};
 pub use table::{Metric, MetricFamily, MetricKind, MetricValue, Samples, collect};
 
 /// Number of participants with series of their own: the first ones of the registry. The others
-/// share those of `other`.
+/// share those of [`OTHER`].
 pub const PARTICIPANTS_MAX: usize = 500;
+
+/// Value of the label `participant` of the series that several participants share. A participant of
+/// this name is always one of them: two series with the same labels would make a scrape fail.
+pub const OTHER: &str = "other";

@@ -1,12 +1,12 @@
 //! The measurements of all I/O threads, added up for a scrape.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fspiop::Resource;
 use fspiop::route_table::Operation;
 use ledger::ParticipantIndex;
-use metrics::{Histogram, HistogramValue, Labels, Number, PARTICIPANTS_MAX};
+use metrics::{Histogram, HistogramValue, Labels, Number, OTHER, PARTICIPANTS_MAX};
 use node::ParticipantsView;
 
 use crate::measurements::{
@@ -38,7 +38,7 @@ pub struct TrafficTimes {
 /// The times of a participant.
 #[derive(Clone, Debug, Default)]
 pub struct ParticipantTimes {
-    /// Its name, or `other` for those beyond the limit.
+    /// Its name, or [`OTHER`] for several.
     pub name: String,
     /// Attempts to deliver a notice to it, by the status of the answer; 0 without an answer.
     pub deliveries: BTreeMap<(NoticeAction, u16), HistogramValue>,
@@ -52,7 +52,7 @@ impl TrafficTimes {
         let mut sum = Self::default();
         Operation::ALL.iter().for_each(|operation| sum.add_answers(threads, *operation));
         threads.iter().for_each(|thread| sum.add_refusals(thread));
-        (0..=PARTICIPANTS_MAX).for_each(|at| sum.add_participant(threads, (at, view)));
+        sum.add_participants(threads, view);
         for action in NoticeAction::ALL {
             let results = by_result(threads.iter().map(|thread| &thread.built[action as usize]));
             sum.built.extend(results.map(|(result, value)| (action, result, value)));
@@ -88,20 +88,25 @@ impl TrafficTimes {
         }
     }
 
-    fn add_participant(
-        &mut self,
-        threads: &[Arc<Measurements>],
-        (at, view): (usize, &ParticipantsView),
-    ) {
-        let peers: Vec<&PeerTimes> =
-            threads.iter().filter_map(|thread| thread.peers[at].get()).map(|it| &**it).collect();
+    fn add_participants(&mut self, threads: &[Arc<Measurements>], view: &ParticipantsView) {
+        let mut others = vec![PARTICIPANTS_MAX];
+        for at in 0..PARTICIPANTS_MAX {
+            match view.get(ParticipantIndex(at as u32)).map(|member| member.name.as_str()) {
+                None | Some(OTHER) => others.push(at),
+                Some(name) => self.add_participant(threads, (name, &[at])),
+            }
+        }
+        self.add_participant(threads, (OTHER, &others));
+    }
+
+    /// Adds the times of one participant, or the sums of several, by their indexes.
+    fn add_participant(&mut self, threads: &[Arc<Measurements>], (name, all): (&str, &[usize])) {
+        let all = threads.iter().flat_map(|thread| all.iter().map(|at| &thread.peers[*at]));
+        let peers: Vec<&PeerTimes> = all.filter_map(OnceLock::get).map(|it| &**it).collect();
         if peers.is_empty() {
             return;
         }
-        let named = || Some(view.get(ParticipantIndex(at as u32))?.name.as_str().to_owned());
-        let name =
-            (at < PARTICIPANTS_MAX).then(named).flatten().unwrap_or_else(|| "other".to_owned());
-        let mut times = ParticipantTimes { name, ..Default::default() };
+        let mut times = ParticipantTimes { name: name.to_owned(), ..Default::default() };
         peers.iter().for_each(|peer| times.add_deliveries(peer));
         let forwards: Vec<_> = peers.iter().filter_map(|peer| peer.forwards.get()).collect();
         for request in Operation::ALL.into_iter().flat_map(RequestKind::of) {

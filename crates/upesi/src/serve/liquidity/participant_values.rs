@@ -1,14 +1,14 @@
 //! Values of the state per participant, for metrics. The watcher copies them once a second.
 //!
 //! Bounds: the first [`PARTICIPANTS_MAX`] participants have values of their own. The sums of the
-//! others are those of `other`.
+//! others are those of [`OTHER`].
 
 use std::collections::BTreeMap;
 
 use ledger::{
     Currency, CurrencyAccounts, FspName, Notice, Participant, ParticipantIndex, Stamp, State,
 };
-use metrics::{Labels, Number, PARTICIPANTS_MAX};
+use metrics::{Labels, Number, OTHER, PARTICIPANTS_MAX};
 
 /// Notices of which the oldest one of each participant is found. Reading them delays the sequencer
 /// by less than 1 ms.
@@ -17,7 +17,8 @@ const NOTICES_READ_MAX: usize = 10_000;
 /// Values of participants.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ParticipantValues {
-    /// By index in the registry; the last key is of `other`.
+    /// By index in the registry. Values of a participant named [`OTHER`] are added to those of the
+    /// last key when samples are taken.
     rows: BTreeMap<usize, Row>,
 }
 
@@ -80,11 +81,7 @@ impl ParticipantValues {
         for (key, more) in part.rows {
             let row = self.rows.entry(key).or_default();
             row.name = more.name;
-            row.notices_owed += more.notices_owed;
-            row.oldest_notice = [row.oldest_notice, more.oldest_notice].into_iter().flatten().min();
-            for (currency, balances) in more.by_currency {
-                row.by_currency.entry(currency).or_default().add(balances);
-            }
+            row.add(more);
         }
     }
 
@@ -97,23 +94,44 @@ impl ParticipantValues {
     /// The samples of the metrics at a time.
     pub(crate) fn samples(&self, now: Stamp) -> ParticipantSamples {
         let mut samples = ParticipantSamples::default();
+        let mut others: Option<Row> = None;
         for row in self.rows.values() {
-            let name = row.name.map_or_else(|| "other".to_owned(), |name| name.to_string());
-            let labels: Labels = vec![("participant", name.into())];
-            let age = row.oldest_notice.map_or(0, |oldest| age_seconds(oldest, now));
-            samples.notices_owed.push((labels.clone(), Number::Integer(row.notices_owed.into())));
-            samples.oldest_notice.push((labels.clone(), Number::Integer(age.into())));
-            for (currency, balances) in &row.by_currency {
-                let mut labels = labels.clone();
-                labels.push(("currency", currency.to_string().into()));
-                samples.add_balances(&labels, *balances);
+            match row.name.filter(|name| name.as_str() != OTHER) {
+                Some(name) => samples.add(name.as_str(), row, now),
+                None => others.get_or_insert_default().add(row.clone()),
             }
+        }
+        if let Some(others) = others {
+            samples.add(OTHER, &others, now);
         }
         samples
     }
 }
 
+impl Row {
+    /// Adds values. The name stays.
+    fn add(&mut self, more: Self) {
+        self.notices_owed += more.notices_owed;
+        self.oldest_notice = [self.oldest_notice, more.oldest_notice].into_iter().flatten().min();
+        for (currency, balances) in more.by_currency {
+            self.by_currency.entry(currency).or_default().add(balances);
+        }
+    }
+}
+
 impl ParticipantSamples {
+    fn add(&mut self, name: &str, row: &Row, now: Stamp) {
+        let labels: Labels = vec![("participant", name.to_owned().into())];
+        let age = row.oldest_notice.map_or(0, |oldest| age_seconds(oldest, now));
+        self.notices_owed.push((labels.clone(), Number::Integer(row.notices_owed.into())));
+        self.oldest_notice.push((labels.clone(), Number::Integer(age.into())));
+        for (currency, balances) in &row.by_currency {
+            let mut labels = labels.clone();
+            labels.push(("currency", currency.to_string().into()));
+            self.add_balances(&labels, *balances);
+        }
+    }
+
     fn add_balances(&mut self, labels: &Labels, balances: Balances) {
         for (samples, value) in [
             (&mut self.positions, balances.position),
@@ -186,6 +204,21 @@ mod tests {
         assert_eq!(shown(&samples.headrooms)[0], "dfsp1 USD -1.0000", "there is no cover");
     }
 
+    /// A name of the label's value for several participants.
+    #[test]
+    fn participant_named_other_is_one_of_the_others() {
+        let state = scheme(PARTICIPANTS_MAX + 1, |number| number as i128);
+        let mut values = ParticipantValues::default();
+        for (index, participant) in state.registry().iter() {
+            values.add(&state, index, participant);
+        }
+        values.rows.get_mut(&2).expect("the second participant").name = FspName::new(OTHER);
+        let positions = shown(&values.samples(Stamp(0)).positions);
+        assert_eq!(positions.len(), PARTICIPANTS_MAX - 1);
+        let sum = 2 + PARTICIPANTS_MAX + PARTICIPANTS_MAX + 1;
+        assert_eq!(positions.last(), Some(&format!("other USD {sum}.0000")));
+    }
+
     #[test]
     fn age_is_that_of_the_oldest_notice() {
         let mut values = ParticipantValues::default();
@@ -204,7 +237,10 @@ mod tests {
         values
             .add_notices([notice(1, 5_000_000), notice(2, 3_500_000), notice(1, 4_000_000)].iter());
         assert_eq!(values.oldest_notice_seconds(Stamp(9_000_000)), 5);
+        for (index, name) in [(1, "dfsp1"), (2, "dfsp2")] {
+            values.rows.get_mut(&index).expect("it has notices").name = FspName::new(name);
+        }
         let ages = shown(&values.samples(Stamp(9_000_000)).oldest_notice);
-        assert_eq!(ages, ["other 5", "other 5"]);
+        assert_eq!(ages, ["dfsp1 5", "dfsp2 5"]);
     }
 }

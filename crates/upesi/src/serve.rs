@@ -119,9 +119,9 @@ fn serve_at(
     (transfer_mode, logging): (TransferMode, &Logging),
 ) -> Result<(), CliError> {
     let clock = SystemClock::new();
+    let early_signals = EarlySignals::begin()?;
     // Ports first: a second switch that is started by mistake exits at once.
     let Listeners { fspiop, admin, probes, starting, addresses } = Listeners::bind(config)?;
-    let early_signals = EarlySignals::begin()?;
     prepare_directory(arguments)?;
     let auth = admin_auth(config, &arguments.data)?;
     let keys = Keys::open(config)?;

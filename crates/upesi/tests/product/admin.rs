@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use fspiop::percent_encode;
 use openapi::generate;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -103,6 +104,27 @@ fn probes_are_answered_while_the_switch_starts() {
     let [well, starting_is] = [r#"{"status":"OK"}"#, r#"{"status":"STARTING"}"#];
     assert_eq!(starting.join().unwrap(), [well, starting_is, starting_is, starting_is]);
     assert_eq!(["/live", "/startup", "/ready"].map(|path| get(path).unwrap()), [well; 3]);
+    switch.stop(Signal::TERM);
+}
+
+/// Every sync takes 2 s, also those of a start.
+#[test]
+fn hangup_has_no_effect_on_a_starting_switch() {
+    let probes = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let slow = ["--health", &probes.to_string(), "--inject-sync-delay-us", "2000000"];
+    let home = Home::new().with_arguments(&slow);
+    let mut switch = home.starting();
+    // Ports are bound first, so a probe may be accepted before it is answered.
+    let deadline = Instant::now() + PATIENCE;
+    while TcpStream::connect(probes).is_err() {
+        assert!(Instant::now() < deadline, "it does not start");
+        std::thread::sleep(GLANCE);
+    }
+    switch.signal(Signal::HUP);
+    switch.wait_for_messages("ignored: the switch is starting signal=\"SIGHUP\"", 1);
+    assert!(switch.is_ready(), "{}", switch.messages());
+    switch.signal(Signal::HUP);
+    switch.wait_for_messages("reloaded the configuration on SIGHUP", 1);
     switch.stop(Signal::TERM);
 }
 
@@ -232,6 +254,101 @@ fn invalid_id_is_a_client_error() {
         }
     }
     assert_eq!(scheme.admin.get("/participants"), before);
+    scheme.switch.stop(Signal::TERM);
+}
+
+/// Existing objects, which the reference reports by 500, 2001, and a missing window.
+const FAULTS_OF_THE_REFERENCE: [&str; 3] =
+    ["already set", "an oracle of this type and currency already exists", "No record for"];
+
+/// Ids for queries and bodies.
+const WRONG_IDS: [&str; 8] = [
+    "nobody",
+    "0",
+    "-1",
+    "18446744073709551616",
+    "1e999",
+    "\u{0}\n\"",
+    "b51ec534-ee48-4575-b6a9-ffffffffffff",
+    "9999-99-99T99:99:99.999Z",
+];
+
+/// The example messages of the served operations, with an id in place of one parameter of the query
+/// or one value of the body.
+fn with_id_elsewhere(document: &Value, id: &str) -> Vec<generate::ExampleMessage> {
+    let mut found = Vec::new();
+    for entry in generate::operations(document) {
+        if entry.operation["responses"].get("501").is_some() {
+            continue;
+        }
+        let parameters = entry.operation["parameters"].as_array().into_iter().flatten();
+        for parameter in parameters.filter(|it| it["in"] == "query") {
+            let path = entry.good.path.split('?').next().unwrap_or_default();
+            let name = parameter["name"].as_str().unwrap();
+            let path = format!("{path}?{name}={}", percent_encode(id));
+            found.push(generate::ExampleMessage { path, ..entry.good.clone() });
+        }
+        let Some((media, text)) = &entry.good.body else { continue };
+        let body: Value = serde_json::from_str(text).unwrap();
+        let is_number = id.parse::<f64>().is_ok_and(f64::is_finite);
+        let values = [Some(Value::from(id)), is_number.then(|| id.parse().unwrap())];
+        for value in values.into_iter().flatten() {
+            for body in with_value(&body, &value) {
+                let body = Some((media.clone(), body.to_string()));
+                found.push(generate::ExampleMessage { body, ..entry.good.clone() });
+            }
+        }
+    }
+    found
+}
+
+/// The JSON with another value in place of each of its texts and numbers.
+fn with_value(json: &Value, value: &Value) -> Vec<Value> {
+    match json {
+        Value::Object(members) => {
+            let member = |(name, member): (&String, &Value)| {
+                let replaced = |changed| {
+                    let mut members = members.clone();
+                    members.insert(name.clone(), changed);
+                    Value::Object(members)
+                };
+                with_value(member, value).into_iter().map(replaced).collect::<Vec<_>>()
+            };
+            members.iter().flat_map(member).collect()
+        }
+        Value::Array(items) => {
+            let first = items.first().map(|item| with_value(item, value));
+            first.into_iter().flatten().map(|item| Value::Array(vec![item])).collect()
+        }
+        Value::String(_) | Value::Number(_) => vec![value.clone()],
+        Value::Bool(_) | Value::Null => Vec::new(),
+    }
+}
+
+#[test]
+fn invalid_id_in_a_query_or_body_is_no_server_error() {
+    let scheme = Scheme::start();
+    let [admin, fspiop] =
+        ["admin", "fspiop"].map(|api| serde_json::from_str(&printed(api)).unwrap());
+    let check = |answer: &Response, message: &generate::ExampleMessage| {
+        let (status, text) = (answer.status, answer.text());
+        let is_known = status == 500 && FAULTS_OF_THE_REFERENCE.iter().any(|it| text.contains(it));
+        assert!(status < 500 || is_known, "{message:?}: {status} {text}");
+    };
+    let mut count = 0;
+    for id in WRONG_IDS {
+        for message in with_id_elsewhere(&admin, id) {
+            count += 1;
+            let body = message.body.as_ref().map_or("", |(_, text)| text);
+            check(&scheme.admin.call(&message.method, &message.path, body), &message);
+        }
+        for message in with_id_elsewhere(&fspiop, id) {
+            let body = message.body.clone().map_or(String::new(), |(_, text)| text);
+            let sent = Message::new(&message.method, &message.path, "payerfsp").body(body);
+            check(&scheme.ask(&sent.to("payeefsp")), &message);
+        }
+    }
+    assert!(500 < count, "{count} messages to the admin API");
     scheme.switch.stop(Signal::TERM);
 }
 

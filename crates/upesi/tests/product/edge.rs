@@ -52,7 +52,8 @@ fn prepare(from: &str, to: &str) -> Vec<u8> {
     text.replacen(from, to, 1).into_bytes()
 }
 
-/// Credentials are neither sent to a recipient nor written to any file of the switch.
+/// Credentials are neither sent to a recipient nor written to any file or log message of the switch,
+/// and no response repeats them.
 #[test]
 fn caller_identifying_headers_are_neither_forwarded_nor_stored() {
     const NAMES: [&str; 11] = [
@@ -69,7 +70,9 @@ fn caller_identifying_headers_are_neither_forwarded_nor_stored() {
         "proxy_authorization",
     ];
     const SECRET: &str = "not-to-be-kept";
-    let scheme = Scheme::configured("gateways = [\"192.0.2.0/24\"]\n");
+    let scheme = Scheme::configured(
+        "gateways = [\"192.0.2.0/24\"]\n[logging]\nlevel = \"trace\"\naccess = true\n",
+    );
     let marked = |message: Message| {
         let message = NAMES.iter().fold(message, |message, name| message.also(name, SECRET));
         message.also("connection", "fspiop-source, x-client-id")
@@ -93,6 +96,22 @@ fn caller_identifying_headers_are_neither_forwarded_nor_stored() {
     for name in NAMES {
         assert!(received.iter().all(|callback| !callback.headers.has(name)), "{name}");
     }
+    let token = scheme.home.token();
+    let refused = [
+        scheme.ask(&marked(Message::new("GET", "/transfers/%0a", "payerfsp"))),
+        scheme.ask(&marked(transfer.prepare()).with("content-encoding", SECRET)),
+        scheme.ask(&marked(transfer.prepare()).also("authorization", &token)),
+        guess(&scheme, &format!("authorization: Bearer {SECRET}\r\n")),
+        guess(&scheme, &format!("authorization: {token}\r\nauthorization: {SECRET}\r\n")),
+    ];
+    for answer in refused {
+        assert!(400 <= answer.status && !answer.text().contains(SECRET), "{}", answer.text());
+    }
+    let messages = scheme.switch.wait_for_messages("code=3101", 3);
+    assert!(messages.contains(" access: ") && messages.contains(" audit: "), "{messages}");
+    for secret in [SECRET, &token] {
+        assert!(!messages.contains(secret), "{messages}");
+    }
     // The store may remove a file after a compaction.
     let data = files(&scheme.home.data()).into_iter().filter_map(|file| std::fs::read(file).ok());
     let data: Vec<Vec<u8>> = data.collect();
@@ -101,7 +120,17 @@ fn caller_identifying_headers_are_neither_forwarded_nor_stored() {
         places.any(|part| part == text.as_bytes())
     };
     assert_eq!((is_kept(SECRET), is_kept("254700000002")), (false, true));
-    scheme.end();
+    scheme.switch.stop_after_refused_tokens(Signal::TERM);
+}
+
+/// A change on the admin port with these headers.
+fn guess(scheme: &Scheme, headers: &str) -> Response {
+    let body = "{\"isActive\":true}";
+    let request = format!(
+        "PUT /participants/Hub HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    Connection::open(scheme.switch.admin).unwrap().exchange(request.as_bytes()).unwrap()
 }
 
 #[test]

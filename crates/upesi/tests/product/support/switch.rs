@@ -130,6 +130,11 @@ impl Home {
         switch
     }
 
+    /// Starts the switch without waiting for it.
+    pub(crate) fn starting(&self) -> Switch {
+        self.spawned(self.command(Ports::free()))
+    }
+
     fn spawned(&self, mut command: Command) -> Switch {
         let stderr_file = self.directory.path().join("stderr");
         command
@@ -196,7 +201,7 @@ impl Switch {
     }
 
     /// Waits until it is ready; false if it exited before.
-    fn is_ready(&mut self) -> bool {
+    pub(crate) fn is_ready(&mut self) -> bool {
         loop {
             let mut line = String::new();
             if self.stdout.read_line(&mut line).unwrap() == 0 {

@@ -42,8 +42,9 @@ pub struct ParticipantsView {
     /// All fee rules in order of number; none while no rule is active.
     pub fee_rules: Vec<FeeRule>,
     members: Vec<ParticipantInfo>,
+    /// Without the hub, which participants do not address.
     by_name: HashMap<FspName, ParticipantIndex>,
-    /// The same by the name in lower case, without the hub.
+    /// The same by the name in lower case.
     senders: HashMap<FspName, ParticipantIndex>,
 }
 
@@ -79,16 +80,16 @@ impl ParticipantsView {
                 keys: participant.keys.clone(),
             })
             .collect();
-        let by_name = members.iter().map(|member| (member.name, member.index)).collect();
-        let others = members.iter().filter(|member| member.index != ParticipantIndex::HUB);
-        let senders = others.map(|member| (member.name.folded(), member.index)).collect();
+        let others = || members.iter().filter(|member| member.index != ParticipantIndex::HUB);
+        let by_name = others().map(|member| (member.name, member.index)).collect();
+        let senders = others().map(|member| (member.name.folded(), member.index)).collect();
         let (hub, settings) = (*state.hub(), *state.settings());
         let rules = state.fees().rules();
         let fee_rules = if rules.iter().any(|rule| rule.active) { rules } else { &[] }.to_vec();
         Self { hub, settings, fee_rules, members, by_name, senders }
     }
 
-    /// The participant of this exact name.
+    /// The participant, not the hub, of this exact name.
     #[must_use]
     pub fn find(&self, name: &FspName) -> Option<&ParticipantInfo> {
         self.by_name.get(name).map(|index| &self.members[index.at()])

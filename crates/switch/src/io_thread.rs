@@ -15,6 +15,7 @@ use crate::counters::Counters;
 use crate::directory::Directory;
 use crate::driver::{self, Driver};
 use crate::egress::Egress;
+use crate::incomplete_bodies::IncompleteBodies;
 use crate::lane_watch::LaneWatch;
 use crate::measurements::Measurements;
 use crate::message::ForwardedMessage;
@@ -122,7 +123,7 @@ impl IoThread {
             logs_requests: options.logs_requests,
             refused_connections: Cell::new(0),
             room: Rc::default(),
-            buffered_bytes: Cell::new(0),
+            incomplete_bodies: IncompleteBodies::default(),
         };
         let patience = (options.patience, pool.connect + pool.answer);
         Self { server: Rc::new(server), driver: Rc::new(driver), patience }

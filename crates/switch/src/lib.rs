@@ -47,6 +47,7 @@ mod failure;
 mod fair_share;
 mod http2;
 mod inbound;
+mod incomplete_bodies;
 mod io_thread;
 mod lane_watch;
 mod measurements;

@@ -24,7 +24,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use ledger::{Stamp, TraceId};
+use ledger::{FspName, Stamp, TraceId};
 use node::Handle;
 use node::latency_trace::{TracePoint, monotonic_ns};
 use socket2::SockRef;
@@ -37,6 +37,7 @@ use crate::connections::{
 use crate::directory::Directory;
 use crate::egress::Egress;
 use crate::inbound::{Envelope, Inbound, RequestSpan};
+use crate::incomplete_bodies::{IncompleteBodies, IncompleteBody};
 use crate::measurements::RequestKind;
 use crate::message::ForwardedMessage;
 use crate::participant_limits::{ParticipantUsage, RequestInProgress};
@@ -53,8 +54,6 @@ use crate::{http2, notice_messages, participants, parties, quotes};
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum number of clients that are answered 503 concurrently; others are closed at once.
 const REFUSED_CONNECTIONS_MAX: usize = 64;
-/// Bytes of all incomplete bodies together.
-const BUFFERED_BYTES_MAX: usize = 256 << 20;
 /// Bytes of a refused request's body that are read and discarded, and for how long, so that the
 /// client can read the error: it could not if its connection broke while it is still writing.
 const DISCARD_BYTES_MAX: usize = 16 << 20;
@@ -82,8 +81,7 @@ pub(crate) struct Server {
     pub(crate) refused_connections: Cell<usize>,
     /// The buffer into which clients' sockets are read.
     pub(crate) room: Rc<ReadBuffer>,
-    /// Bytes of incomplete bodies.
-    pub(crate) buffered_bytes: Cell<usize>,
+    pub(crate) incomplete_bodies: IncompleteBodies,
 }
 
 /// Accepts connections until the thread ends.
@@ -305,7 +303,7 @@ async fn respond(
     about.facts = server.thread.spans.facts(&envelope, span);
     let route = api.route(uri.query())?;
     let max = resource.body_bytes_max();
-    let body = read(server, body, &parts.headers, max).await?;
+    let body = read(server, body, (&parts.headers, &envelope.source), max).await?;
     guard.mark_complete();
     stages.mark(TracePoint::Read);
     if server.directory.may_lag_for(&envelope.source) {
@@ -403,7 +401,7 @@ fn envelope(server: &Server, parts: &Parts, resource: Resource) -> Result<Envelo
 async fn read(
     server: &Server,
     body: &mut Incoming,
-    headers: &HeaderMap,
+    (headers, source): (&HeaderMap, &FspName),
     max: usize,
 ) -> Result<Bytes, Refusal> {
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
@@ -411,7 +409,7 @@ async fn read(
         return Err(Refusal::too_large());
     }
     let reading = async {
-        let mut buffered = BufferedBytes { server, bytes: 0 };
+        let mut incomplete: Option<IncompleteBody<'_>> = None;
         let mut first: Option<Bytes> = None;
         let mut rest = BytesMut::new();
         while let Some(frame) = body.frame().await {
@@ -425,7 +423,8 @@ async fn read(
             match &first {
                 None => first = Some(data),
                 Some(_) => {
-                    buffered.add(length - buffered.bytes)?;
+                    let begin = || server.incomplete_bodies.begin(server.directory.sender(source));
+                    incomplete.get_or_insert_with(begin).grow(length)?;
                     rest.extend_from_slice(&data);
                 }
             }
@@ -447,30 +446,6 @@ async fn read(
             status: StatusCode::REQUEST_TIMEOUT,
             ..Refusal::new(ErrorCode::GENERIC_CLIENT, "the body did not arrive in time")
         }),
-    }
-}
-
-/// The bytes of one incomplete body, counted among those of all until it is dropped.
-struct BufferedBytes<'a> {
-    server: &'a Server,
-    bytes: usize,
-}
-
-impl BufferedBytes<'_> {
-    fn add(&mut self, more: usize) -> Result<(), Refusal> {
-        let all = self.server.buffered_bytes.get() + more;
-        if BUFFERED_BYTES_MAX < all {
-            return Err(Refusal::unavailable());
-        }
-        self.server.buffered_bytes.set(all);
-        self.bytes += more;
-        Ok(())
-    }
-}
-
-impl Drop for BufferedBytes<'_> {
-    fn drop(&mut self) {
-        self.server.buffered_bytes.set(self.server.buffered_bytes.get() - self.bytes);
     }
 }
 

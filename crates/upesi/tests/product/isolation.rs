@@ -10,7 +10,7 @@ use testkit::http::{Connection, PATIENCE};
 use testkit::server::{Reply, Server};
 
 use crate::support::fsp::{Callback, Fsp, serve};
-use crate::support::message::{Message, Transfer};
+use crate::support::message::{Message, Transfer, uuid};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, Switch};
 
@@ -125,6 +125,39 @@ fn silent_participants_of_one_address_delay_no_others() {
     switch.signal(Signal::TERM);
     let (status, complaints) = switch.end();
     assert!(status.success(), "{complaints}");
+}
+
+/// A batch of the largest size.
+fn large_batch(sender: &str) -> Vec<u8> {
+    let request = uuid();
+    let party =
+        format!("{{\"partyIdType\":\"MSISDN\",\"partyIdentifier\":\"1\",\"fspId\":\"{sender}\"}}");
+    let mut body = format!("{{\"requestId\":\"{request}\",\"partyList\":[{party}]}}");
+    body += &" ".repeat(fspiop::BODY_BYTES_MAX - body.len());
+    Message::new("POST", "/participants", sender).body(body).render()
+}
+
+/// More incomplete messages of one sender than it has memory for.
+#[test]
+fn incomplete_messages_of_one_sender_leave_memory_for_others() {
+    let scheme = Scheme::start();
+    let batch = large_batch("payerfsp");
+    let incomplete: Vec<_> = (0..8 * THREADS)
+        .map(|_| {
+            let mut connection = Connection::open(scheme.switch.fspiop).unwrap();
+            // The hub may refuse it before it has read everything.
+            let _written = connection.write(&batch[..batch.len() - 1]);
+            connection
+        })
+        .collect();
+    scheme.admin.wait_for("upesi_requests_refused_total", |refused| 0 < refused);
+    for _ in 0..8 * THREADS {
+        let mut connection = Connection::open(scheme.switch.fspiop).unwrap();
+        assert_eq!(connection.exchange(&large_batch("payeefsp")).unwrap().status, 200);
+    }
+    drop(incomplete);
+    scheme.wait_until_delivered();
+    scheme.end();
 }
 
 /// More notices to each of them than a window.

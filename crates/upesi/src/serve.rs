@@ -109,7 +109,9 @@ pub(crate) fn serve(
     let _flush = FlushAtEnd;
     let location = LogLocation::from_arguments(&arguments.log, &config)?;
     arm_exit(arguments);
-    serve_at(location, &config, arguments, (transfer_mode, &logging))
+    let served = serve_at(location, &config, arguments, (transfer_mode, &logging));
+    logging.report_failures();
+    served
 }
 
 fn serve_at(
@@ -433,7 +435,12 @@ async fn wait_for_stop(
                 SignalRequest::Reload => reloadable.reload().await,
                 SignalRequest::Ignored(name, why) => log_ignored(name, why),
             },
-            _ = watch.tick() => if has_ended() { return StopReason::ThreadEnded },
+            _ = watch.tick() => {
+                reloadable.logging.report_failures();
+                if has_ended() {
+                    return StopReason::ThreadEnded;
+                }
+            }
         }
     }
 }

@@ -264,15 +264,17 @@ settings! {
         /// `--log-format` on the command line overrides it
         format: LogFormat = LogFormat::Text;
         /// The lowest level of messages: `"error"` (act now), `"warn"` (look at it), `"info"`,
-        /// `"debug"`, or with exceptions by target: `"info,switch=debug"`. `--log-level` on the
+        /// `"debug"`, `"trace"`, or none with `"off"`; with exceptions by target:
+        /// `"info,switch=debug"`. The audit trail is written at every level. `--log-level` on the
         /// command line overrides it
         level: LogLevels = LogLevels::default() => Reload;
         /// Log each FSPIOP request, at level `info` with the target `access`
         access: bool = false;
         /// File for the audit trail: one line of JSON per request to the admin API that changes
         /// something, needs the token or is refused. It is appended to before the request is
-        /// answered, and opened again on SIGHUP. Unset, the trail is among the messages, with the
-        /// target `audit`
+        /// answered, and opened again on SIGHUP. An entry that cannot be written becomes a message
+        /// and is counted by `upesi_audit_entries_failed_total`; the request is answered. Unset,
+        /// the trail is among the messages, with the target `audit`
         audit_file: Option<PathBuf> = None => Reload;
     }
 

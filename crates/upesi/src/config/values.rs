@@ -230,7 +230,7 @@ impl FromStr for LogLevels {
     fn from_str(text: &str) -> Result<Self, String> {
         let refused = || {
             format!(
-                "{text:?} is not a level: write error, warn, info, debug or trace, or with \
+                "{text:?} is not a level: write error, warn, info, debug, trace or off, or with \
                  exceptions by target info,switch=debug"
             )
         };
@@ -239,6 +239,10 @@ impl FromStr for LogLevels {
             |part: &str| part.rsplit('=').next().unwrap_or(part).parse::<LevelFilter>().is_ok();
         if text.is_empty() || !text.split(',').all(is_level) {
             return Err(refused());
+        }
+        let is_audit = |part: &str| part.split('=').next() == Some("audit");
+        if text.split(',').any(|part| is_audit(part) && part != "audit=info") {
+            return Err(format!("{text:?}: audit has no level; its entries are always written"));
         }
         let targets = text.parse().map_err(|_| refused())?;
         Ok(Self { text: text.to_owned(), targets })

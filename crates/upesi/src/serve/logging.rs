@@ -7,12 +7,12 @@
 //!
 //! The audit trail has one line of JSON per request to the admin API. With `logging.audit_file` it
 //! is appended to that file before the request is answered; otherwise it is part of the messages,
-//! with the target `audit`.
+//! with the target `audit`, at every level of messages.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+mod audit_file;
+
+use std::io;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use tracing::Subscriber;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
@@ -24,6 +24,9 @@ use tracing_subscriber::{Registry, fmt, reload};
 
 use crate::CliError;
 use crate::config::{self, LogFormat, LogLevels};
+use crate::serve::logging::audit_file::AuditFile;
+
+pub(crate) use crate::serve::logging::audit_file::failed as audit_entries_failed;
 
 /// Maximum number of messages that wait to be written.
 const WAITING_MAX: usize = 8_192;
@@ -43,14 +46,18 @@ pub(crate) struct Logging {
 impl Logging {
     /// Starts logging for this process.
     pub(crate) fn start(config: &config::Logging) -> Result<Self, CliError> {
-        let audit = config.audit_file.as_deref().map(AuditFile::open).transpose()?;
         let (levels, handle) = reload::Layer::new(config.level.targets());
         let (stderr, guard) =
             NonBlockingBuilder::default().buffered_lines_limit(WAITING_MAX).finish(io::stderr());
+        let audit = config.audit_file.as_deref();
+        let audit = audit.map(|path| AuditFile::open(path, stderr.clone())).transpose()?;
         let _only_one = DROPPED.set(stderr.error_counter());
         *writer() = Some(guard);
         let has_file = audit.is_some();
-        let messages = levels.and(filter_fn(move |about| !(has_file && about.target() == AUDIT)));
+        // The levels do not apply to the audit trail.
+        let trail = filter_fn(|about| about.target() == AUDIT);
+        let messages = levels.or(trail.with_max_level_hint(LevelFilter::INFO));
+        let messages = messages.and(filter_fn(move |about| !(has_file && about.target() == AUDIT)));
         let trail = audit.clone().map(|file| {
             let only = Targets::new().with_target(AUDIT, LevelFilter::INFO);
             json(file).with_filter(only)
@@ -69,6 +76,11 @@ impl Logging {
         if let Some(Err(error)) = self.audit.as_ref().map(AuditFile::reopen) {
             tracing::error!(%error, "logging.audit_file: cannot be opened; the old one is used");
         }
+    }
+
+    /// Logs that the audit file could not be written, if so.
+    pub(crate) fn report_failures(&self) {
+        self.audit.iter().for_each(AuditFile::report);
     }
 }
 
@@ -124,49 +136,4 @@ pub(crate) fn flush() {
 
 fn writer() -> std::sync::MutexGuard<'static, Option<WorkerGuard>> {
     WRITER.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A file that is appended to, and opened again on request.
-#[derive(Clone)]
-struct AuditFile {
-    path: Arc<PathBuf>,
-    file: Arc<Mutex<File>>,
-}
-
-impl AuditFile {
-    fn open(path: &Path) -> Result<Self, CliError> {
-        let file = open_to_append(path).map_err(|error| {
-            CliError::new(format!("logging.audit_file: {}: {error}", path.display()))
-        })?;
-        Ok(Self { path: Arc::new(path.to_owned()), file: Arc::new(Mutex::new(file)) })
-    }
-
-    fn reopen(&self) -> io::Result<()> {
-        let file = open_to_append(&self.path)?;
-        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
-        Ok(())
-    }
-}
-
-fn open_to_append(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    OpenOptions::new().append(true).create(true).mode(0o640).open(path)
-}
-
-impl Write for AuditFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for AuditFile {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
 }

@@ -22,6 +22,7 @@ struct MetricSources {
     stalled: StalledLanes,
     open_breakers: u64,
     log_messages_dropped: u64,
+    audit_entries_failed: u64,
     stages: StageHistograms,
     times: TrafficTimes,
     alerts: AlertCounts,
@@ -192,6 +193,9 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
     Counter "upesi_log_messages_dropped_total"
         "Log messages dropped because standard error was too slow."
         now.log_messages_dropped;
+    Counter "upesi_audit_entries_failed_total"
+        "Audit entries that could not be written to their file; they became messages."
+        now.audit_entries_failed;
 
     Counter "upesi_spans_exported_total" "Spans that the trace collector accepted."
         now.spans.exported;
@@ -244,6 +248,7 @@ pub(crate) fn collect(
         stalled: traffic.stalled_lanes(),
         open_breakers: traffic.open_breakers().len() as u64,
         log_messages_dropped: logging::dropped(),
+        audit_entries_failed: logging::audit_entries_failed(),
         stages: StageHistograms::of(handle.stage_times()),
         times: traffic.times(&handle.view()),
         alerts: liquidity.counts(),
@@ -408,6 +413,7 @@ pub(super) mod tests {
                 given_up: 68,
             },
             log_messages_dropped: 44,
+            audit_entries_failed: 46,
             spans: SpanCounts { exported: 71, dropped: 72, exports_failed: 73 },
             ..MetricSources::default()
         };
@@ -477,6 +483,7 @@ pub(super) mod tests {
             upesi_signatures_failed_total 29
             upesi_signatures_waiting 30
             upesi_log_messages_dropped_total 44
+            upesi_audit_entries_failed_total 46
             upesi_spans_exported_total 71
             upesi_spans_dropped_total 72
             upesi_span_exports_failed_total 73

@@ -10,7 +10,7 @@ use testkit::http::{Connection, PATIENCE};
 
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::Scheme;
-use crate::support::switch::{Home, Switch};
+use crate::support::switch::{Home, Ports, Printed, Switch};
 
 /// The lines of a log, each of which must conform to the published schema.
 fn json_lines(text: &str) -> Vec<Value> {
@@ -104,21 +104,73 @@ fn audit_trail_names_every_change_and_every_refusal() {
     scheme.switch.stop_after_refused_tokens(Signal::TERM);
 }
 
+/// A file that takes no entry, as on a full disk: the changes are answered, and their entries are
+/// messages.
+#[test]
+fn audit_entries_that_the_file_does_not_take_become_messages() {
+    let home = Home::configured(
+        "[logging]\nformat = \"json\"\nlevel = \"error\"\naudit_file = \"/dev/full\"\n",
+    );
+    let scheme = Scheme::at(home);
+    for limit in ["900", "901", "902"] {
+        scheme.admin.set_limit("otherfsp", limit);
+    }
+    let entries = messages_of(&scheme.switch, "audit", "otherfsp/limits");
+    let changed = |it: &&Value| it["path"] == "/participants/otherfsp/limits";
+    assert!(3 <= entries.iter().filter(changed).count(), "{entries:?}");
+    let failed = scheme.admin.metric("upesi_audit_entries_failed_total");
+    assert!(entries.len() as u64 <= failed, "{failed}: {entries:?}");
+    let errors = messages_of(&scheme.switch, "upesi::serve::logging::audit_file", "/dev/full");
+    assert_eq!((errors.len(), &errors[0]["level"]), (1, &"ERROR".into()), "{errors:?}");
+    assert!(errors[0]["error"].as_str().unwrap().contains("No space left"), "{errors:?}");
+    scheme.switch.signal(Signal::TERM);
+    assert!(scheme.switch.end().0.success());
+}
+
+/// No level of messages hides the audit trail. Texts of a client are escaped in both formats.
+#[test]
+fn audit_trail_is_written_at_every_level() {
+    for (format, escaped) in [("text", "\\u{9b}31m\\u{202e}"), ("json", "\\u009b31m\\u202e")] {
+        for level in ["warn", "off"] {
+            let arguments = ["--log-format", format, "--log-level", level];
+            let home = Home::new().with_arguments(&arguments);
+            let switch = home.serve();
+            let request = format!(
+                "PUT /participants/otherfsp/limits HTTP/1.1\r\nhost: localhost\r\n\
+                 authorization: Bearer {}\r\nx-reason: \u{9b}31m\u{202e}\r\n\
+                 content-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}",
+                home.token()
+            );
+            let mut connection = Connection::open(switch.admin).unwrap();
+            assert_eq!(connection.exchange(request.as_bytes()).unwrap().status, 400);
+            let messages = switch.wait_for_messages("/participants/otherfsp/limits", 1);
+            assert!(messages.contains(escaped), "{format} {level}: {messages}");
+            assert!(!messages.contains(['\u{9b}', '\u{202e}']), "{format} {level}: {messages}");
+            switch.signal(Signal::TERM);
+            assert!(switch.end().0.success());
+        }
+    }
+    let home = Home::new().with_arguments(&["--log-level", "info,audit=off"]);
+    let refused = home.serve_in_vain(Ports::free()).fails();
+    assert!(refused.contains("audit has no level"), "{refused}");
+}
+
 /// A switch whose levels are changed by its configuration file and SIGHUP.
 #[test]
 fn levels_are_reloaded() {
     let scheme = Scheme::configured("[logging]\nlevel = \"warn\"\n");
-    scheme.admin.set_limit("otherfsp", "900");
-    assert!(!scheme.switch.messages().contains(" INFO "), "{}", scheme.switch.messages());
+    scheme.switch.signal(Signal::USR1);
+    // The thread that answers handles signals too.
+    ["900", "901"].iter().for_each(|limit| scheme.admin.set_limit("otherfsp", limit));
     let configuration = scheme.home.configuration();
     let text = fs::read_to_string(&configuration).unwrap();
-    fs::write(&configuration, text.replace("\"warn\"", "\"warn,audit=info\"")).unwrap();
+    fs::write(&configuration, text.replace("\"warn\"", "\"info\"")).unwrap();
     scheme.switch.signal(Signal::HUP);
-    let deadline = Instant::now() + PATIENCE;
-    while !scheme.switch.messages().contains(" audit: ") {
-        assert!(Instant::now() < deadline, "{}", scheme.switch.messages());
-        scheme.admin.set_limit("otherfsp", "901");
-    }
+    scheme.switch.wait_for_messages("reloaded the configuration", 1);
+    let messages = scheme.switch.messages();
+    assert!(!messages.contains("SIGUSR1"), "{messages}");
+    scheme.switch.signal(Signal::USR1);
+    scheme.switch.wait_for_messages("SIGUSR1", 1);
     fs::write(&configuration, text.replace("\"warn\"", "\"loud\"")).unwrap();
     scheme.switch.signal(Signal::HUP);
     scheme.switch.wait_for_complaint("settings stay unchanged");

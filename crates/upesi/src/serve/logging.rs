@@ -10,6 +10,7 @@
 //! with the target `audit`, at every level of messages.
 
 mod audit_file;
+mod escaped_json;
 
 use std::io;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -25,6 +26,7 @@ use tracing_subscriber::{Registry, fmt, reload};
 use crate::CliError;
 use crate::config::{self, LogFormat, LogLevels};
 use crate::serve::logging::audit_file::AuditFile;
+use crate::serve::logging::escaped_json::EscapedJson;
 
 pub(crate) use crate::serve::logging::audit_file::failed as audit_entries_failed;
 
@@ -104,7 +106,7 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let layer = fmt::layer().json().flatten_event(true);
-    layer.with_current_span(false).with_span_list(false).with_writer(to)
+    layer.with_current_span(false).with_span_list(false).with_writer(EscapedJson(to))
 }
 
 /// Logs warnings of a command that is not the switch, as lines for people.

@@ -12,7 +12,7 @@ use http::{Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use ledger::{
     Administer, ArchiveKind, ArchivedSettlement, ChangeParties, ChangeReply, Command, NoticeId,
-    Outcome, PartyBinding, Stamp, TransferId,
+    OperatorBook, Outcome, PartyBinding, Stamp, TransferId,
 };
 use operations::{
     AdminBackend, AdminOptions, Auth, BoxFuture, ChangeAuthor, Health, LogPoint,
@@ -170,6 +170,10 @@ impl AdminBackend for Kernel {
         _: Option<&str>,
     ) -> Result<Option<PartyBinding>, Unavailable> {
         Ok(None)
+    }
+
+    fn operators(&self) -> Arc<OperatorBook> {
+        Arc::new(self.kernel().state.operators().clone())
     }
 
     fn query_state(&self, query: StateQuery) -> BoxFuture<'_, Result<(), Unavailable>> {

@@ -19,10 +19,11 @@ use crate::field::{
     BoundedAmount, Bytes, LONG, List, NonNegative, Optional, SHORT, Text, choices, numbered, stored,
 };
 use crate::ids::{
-    ACCOUNTS_MAX, AccountId, AlertId, Digest, FeeRuleId, FspName, NoticeId, OracleId, SettlementId,
-    TransferId, WindowId,
+    ACCOUNTS_MAX, AccountId, AlertId, Digest, FeeRuleId, FspName, NoticeId, OperatorTokenId,
+    OracleId, SettlementId, Stamp, TransferId, WindowId,
 };
 use crate::money::{Amount, Currency};
+use crate::operators::{GRANTED_ROLES_MAX, OperatorRole};
 use crate::outcome::{AdminOutcome, ExplainedOutcome};
 use crate::settlement::{SettlementState, WINDOWS_MAX};
 
@@ -59,6 +60,8 @@ pub enum StatePart {
     Alerts,
     /// Rules for interchange fees.
     FeeRules,
+    /// Operators of the admin API, their roles and tokens.
+    Operators,
 }
 
 impl StatePart {
@@ -71,7 +74,8 @@ impl StatePart {
             | Self::Participants
             | Self::Accounts
             | Self::SettlementModels
-            | Self::FeeRules => true,
+            | Self::FeeRules
+            | Self::Operators => true,
             Self::Limits
             | Self::Balances
             | Self::Transfers
@@ -356,6 +360,16 @@ macro_rules! admin_outcomes {
             FeeRuleExists = 140,
             /// Admin: no such fee rule.
             FeeRuleNotFound = 141,
+            /// Admin: no role of that name is defined.
+            RoleNotFound = 142,
+            /// Admin: an operator or a token has the role.
+            RoleInUse = 143,
+            /// Admin: no such operator.
+            OperatorNotFound = 144,
+            /// Admin: a token with that id exists.
+            TokenExists = 145,
+            /// Admin: no such token.
+            TokenNotFound = 146,
         } }
     };
 }
@@ -643,6 +657,67 @@ changes! {
             active: bool,
         } touches [FeeRules] => [FeeRuleNotFound, Accepted]
             since 3,
+        /// `PUT /roles/{name}`: defines a role, or changes its permissions.
+        60 SetRole {
+            /// The role.
+            role: OperatorRole,
+        } touches [Operators] => [RegistryFull, Accepted]
+            since 4,
+        /// `DELETE /roles/{name}`.
+        61 RemoveRole {
+            /// The role.
+            name: String as Text<SHORT>,
+        } touches [Operators] => [RoleNotFound, RoleInUse, Accepted]
+            since 4,
+        /// `PUT /operators/{name}`: adds an operator, or changes it. Disabling an operator ends its
+        /// sessions.
+        62 SetOperator {
+            /// The operator.
+            name: String as Text<SHORT>,
+            /// Names of its roles.
+            roles: Vec<String> as List<GRANTED_ROLES_MAX, Text<SHORT>>,
+            /// Whether it may use the admin API.
+            active: bool,
+        } touches [Operators] => [RegistryFull, Accepted]
+            since 4,
+        /// `POST /tokens`.
+        63 CreateToken {
+            /// Its id.
+            id: OperatorTokenId,
+            /// The operator.
+            operator: String as Text<SHORT>,
+            /// Roles to which the token is restricted; empty for all roles of the operator.
+            roles: Vec<String> as List<GRANTED_ROLES_MAX, Text<SHORT>>,
+            /// Hash of the secret.
+            hash: Digest,
+            /// Purpose of the token.
+            description: String as Text<SHORT>,
+            /// From this time on it is refused.
+            expires: Stamp,
+        } touches [Operators] => [OperatorNotFound, TokenExists, RegistryFull, Accepted]
+            since 4,
+        /// `DELETE /tokens/{id}`.
+        64 RevokeToken {
+            /// The token.
+            id: OperatorTokenId,
+        } touches [Operators] => [TokenNotFound, Accepted]
+            since 4,
+        /// `PUT /operators/{name}/password`: sets or removes the password, and ends the sessions.
+        65 SetPassword {
+            /// The operator.
+            operator: String as Text<SHORT>,
+            /// Hash of the password; empty to remove it.
+            hash: String as Text<SHORT>,
+        } touches [Operators] => [OperatorNotFound, Accepted]
+            since 4,
+        /// `PUT /operators/{name}/secondFactor`: sets or removes it, and ends the sessions.
+        66 SetSecondFactor {
+            /// The operator.
+            operator: String as Text<SHORT>,
+            /// Its encrypted secret; empty to remove it.
+            secret: Vec<u8> as Bytes<SHORT>,
+        } touches [Operators] => [OperatorNotFound, Accepted]
+            since 4,
     }
 }
 

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 use crate::ids::{
     ACCOUNTS_MAX, AccountId, AlertId, ContentId, Digest, FeeRuleId, FspName, LogIndex, NoticeId,
-    OracleId, ParticipantIndex, SettlementId, Stamp, TransferId, WindowId,
+    OperatorTokenId, OracleId, ParticipantIndex, SettlementId, Stamp, TransferId, WindowId,
 };
 use crate::money::{Amount, Currency};
 
@@ -610,6 +610,7 @@ wrappers!(
     FeeRuleId,
     LogIndex,
     NoticeId,
+    OperatorTokenId,
     OracleId,
     ParticipantIndex,
     SettlementId,

@@ -53,6 +53,10 @@ pub struct SettlementId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FeeRuleId(pub u32);
 
+/// Id of a token of an operator, chosen at random.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OperatorTokenId(pub u64);
+
 /// Index of a participant in the registry. The hub is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParticipantIndex(pub u32);

@@ -41,6 +41,7 @@ mod ids;
 mod in_flight;
 mod money;
 mod notice;
+mod operators;
 mod outcome;
 pub mod planted_bugs;
 mod query;
@@ -79,10 +80,15 @@ pub use fees::{
 pub use field::FieldError;
 pub use ids::{
     ACCOUNTS_MAX, AccountId, AlertId, ContentId, Digest, FSP_NAME_BYTES_MAX, FeeRuleId, FspName,
-    LogIndex, NoticeId, OracleId, ParticipantIndex, SettlementId, Stamp, TransferId, WindowId,
+    LogIndex, NoticeId, OperatorTokenId, OracleId, ParticipantIndex, SettlementId, Stamp,
+    TransferId, WindowId,
 };
 pub use money::{Amount, Currency, PRECISION_MAX, SCALE};
 pub use notice::{DeadLetter, Notice, NoticeKind};
+pub use operators::{
+    GRANTED_ROLES_MAX, OPERATORS_MAX, Operator, OperatorBook, OperatorRole, OperatorToken,
+    PERMISSIONS_MAX, ROLES_MAX, TOKENS_MAX,
+};
 pub use outcome::*;
 pub use query::{AbortCause, LookupResult, TransferView};
 pub use registry::{

@@ -3,7 +3,7 @@
 //! different versions decide alike.
 
 /// The newest version of the rules, used by every new log.
-pub const RULES_VERSION: u32 = 3;
+pub const RULES_VERSION: u32 = 4;
 /// The first version with settlement and alerts: commits are added to the sums of the open window,
 /// or settled at once by a gross model.
 pub(crate) const SETTLEMENT: u32 = 2;
@@ -11,6 +11,8 @@ pub(crate) const SETTLEMENT: u32 = 2;
 /// accounts for all participants, and new participants get the accounts of the models of every
 /// account type.
 pub(crate) const FEES: u32 = 3;
+/// The first version with operators, their roles and their tokens.
+pub(crate) const OPERATORS: u32 = 4;
 
 /// The newest version of the rules that this program supports.
 #[cfg(not(feature = "rehearsed-rules"))]

@@ -31,11 +31,14 @@ use crate::ids::{
 };
 use crate::money::Amount;
 use crate::notice::{DeadLetter, Notice, Outbox};
+use crate::operators::{
+    OPERATORS_MAX, Operator, OperatorBook, OperatorRole, OperatorToken, ROLES_MAX, TOKENS_MAX,
+};
 use crate::registry::{
     LEDGER_ACCOUNT_TYPES_MAX, ORACLES_MAX, PARTICIPANTS_MAX, Participant, ReferenceData, Registry,
     SETTLEMENT_MODELS_MAX,
 };
-use crate::rules::{FEES, SETTLEMENT, rules_known};
+use crate::rules::{FEES, OPERATORS, SETTLEMENT, rules_known};
 use crate::settlement::{
     AccountSums, PairSums, SETTLEMENTS_MAX, Settlement, SettlementAccount, SettlementNumbers,
     WINDOWS_MAX, Window,
@@ -48,6 +51,7 @@ use crate::transfers::{TransferLocation, Transfers};
 mod alerts;
 mod fees;
 mod notices;
+mod operators;
 mod registry;
 mod settlement;
 mod transfers;
@@ -137,6 +141,12 @@ tables! {
     20 FeeRules: FeeRule, ordered, at most FEE_RULES_MAX;
     /// Fees of transfers in flight, in order of id.
     21 PendingFees: (TransferId, PendingFee), ordered, at most UNBOUNDED;
+    /// Roles, in order of name.
+    22 OperatorRoles: OperatorRole, ordered, at most ROLES_MAX;
+    /// Operators, in order of name.
+    23 Operators: Operator, ordered, at most OPERATORS_MAX;
+    /// Tokens of operators, in order of id.
+    24 OperatorTokens: OperatorToken, ordered, at most TOKENS_MAX;
 }
 
 /// Receives the tables of a state, one after the other.
@@ -237,6 +247,7 @@ impl State {
             settlement: self.settlement.clone(),
             alerts: self.alerts.clone(),
             fees: self.fees.clone(),
+            operators: self.operators.clone(),
             counters: self.counters,
             nodes: self.nodes.clone(),
             batch_digest: BatchDigest::default(),
@@ -343,6 +354,7 @@ pub struct StateBuilder {
     settlement: SettlementRows,
     alerts: Alerts,
     fees: FeeBook,
+    operators: OperatorBook,
 }
 
 /// Amounts by account.
@@ -390,6 +402,7 @@ impl StateBuilder {
             last_notice: NoticeId(0),
             settlement: SettlementRows::default(),
             fees: FeeBook::default(),
+            operators: OperatorBook::default(),
         })
     }
 
@@ -432,6 +445,9 @@ impl StateBuilder {
         if head.rules_version < FEES && !self.fees.rules.is_empty() {
             return Err(InvalidState("the fee rules do not fit the rules in force"));
         }
+        if head.rules_version < OPERATORS && self.operators != OperatorBook::default() {
+            return Err(InvalidState("the operators do not fit the rules in force"));
+        }
         let registry = Registry::restore(keyed, self.participants, self.catalogue)?;
         let mut state = State {
             hub: head.hub,
@@ -447,6 +463,7 @@ impl StateBuilder {
             settlement,
             alerts: self.alerts,
             fees: self.fees,
+            operators: self.operators,
             counters: head.counters,
             nodes: head.nodes,
             batch_digest: BatchDigest::default(),

@@ -16,6 +16,7 @@ use crate::ids::{
 };
 use crate::money::Amount;
 use crate::notice::{Notice, Outbox};
+use crate::operators::OperatorBook;
 use crate::outcome::Outcome;
 use crate::registry::Registry;
 use crate::rules::RULES_VERSION;
@@ -214,6 +215,7 @@ pub struct State {
     pub(crate) settlement: SettlementBook,
     pub(crate) alerts: Alerts,
     pub(crate) fees: FeeBook,
+    pub(crate) operators: OperatorBook,
     pub(crate) counters: Counters,
     pub(crate) nodes: Vec<NodeTail>,
     pub(crate) batch_digest: BatchDigest,
@@ -245,6 +247,7 @@ impl State {
             settlement: SettlementBook::default(),
             alerts: Alerts::default(),
             fees: FeeBook::default(),
+            operators: OperatorBook::default(),
             counters: Counters::default(),
             nodes: Vec::new(),
             batch_digest: BatchDigest::default(),
@@ -310,6 +313,12 @@ impl State {
     #[must_use]
     pub const fn fees(&self) -> &FeeBook {
         &self.fees
+    }
+
+    /// Operators of the admin API, their roles and tokens.
+    #[must_use]
+    pub const fn operators(&self) -> &OperatorBook {
+        &self.operators
     }
 
     /// Decides by this version of the rules, which is that of the log. Before the first record

@@ -1,8 +1,9 @@
-//! The hash of the logical state, version 4: equal on two replicas if and only if they agree about
+//! The hash of the logical state, version 5: equal on two replicas if and only if they agree about
 //! everything, whichever rows each has in memory.
 //!
-//! Under rules without fees the hash is that of version 3, which has no fee rules. Under rules
-//! without settlement it is that of version 2, which has no part of settlement and alerts either.
+//! Under rules without operators the hash is that of version 4, which has no operators. Under rules
+//! without fees it is that of version 3, which has no fee rules either. Under rules without
+//! settlement it is that of version 2, which has no part of settlement and alerts either.
 //! Nodes of different versions of the program compare their states until the newer rules are
 //! activated.
 //!
@@ -15,12 +16,14 @@ use core::convert::Infallible;
 use crate::evicted::EvictedRows;
 use crate::field::{Field, Row};
 use crate::ids::Digest;
-use crate::rules::{FEES, SETTLEMENT};
+use crate::rules::{FEES, OPERATORS, SETTLEMENT};
 use crate::snapshot::{StateHeader, Table, TableVisitor};
 use crate::state::State;
 
 /// The version of the state hash under the newest rules.
-pub const STATE_HASH_VERSION: u8 = 4;
+pub const STATE_HASH_VERSION: u8 = 5;
+/// The version under rules without operators.
+const WITHOUT_OPERATORS: u8 = 4;
 /// The version under rules without fees.
 const WITHOUT_FEES: u8 = 3;
 /// The version under rules without settlement.
@@ -72,7 +75,8 @@ impl State {
         let version = match rules_version {
             ..SETTLEMENT => WITHOUT_SETTLEMENT,
             SETTLEMENT..FEES => WITHOUT_FEES,
-            FEES.. => STATE_HASH_VERSION,
+            FEES..OPERATORS => WITHOUT_OPERATORS,
+            OPERATORS.. => STATE_HASH_VERSION,
         };
         let mut hasher = versioned(version);
         settings.write(&mut hasher);
@@ -124,7 +128,8 @@ impl TableVisitor for TableHasher {
         let last = match self.version {
             WITHOUT_SETTLEMENT => Table::DeadLetters,
             WITHOUT_FEES => Table::LiquidityAlarms,
-            _ => Table::PendingFees,
+            WITHOUT_OPERATORS => Table::PendingFees,
+            _ => Table::OperatorTokens,
         };
         if last < table {
             return Ok(());

@@ -18,6 +18,7 @@ use crate::commands;
 use crate::context::Context;
 use crate::ids::LogIndex;
 use crate::notice::Outbox;
+use crate::operators::OperatorBook;
 use crate::settlement::ArchivedSettlement;
 use crate::state::{ChangeReply, Effects, State};
 use crate::transfers::Transfers;
@@ -51,6 +52,7 @@ impl State {
             settlement: self.settlement.clone(),
             alerts: self.alerts.clone(),
             fees: self.fees.clone(),
+            operators: OperatorBook::default(),
             nodes: Vec::new(),
             batch_digest: self.batch_digest.clone(),
             ..*self

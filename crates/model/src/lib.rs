@@ -20,6 +20,7 @@
 mod alerts;
 mod fees;
 mod funds;
+mod operators;
 mod outbox;
 mod reference_data;
 mod scheme;
@@ -37,6 +38,7 @@ use ledger::{
 use alerts::Alerts;
 use fees::FEE_RULES;
 use funds::FundsMovement;
+use operators::Operators;
 use outbox::{NoticeContent, Outbox};
 use reference_data::ReferenceData;
 use scheme::Scheme;
@@ -47,7 +49,7 @@ use transfers::{Transfer, TransferStatus};
 type Money = i128;
 
 /// The newest version of the rules.
-const RULES: u32 = 3;
+const RULES: u32 = 4;
 
 /// The model of one hub.
 #[derive(Clone, Debug)]
@@ -67,6 +69,7 @@ pub struct Model {
     settlement: Settlements,
     alerts: Alerts,
     fee_rules: Vec<FeeRule>,
+    operators: Operators,
     counters: Counters,
     reserved: usize,
     /// Number of reserved outflows that were returned.
@@ -94,6 +97,7 @@ impl Default for Model {
             settlement: Settlements::default(),
             alerts: Alerts::default(),
             fee_rules: Vec::new(),
+            operators: Operators::default(),
             counters: Counters::default(),
             reserved: 0,
             returned_outflows: 0,
@@ -182,6 +186,7 @@ impl Model {
         self.settlement.compare_in_full(state);
         self.alerts.compare(state);
         self.compare_fees(state);
+        self.operators.compare(state);
         self.outbox.compare_in_full(state);
         assert_eq!(state.reserved_transfer_count(), self.reserved, "transfers in flight");
         for (id, transfer) in &self.transfers {

@@ -4,8 +4,11 @@
 //! next message. Reading takes no lock.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use ledger::{Currency, FeeRule, FspName, ParticipantIndex, PublicKey, Settings, State};
+use ledger::{
+    Currency, FeeRule, FspName, OperatorBook, ParticipantIndex, PublicKey, Settings, State,
+};
 
 /// A participant as the edge sees it.
 #[derive(Clone, Debug)]
@@ -32,13 +35,15 @@ impl ParticipantInfo {
     }
 }
 
-/// All participants, the settings in force, and the fee rules.
+/// All participants, the settings in force, the operators, and the fee rules.
 #[derive(Clone, Debug)]
 pub struct ParticipantsView {
     /// The hub's name.
     pub hub: FspName,
     /// Settings in force.
     pub settings: Settings,
+    /// Operators of the admin API, their roles and tokens.
+    pub operators: Arc<OperatorBook>,
     /// All fee rules in order of number; none while no rule is active.
     pub fee_rules: Vec<FeeRule>,
     members: Vec<ParticipantInfo>,
@@ -86,7 +91,8 @@ impl ParticipantsView {
         let (hub, settings) = (*state.hub(), *state.settings());
         let rules = state.fees().rules();
         let fee_rules = if rules.iter().any(|rule| rule.active) { rules } else { &[] }.to_vec();
-        Self { hub, settings, fee_rules, members, by_name, senders }
+        let operators = Arc::new(state.operators().clone());
+        Self { hub, settings, operators, fee_rules, members, by_name, senders }
     }
 
     /// The participant, not the hub, of this exact name.

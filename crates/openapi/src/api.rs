@@ -48,9 +48,21 @@ pub struct Operation {
     pub responses: Vec<ApiResponse>,
     /// Callbacks that it causes.
     pub callbacks: Vec<Callback>,
-    /// The role that it needs, shown as the extension `x-required-role`, and with it the bearer
-    /// token; `None` if it needs neither.
-    pub role: Option<&'static str>,
+    /// Whether it needs the bearer token.
+    pub access: Access,
+    /// The permission that it needs, shown as the extension `x-required-permission`.
+    pub permission: Option<&'static str>,
+}
+
+/// Whether an operation needs the bearer token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It knows no token.
+    Open,
+    /// It needs the token in some configurations.
+    Optional,
+    /// It needs the token.
+    Token,
 }
 
 /// Location of a parameter.
@@ -181,7 +193,7 @@ impl Api {
             "parameters": shared.parameters,
             "responses": shared.responses,
         });
-        if self.operations.iter().any(|operation| operation.role.is_some()) {
+        if self.operations.iter().any(|operation| operation.access != Access::Open) {
             components["securitySchemes"] = json!({BEARER: {"type": "http", "scheme": "bearer"}});
         }
         json!({
@@ -267,11 +279,15 @@ impl Operation {
             out["callbacks"] =
                 self.callbacks.iter().map(|call| call.render(shared)).collect::<Map<_, _>>().into();
         }
-        if security == Security::Included
-            && let Some(role) = self.role
-        {
-            out["security"] = json!([{BEARER: []}]);
-            out["x-required-role"] = role.into();
+        if security == Security::Included {
+            match self.access {
+                Access::Open => {}
+                Access::Optional => out["security"] = json!([{}, {BEARER: []}]),
+                Access::Token => out["security"] = json!([{BEARER: []}]),
+            }
+            if let Some(permission) = self.permission {
+                out["x-required-permission"] = permission.into();
+            }
         }
         out
     }

@@ -9,7 +9,7 @@ use ::fspiop::{ErrorCode, IDENTIFIER_CHARS_MAX, IDENTIFIER_PATTERN, PartyIdType,
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::api::{Api, ApiResponse, Body, Operation, Parameter, ParameterLocation};
+use crate::api::{Access, Api, ApiResponse, Body, Operation, Parameter, ParameterLocation};
 use crate::schema::{self, reference};
 use descriptions::describe;
 
@@ -100,7 +100,8 @@ fn plain(method: &Method, word: &str, operation: FspiopOperation) -> Operation {
         body: None,
         responses,
         callbacks: Vec::new(),
-        role: None,
+        access: Access::Open,
+        permission: None,
     }
 }
 
@@ -127,7 +128,8 @@ fn operation(resource: Resource, row: &RouteRow) -> Operation {
         body,
         responses: responses(row, &description, rule),
         callbacks: callbacks::of(row.operation, has_sub_id),
-        role: None,
+        access: Access::Open,
+        permission: None,
     }
 }
 

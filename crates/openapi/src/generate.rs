@@ -23,7 +23,7 @@ pub struct OperationMessages<'d> {
     pub path: &'d str,
     /// Its description in the document.
     pub operation: &'d Value,
-    /// Whether it needs the bearer token.
+    /// Whether it needs the bearer token in every configuration with a token.
     pub needs_token: bool,
     /// The message of its examples.
     pub good: ExampleMessage,
@@ -122,7 +122,7 @@ fn played<'d>(
         id: operation["operationId"].as_str().unwrap_or_default(),
         path,
         operation,
-        needs_token: operation.get("security").is_some(),
+        needs_token: matches!(operation["security"][0].as_object(), Some(it) if !it.is_empty()),
         good: draft.message("the example".to_owned()),
         bad,
     }

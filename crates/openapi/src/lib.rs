@@ -21,4 +21,6 @@ pub mod html;
 pub mod schema;
 pub mod validate;
 
-pub use api::{Api, ApiResponse, Body, Callback, Operation, Parameter, ParameterLocation, text};
+pub use api::{
+    Access, Api, ApiResponse, Body, Callback, Operation, Parameter, ParameterLocation, text,
+};

@@ -68,6 +68,7 @@ routes! {
     }
     "/participants/{name}/accounts/{id}" [NAME, ACCOUNT] {
         change POST moveFunds = start(Funds), "Record funds in, or reserve funds out" {
+            permission: Finance,
             records: MoveFunds,
             text: "\
                 Applies to the SETTLEMENT account. A funds-out request without enough cover is \

@@ -1,21 +1,30 @@
-//! Authentication and origin checks, before a request is routed.
+//! Authentication, permissions and origin checks, before a request is handled.
 //!
 //! `Host` must be a name of the loopback interface, a configured name, or the local address of the
 //! connection. This prevents DNS rebinding: a web page cannot reach the hub through a name that it
-//! resolves to the hub's address. `Origin`, which browsers add, must be a configured one. Changes
-//! require the bearer token, and so do reads that are costly or return personal data.
+//! resolves to the hub's address. `Origin`, which browsers add, must be a configured one.
+//!
+//! With one shared token ([`Auth::Token`]), changes require it, and so do reads that are costly or
+//! return personal data. With roles ([`Auth::Roles`]), every request requires a token of an
+//! operator, and the permission of its route. The shared token then is the break-glass token: it
+//! has all permissions, and each use is logged and counted.
 
+use std::fmt;
 use std::net::IpAddr;
+use std::time::SystemTime;
 
 use fspiop::{ErrorCode, Refusal};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, ORIGIN};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{Method, StatusCode};
+use ledger::{OperatorBook, OperatorTokenId, Stamp};
 
 use crate::backend::ChangeAuthor;
 use crate::dry_runs::X_DRY_RUN;
+use crate::operator_token::{OperatorTokenText, id_text};
 use crate::options::{AdminOptions, Auth};
+use crate::permissions::{BUILT_IN, Permission, Permissions};
 use crate::token::{Fingerprint, Token};
 
 /// Longest text of an `X-Actor` header, in bytes.
@@ -75,14 +84,100 @@ pub(crate) fn check_origin(
     Ok(())
 }
 
-/// Checks the token of a change or of a guarded read, and returns the author.
+/// The name under which uses of the break-glass token are recorded. No operator can have it.
+pub(crate) const BREAK_GLASS: &str = "break-glass";
+
+/// The credential of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Credential {
+    /// None was required.
+    None,
+    /// The shared token.
+    Shared(Fingerprint),
+    /// The shared token, where operators have roles.
+    BreakGlass(Fingerprint),
+    /// A token of an operator.
+    Token(OperatorTokenId),
+}
+
+impl fmt::Display for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("unauthenticated"),
+            Self::Shared(fingerprint) | Self::BreakGlass(fingerprint) => {
+                write!(f, "token:{fingerprint}")
+            }
+            Self::Token(id) => write!(f, "token:{}", id_text(*id)),
+        }
+    }
+}
+
+/// The authenticated sender of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    /// The operator; `None` if its credential has no name.
+    pub(crate) name: Option<String>,
+    pub(crate) credential: Credential,
+    pub(crate) roles: Vec<String>,
+    pub(crate) permissions: Permissions,
+    /// When its credential expires.
+    pub(crate) expires: Option<Stamp>,
+}
+
+impl Caller {
+    /// A caller with all permissions.
+    pub(crate) fn unrestricted(credential: Credential) -> Self {
+        let permissions = Permissions::all();
+        Self { name: None, credential, roles: Vec::new(), permissions, expires: None }
+    }
+
+    /// The author of a change. `X-Actor` is the name only if the credential has none.
+    fn author(&self, headers: &HeaderMap, peer: IpAddr) -> Result<ChangeAuthor, Refusal> {
+        let credential = self.credential;
+        let stated = header_text(headers, &X_ACTOR, ACTOR_BYTES_MAX)?;
+        let actor = match self.name.clone().or(stated) {
+            Some(name) => format!("{name} ({credential}) {peer}"),
+            None => format!("{credential} {peer}"),
+        };
+        let reason = header_text(headers, &X_REASON, REASON_BYTES_MAX)?.unwrap_or_default();
+        Ok(ChangeAuthor { actor, reason })
+    }
+
+    /// Refuses a caller without the permission.
+    pub(crate) fn must_have(
+        &self,
+        permission: Permission,
+        book: &OperatorBook,
+    ) -> Result<(), Refusal> {
+        if self.permissions.has(permission) {
+            return Ok(());
+        }
+        let built_in = BUILT_IN.iter().filter(|(_, granted)| granted.contains(&permission));
+        let needed = permission.name().to_owned();
+        let defined = book.roles().filter(|role| role.permissions.contains(&needed));
+        let names = built_in.map(|(name, _)| *name).chain(defined.map(|role| &*role.name));
+        let roles: Vec<&str> = names.take(ROLES_NAMED_MAX).collect();
+        let name = self.name.as_deref().unwrap_or_default();
+        Err(forbidden(&format!(
+            "{name} lacks the permission \"{needed}\", which this request requires; roles with it: \
+             {}",
+            roles.join(", ")
+        )))
+    }
+}
+
+/// Maximum number of roles that a refusal names.
+const ROLES_NAMED_MAX: usize = 8;
+
+/// Checks the credential of a request, and returns its sender and the author of a change.
 pub(crate) async fn identify(
     options: &AdminOptions,
+    book: &OperatorBook,
     head: &Parts,
     peer: IpAddr,
-) -> Result<ChangeAuthor, Refusal> {
-    let identity = match &options.auth {
-        Auth::None => "unauthenticated".to_owned(),
+) -> Result<(Caller, ChangeAuthor), Refusal> {
+    let caller = match &options.auth {
+        Auth::None => Caller::unrestricted(Credential::None),
         Auth::Token(token) => {
             let missing = || match is_reading(&head.method) {
                 true => unauthorized("this request requires the admin API's bearer token"),
@@ -90,16 +185,58 @@ pub(crate) async fn identify(
             };
             let presented = bearer(&head.headers).ok_or_else(missing)?;
             let fingerprint = verify(token.clone(), presented.to_owned()).await?;
-            format!("token:{fingerprint}")
+            Caller::unrestricted(Credential::Shared(fingerprint))
+        }
+        Auth::Roles(token) => {
+            let missing = || unauthorized("this request requires the bearer token of an operator");
+            let presented = bearer(&head.headers).ok_or_else(missing)?;
+            match OperatorTokenText::parse(presented) {
+                Some(token) => of_operator(book, &token, now())?,
+                None => {
+                    let fingerprint = verify(token.clone(), presented.to_owned()).await?;
+                    let caller = Caller::unrestricted(Credential::BreakGlass(fingerprint));
+                    Caller { name: Some(BREAK_GLASS.to_owned()), ..caller }
+                }
+            }
         }
     };
-    let named = header_text(&head.headers, &X_ACTOR, ACTOR_BYTES_MAX)?;
-    let actor = match named {
-        Some(name) => format!("{name} ({identity}) {peer}"),
-        None => format!("{identity} {peer}"),
+    let author = caller.author(&head.headers, peer)?;
+    Ok((caller, author))
+}
+
+/// The operator of a token. An unknown token, a wrong secret and a disabled operator get the same
+/// text, so that a guess reveals nothing.
+fn of_operator(
+    book: &OperatorBook,
+    presented: &OperatorTokenText,
+    now: Stamp,
+) -> Result<Caller, Refusal> {
+    let token = book.token(presented.id).filter(|token| presented.matches(&token.hash));
+    let operator = token.and_then(|token| book.operator(&token.operator));
+    let (Some(token), Some(operator)) = (token, operator.filter(|operator| operator.active)) else {
+        return Err(unauthorized("invalid bearer token"));
     };
-    let reason = header_text(&head.headers, &X_REASON, REASON_BYTES_MAX)?.unwrap_or_default();
-    Ok(ChangeAuthor { actor, reason })
+    if token.expires <= now {
+        return Err(unauthorized("the bearer token has expired"));
+    }
+    let granted = Permissions::of_roles(book, &operator.roles);
+    let (roles, permissions) = match token.roles.is_empty() {
+        true => (&operator.roles, granted),
+        false => (&token.roles, granted.and(Permissions::of_roles(book, &token.roles))),
+    };
+    Ok(Caller {
+        name: Some(operator.name.clone()),
+        credential: Credential::Token(token.id),
+        roles: roles.clone(),
+        permissions,
+        expires: Some(token.expires),
+    })
+}
+
+/// The time of this machine.
+pub(crate) fn now() -> Stamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Stamp(since.as_micros() as u64)
 }
 
 /// The local address is allowed, because it cannot be rebound like a name. Metrics collectors that

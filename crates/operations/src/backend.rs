@@ -2,11 +2,12 @@
 
 use std::ops::RangeInclusive;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use ledger::{
     Administer, Amount, ArchiveKind, ArchivedSettlement, ChangeParties, ChangeReply, Currency,
-    NoticeId, Outcome, ParticipantIndex, PartyBinding, Stamp, State, TransferId,
+    NoticeId, OperatorBook, Outcome, ParticipantIndex, PartyBinding, Stamp, State, TransferId,
 };
 use metrics::Family;
 
@@ -48,6 +49,10 @@ pub trait AdminBackend: Send + Sync + 'static {
         id: &str,
         sub_id: Option<&str>,
     ) -> Result<Option<PartyBinding>, Unavailable>;
+
+    /// Operators, their roles and tokens, as of the newest record that this node has applied. Does
+    /// not block.
+    fn operators(&self) -> Arc<OperatorBook>;
 
     /// Runs a query on a state at least as new as the end of the log at the time of the call, and
     /// returns afterwards.
@@ -134,7 +139,7 @@ pub struct PositionTrend {
 /// The author of a change, and the reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangeAuthor {
-    /// As recorded: a name, the fingerprint of the token, the address.
+    /// As recorded: a name, the token by its id or fingerprint, the address.
     pub actor: String,
     /// Text of `X-Reason`, empty without one.
     pub reason: String,

@@ -373,6 +373,56 @@ impl<B: Body> Rule for List<B> {
     }
 }
 
+/// A list of strings, of this length.
+pub(crate) struct Strings {
+    pub(crate) length: RangeInclusive<usize>,
+    pub(crate) is_valid: fn(&str) -> bool,
+    /// The form of an item, for refusals.
+    pub(crate) form: &'static str,
+    /// The schema of an item.
+    pub(crate) schema: fn() -> Value,
+}
+
+impl Rule for Strings {
+    type Value = Vec<String>;
+
+    fn take(
+        &self,
+        reader: &mut BodyReader<'_>,
+        name: &str,
+    ) -> Result<Option<Vec<String>>, Refusal> {
+        let Some(items) = reader.array(name)? else { return Ok(None) };
+        if !self.length.contains(&items.len()) {
+            let (least, most) = (self.length.start(), self.length.end());
+            return Err(reader.invalid(name, &format!("must contain {least} to {most} items")));
+        }
+        let mut strings = Vec::with_capacity(items.len());
+        for item in items {
+            let Ok(text) = serde_json::from_str::<String>(item.get()) else {
+                return Err(reader.malformed(name, "must be a list of strings"));
+            };
+            if !(self.is_valid)(&text) {
+                return Err(
+                    reader.invalid(name, &format!("has an invalid item; each {}", self.form))
+                );
+            }
+            if strings.contains(&text) {
+                return Err(reader.invalid(name, "has an item twice"));
+            }
+            strings.push(text);
+        }
+        Ok(Some(strings))
+    }
+
+    fn schema(&self) -> Value {
+        let mut schema = schema::list_of((self.schema)());
+        schema["minItems"] = (*self.length.start()).into();
+        schema["maxItems"] = (*self.length.end()).into();
+        schema["uniqueItems"] = true.into();
+        schema
+    }
+}
+
 /// The number of a window, settlement, participant or account, or its digits as a string.
 pub(crate) const NUMBER: Custom<u32> = Custom {
     take: |form, name| {

@@ -18,8 +18,8 @@ use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
 use http::header::{HeaderMap, HeaderName};
 use ledger::{
-    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, ChangeReply, NoticeId, Outcome,
-    PartyBinding, TransferId, Trial,
+    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, ChangeReply, NoticeId,
+    OperatorBook, Outcome, PartyBinding, TransferId, Trial,
 };
 use metrics::Family;
 use tokio::sync::oneshot;
@@ -49,6 +49,7 @@ const NAME: Parameter<String> =
 routes! {
     "/dryRuns/{name}" [NAME] {
         action DELETE endDryRun = end, "End a dry run" {
+            permission: None,
             text: "Without this request a dry run ends 60 s after its last one.",
             responses: [204: () = "The requester has no dry run of this name."],
         }
@@ -173,6 +174,10 @@ impl DryRunBackend {
 }
 
 impl AdminBackend for DryRunBackend {
+    fn operators(&self) -> Arc<OperatorBook> {
+        self.inner.operators()
+    }
+
     fn administer(&self, change: Administer) -> BoxFuture<'_, Result<ChangeReply, Unavailable>> {
         let reply = self.with(|trial| trial.decide(change));
         Box::pin(async { Ok(reply) })

@@ -19,6 +19,7 @@ use crate::schema::{self, Extent, Schema};
 routes! {
     "/transfers/{transferId}/explanation" [TRANSFER] {
         guarded GET explainTransfer = show, "Explain a transfer" {
+            permission: Audit,
             text: "\
                 The complete history of a transfer of any age: its messages, including resends \
                 and refused ones; the decision on each, with position, cover and cap before and \

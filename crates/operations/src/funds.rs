@@ -82,6 +82,7 @@ routes! {
     }
     "/participants/{name}/accounts/{id}/transfers/{transferId}" [NAME, ACCOUNT, OUTFLOW] {
         change PUT endFundsOut = end(FundsEnd), "Commit or abort reserved funds out" {
+            permission: Finance,
             records: EndFundsOut,
             text: "\
                 An identical request gets 202 again and changes nothing. A request that does not \
@@ -92,6 +93,7 @@ routes! {
     }
     "/participants/{name}/accounts/{id}/adjustments" [NAME, ACCOUNT] {
         change POST adjustBalance = adjust(Adjustment), "Correct the balance of an account" {
+            permission: Finance,
             records: AdjustBalance,
             text: "\
                 Applies to POSITION and SETTLEMENT accounts, also to inactive ones, against the \

@@ -53,6 +53,7 @@ routes! {
             responses: [200: Vec<FeeRuleResponse> = "Rules, in the order in which they are tried."],
         }
         change POST createInterchangeFeeRule = create(NewFeeRule), "Add a rule for a fee" {
+            permission: Finance,
             dry_run: true,
             records: CreateFeeRule,
             text: "\
@@ -83,6 +84,7 @@ routes! {
             refusals: [400 ID_NOT_FOUND],
         }
         change PUT switchInterchangeFeeRule = update(Activity), "Activate or deactivate a rule" {
+            permission: Finance,
             dry_run: true,
             records: SetFeeRuleActive,
             text: "Transfers that are already reserved keep their fees.",

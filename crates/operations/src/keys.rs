@@ -33,6 +33,7 @@ routes! {
             refusals: [400 ID_NOT_FOUND],
         }
         change POST addKey = add(NewKey), "Add a public key" {
+            permission: Security,
             records: AddKey,
             text: "\
                 Applies from the next message, in addition to existing keys, at most 4. Adding an \
@@ -53,6 +54,7 @@ routes! {
             refusals: [400 ID_NOT_FOUND],
         }
         change DELETE removeKey = remove, "Remove a public key" {
+            permission: Security,
             records: RemoveKey,
             text: "\
                 Signatures by this key are refused from the next message. A key of the key \
@@ -62,6 +64,7 @@ routes! {
     }
     "/keyDirectory/reload" {
         action POST reloadKeys = reload, "Reload the key directory" {
+            permission: Security,
             text: "Same as SIGHUP. Gets 3100 if no key directory is configured. Needs no body.",
             responses: [200: ReloadResponse = "The keys that were read."],
             refusals: [400 VALIDATION],

@@ -1,11 +1,11 @@
 //! The admin API (hub-semantics 4), health and metrics (8.3,
 //! 8.4) and the dead letters, over HTTP/1.1.
 //!
-//! A request goes through five phases: `auth` checks `Host`, `Origin` and, for a change, the bearer
-//! token; `route` finds the declared route; the body is read within its bounds and checked member
-//! by member; the backend runs a query or records a change; the response is written. A change is a
-//! record of the log with its author, time and reason. The only log lines report requests without a
-//! valid token, at a bounded rate.
+//! A request goes through five phases: `auth` checks `Host`, `Origin` and the bearer token; `route`
+//! finds the declared route, whose permission the sender must have; the body is read within its
+//! bounds and checked member by member; the backend runs a query or records a change; the response
+//! is written. A change is a record of the log with its author, time and reason. The only log lines
+//! report requests without a valid token, at a bounded rate, and uses of the break-glass token.
 //!
 //! Connections need a permit ([`fspiop::admission`]). If none is free, a new connection evicts one
 //! that keeps the hub waiting, so that silent clients cannot block the port.
@@ -32,6 +32,7 @@ mod enums;
 mod explanations;
 mod failed_tokens;
 mod funds;
+mod identity;
 mod interchange_fee_rules;
 mod keys;
 mod limits;
@@ -39,17 +40,21 @@ mod liquidity;
 mod metrics;
 mod monitoring;
 pub mod openapi_document;
+mod operator_token;
+mod operators;
 mod options;
 mod oracles;
 mod outcome_errors;
 mod participants;
 mod parties;
+mod permissions;
 mod probes;
 mod process_status;
 mod reports;
 mod request;
 mod response;
 mod responses;
+mod roles;
 mod route;
 mod rules;
 mod schema;
@@ -64,6 +69,7 @@ mod snapshots;
 mod statements;
 mod storage;
 mod token;
+mod tokens;
 mod transactions;
 mod waterfall;
 

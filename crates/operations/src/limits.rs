@@ -32,6 +32,7 @@ routes! {
             refusals: [400 ID_NOT_FOUND, 400 MALFORMED_SYNTAX],
         }
         change PUT changeCap = update(NetDebitCapUpdate), "Change a cap" {
+            permission: Finance,
             records: SetLimit,
             text: "Applies from the next prepare.",
             example: {
@@ -44,6 +45,7 @@ routes! {
     "/participants/{name}/initialPositionAndLimits" [NAME] {
         change POST setInitialCap = set_initial(InitialPositionAndLimits),
         "Set initial cap and position" {
+            permission: Finance,
             records: SetInitialPositionAndLimits,
             text: "Possible once per currency; activates the accounts.",
             example: {"currency": "XOF", "limit": {"type": "NET_DEBIT_CAP", "value": 100000}},

@@ -39,6 +39,8 @@ pub(crate) struct AdminCounters {
     pub(crate) connections_evicted: u64,
     pub(crate) connections_refused: u64,
     pub(crate) tokens_refused: u64,
+    pub(crate) permissions_missing: u64,
+    pub(crate) break_glass_uses: u64,
 }
 
 /// Sources of the metrics of this crate.
@@ -94,6 +96,12 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
         now.admin.connections_refused;
     Counter "upesi_admin_tokens_refused_total" "Requests to the admin API without a valid token."
         now.admin.tokens_refused;
+    Counter "upesi_admin_permissions_missing_total"
+        "Requests to the admin API whose sender lacks the permission."
+        now.admin.permissions_missing;
+    Counter "upesi_admin_break_glass_total"
+        "Uses of the shared token of the admin API where operators have roles."
+        now.admin.break_glass_uses;
     Histogram "upesi_admin_request_seconds"
         "Requests to the admin API, from the end of their head to the response."
         now.requests.times;

@@ -16,6 +16,7 @@ use crate::schema::{self, response_type};
 routes! {
     "/state" {
         guarded GET showState = state, "Show hashes of the state" {
+            permission: Audit,
             text: "\
                 For comparison with the hashes of another node, or of `upesi verify`, at the same \
                 log index. Takes about 1 µs per transfer in memory, and therefore requires the \

@@ -13,15 +13,16 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use fspiop::ErrorCode;
 use openapi::schema::reference;
-use openapi::{Api, ApiResponse, Body, Operation, Parameter, ParameterLocation};
+use openapi::{Access, Api, ApiResponse, Body, Operation, Parameter, ParameterLocation};
 use serde_json::{Value, json};
 
 use crate::auth::{ACTOR_BYTES_MAX, REASON_BYTES_MAX};
 use crate::dry_runs::NAME_BYTES_MAX;
 use crate::outcome_errors::{from_outcome, repeated};
+use crate::permissions::Permission;
 use crate::request::AdminRequest;
 use crate::response::{AdminResponse as Response, HandlerResult};
-use crate::route::{ALL, ParameterInfo, Resource, Role, Route, RouteKind, SuccessResponse, routes};
+use crate::route::{ALL, ParameterInfo, Resource, Route, RouteKind, SuccessResponse, routes};
 use crate::schema::{self, AnyObject, Content, any_text, unnamed_response};
 
 routes! {
@@ -48,6 +49,9 @@ letters, health.\n\n\
 A **change** requires the bearer token of the data directory, unless the configuration disables \
 it; so do {guarded}. Other read requests need no token. A change is recorded, synced and decided \
 before its response is sent. `X-Actor` and `X-Reason` are recorded with it.\n\n\
+Where **operators have roles** (`admin.auth = \"roles\"`), every request requires a token of an \
+operator (`POST /tokens`), and the permission in `x-required-permission`; otherwise it gets 401 or \
+403. The operator's name is recorded instead of `X-Actor`.\n\n\
 A **dry run** answers changes of windows, settlements and fee rules as it would, and records \
 nothing. Its requests carry the same `X-Dry-Run`, a name of 1 to 64 visible characters, and the \
 token. The first one copies the state, and each sees the changes of those before it. A dry run \
@@ -82,6 +86,7 @@ pub fn admin() -> Value {
             ("caps", "Net debit caps."),
             ("accounts", "Accounts, positions, funds in and funds out."),
             ("settlement", "Settlement models, windows and settlements."),
+            ("operators", "Operators of this API, their roles and tokens."),
             ("oracles", "A registry of oracles. The hub does not call them."),
             ("delivery", "Dead letters and notices without an endpoint."),
             ("measurement", "Timing of individual transfers."),
@@ -103,7 +108,7 @@ fn guarded() -> String {
 fn guarded_requests() -> impl Iterator<Item = String> {
     let resources = ALL.iter().flat_map(|(_, resources)| *resources);
     let routes = resources.flat_map(|it| it.routes.iter().map(move |route| (it.path, route)));
-    let guarded = routes.filter(|(_, route)| route.role == Some(Role::Viewer));
+    let guarded = routes.filter(|(_, route)| route.kind == RouteKind::Read && !route.is_open);
     guarded.map(|(path, route)| format!("{} {path}", route.verb))
 }
 
@@ -185,7 +190,8 @@ fn operation(tag: &'static str, resource: &Resource, route: &Route) -> Operation
         }),
         responses: responses.chain(refusals).collect(),
         callbacks: Vec::new(),
-        role: route.role.map(|role| role.name()),
+        permission: route.permission.map(Permission::name),
+        access: if route.is_open { Access::Optional } else { Access::Token },
     }
 }
 
@@ -290,16 +296,17 @@ fn refusals(resource: &Resource, route: &Route) -> BTreeMap<u16, Vec<ErrorCode>>
         // A path with an empty or non-UTF-8 identifier is unknown.
         all.push((404, ErrorCode::UNKNOWN_URI));
     }
-    if route.role.is_some() || route.dry_run {
+    // The first two without a valid token, the third if the token's file cannot be read.
+    all.extend([
+        (401, ErrorCode::GENERIC_CLIENT),
+        (429, ErrorCode::GENERIC_CLIENT),
+        (500, ErrorCode::INTERNAL_SERVER),
+    ]);
+    if !route.is_open || route.dry_run {
         all.extend([
-            (401, ErrorCode::GENERIC_CLIENT),
-            // Too many requests without a valid token.
-            (429, ErrorCode::GENERIC_CLIENT),
             // An `X-Actor` or `X-Reason` that is too long, or two of a header.
             (400, ErrorCode::VALIDATION),
             (400, ErrorCode::MALFORMED_SYNTAX),
-            // The token's file cannot be read.
-            (500, ErrorCode::INTERNAL_SERVER),
         ]);
     }
     if route.kind != RouteKind::Read {

@@ -12,7 +12,7 @@ use crate::token::Token;
 /// Options of [`crate::serve`].
 #[derive(Clone, Debug)]
 pub struct AdminOptions {
-    /// Authentication of changes.
+    /// Authentication of requests.
     pub auth: Auth,
     /// Names or addresses, without port, that `Host` may have in addition to those of the loopback
     /// interface; compared without regard to ASCII case. Prevents DNS rebinding.
@@ -56,11 +56,14 @@ impl AdminOptions {
     }
 }
 
-/// Authentication of changes; most reads need none.
+/// Authentication of requests.
 #[derive(Clone, Debug)]
 pub enum Auth {
     /// The bearer token is required.
     Token(Token),
+    /// A token of an operator with roles is required, for every request. The token in the file has
+    /// all permissions; each use is logged and counted.
+    Roles(Token),
     /// No authentication: for a network with a gateway in front.
     None,
 }

@@ -87,6 +87,11 @@ pub(crate) fn from_outcome(outcome: AdminOutcome) -> Option<Refusal> {
         SettlementNotFound => invalid("Settlement not found"),
         FeeRuleExists => client("an interchange fee rule of this name already exists"),
         FeeRuleNotFound => not_found("interchange fee rule not found"),
+        RoleNotFound => not_found("role not found"),
+        RoleInUse => invalid("an operator or a token has the role"),
+        OperatorNotFound => not_found("operator not found"),
+        TokenExists => internal("a token with this id exists: retry the request"),
+        TokenNotFound => not_found("token not found"),
         LiquidityUnchanged => invalid("the position has not crossed its alarm threshold"),
         SettlementArchived | SettlementCommitted => {
             invalid("State change is not allowed for the settlement")
@@ -192,6 +197,11 @@ mod tests {
             LiquidityUnchanged: 400 Bad Request, 3100: Generic validation error - the position has not crossed its alarm threshold
             FeeRuleExists: 400 Bad Request, 3000: Generic client error - an interchange fee rule of this name already exists
             FeeRuleNotFound: 400 Bad Request, 3200: Generic ID not found - interchange fee rule not found
+            RoleNotFound: 400 Bad Request, 3200: Generic ID not found - role not found
+            RoleInUse: 400 Bad Request, 3100: Generic validation error - an operator or a token has the role
+            OperatorNotFound: 400 Bad Request, 3200: Generic ID not found - operator not found
+            TokenExists: 500 Internal Server Error, 2001: Internal server error - a token with this id exists: retry the request
+            TokenNotFound: 400 Bad Request, 3200: Generic ID not found - token not found
             Repeated: 503 Service Unavailable, 2003: Service currently unavailable - duplicate log record; retry the request to get its result
             Expired: 500 Internal Server Error, 2001: Internal server error - unexpected outcome Expired; please report this defect of the hub
         "#]].assert_eq(&table);

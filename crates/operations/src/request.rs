@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::admin_requests::AdminRequestTimes;
 use crate::audit::AuditEntry;
+use crate::auth::Caller;
 use crate::backend::{AdminBackend, ChangeAuthor, Unavailable};
 use crate::body::Body;
 use crate::body_reader::{BodyReader, CURRENCY_FORM, known_currency, refuse};
@@ -38,6 +39,8 @@ pub(crate) struct AdminRequest<'a> {
     pub(crate) query: &'a str,
     pub(crate) body: Bytes,
     pub(crate) identity: ChangeAuthor,
+    /// The sender.
+    pub(crate) caller: &'a Caller,
     pub(crate) audit: &'a AuditEntry,
     /// The route, which names the changes that it records.
     pub(crate) route: &'static Route,

@@ -1,7 +1,7 @@
 //! Routes of the admin API (hub-semantics 4.1), declared once each.
 //!
 //! The module of a resource declares its paths with their parameters, and for each method a
-//! [`Route`]: the role that it needs, its query, its body, its answers and its handler
+//! [`Route`]: the permission that it needs, its query, its body, its answers and its handler
 //! ([`routes!`]). From these declarations come the router, the header `Allow`, the check of the
 //! token and the OpenAPI document. **A new route is one declaration there and one handler**; a new
 //! module is one line in [`ALL`].
@@ -15,14 +15,16 @@ use serde_json::Value;
 
 use crate::backend::BoxFuture;
 use crate::body::BodyDescription;
+use crate::permissions::Permission;
 use crate::request::AdminRequest;
 use crate::response::HandlerResult;
 use crate::schema::{Content, any_text, some_text};
 use crate::{
     accounts, cluster, dead_letters, dry_runs, endpoint_cache, enums, explanations, funds,
-    interchange_fee_rules, keys, limits, liquidity, metrics, monitoring, openapi_document, oracles,
-    participants, parties, rules, settlement_models, settlement_windows, settlements, snapshots,
-    statements, storage, transactions, waterfall,
+    identity, interchange_fee_rules, keys, limits, liquidity, metrics, monitoring,
+    openapi_document, operators, oracles, participants, parties, roles, rules, settlement_models,
+    settlement_windows, settlements, snapshots, statements, storage, tokens, transactions,
+    waterfall,
 };
 
 /// The resources of every module, with their group in the document.
@@ -41,6 +43,10 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("settlement", statements::RESOURCES),
     ("accounts", statements::OF_PARTICIPANTS),
     ("oracles", oracles::RESOURCES),
+    ("operators", operators::RESOURCES),
+    ("operators", roles::RESOURCES),
+    ("operators", tokens::RESOURCES),
+    ("operators", identity::RESOURCES),
     ("hub", enums::RESOURCES),
     ("measurement", waterfall::RESOURCES),
     ("hub", snapshots::RESOURCES),
@@ -62,6 +68,8 @@ const RECORDED_ELSEWHERE: &[(&ChangeDeclaration, &str)] = &[
     (&ledger::Configure::DECLARATION, "a start with other settings than those in force"),
     (&ledger::CheckLiquidity::DECLARATION, "a position that crosses its alarm threshold"),
     (&ledger::FinishAlerts::DECLARATION, "alerts that were sent"),
+    (&ledger::SetPassword::DECLARATION, "nothing yet: operators have only tokens"),
+    (&ledger::SetSecondFactor::DECLARATION, "nothing yet: operators have only tokens"),
 ];
 
 /// Requires a route for every change, at compile time.
@@ -96,25 +104,6 @@ const fn is_recorded(change: &ChangeDeclaration) -> bool {
         module += 1;
     }
     false
-}
-
-/// The role that a route requires. Roles are not checked yet: the token grants all of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// Reads costly or personal data.
-    Viewer,
-    /// Changes something.
-    Operator,
-}
-
-impl Role {
-    /// Its name in the document.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Viewer => "viewer",
-            Self::Operator => "operator",
-        }
-    }
 }
 
 /// The kind of a route: read, order or change.
@@ -191,8 +180,10 @@ pub(crate) struct Route {
     /// Its method, `GET`, `POST`, `PUT` or `DELETE`; `HEAD` is allowed wherever `GET` is.
     pub(crate) verb: &'static str,
     pub(crate) kind: RouteKind,
-    /// The role that it requires; `None` if no token is required.
-    pub(crate) role: Option<Role>,
+    /// The permission that it requires where operators have roles; `None` for every operator.
+    pub(crate) permission: Option<Permission>,
+    /// Whether it is open to every client where all operators share a token.
+    pub(crate) is_open: bool,
     /// Its name in the document.
     pub(crate) id: &'static str,
     pub(crate) summary: &'static str,
@@ -219,12 +210,13 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Reads without a token.
+    /// Reads without the shared token.
     pub(crate) const fn read(handler: Handler) -> Self {
         Self {
             verb: "",
             kind: RouteKind::Read,
-            role: None,
+            permission: Some(Permission::Read),
+            is_open: true,
             id: "",
             summary: "",
             text: "",
@@ -244,12 +236,13 @@ impl Route {
 
     /// Reads costly or personal data.
     pub(crate) const fn guarded(handler: Handler) -> Self {
-        Self { role: Some(Role::Viewer), ..Self::read(handler) }
+        Self { is_open: false, ..Self::read(handler) }
     }
 
     /// Starts an action that is not recorded.
     pub(crate) const fn action(handler: Handler) -> Self {
-        Self { kind: RouteKind::Action, role: Some(Role::Operator), ..Self::read(handler) }
+        let permission = Some(Permission::Operate);
+        Self { kind: RouteKind::Action, permission, ..Self::guarded(handler) }
     }
 
     /// Changes state by a record of the log.
@@ -320,6 +313,12 @@ pub(crate) use handler;
 
 /// The value of a field of [`Route`], as [`routes!`] spells it.
 macro_rules! field {
+    (permission None) => {
+        None
+    };
+    (permission $permission:ident) => {
+        Some($crate::permissions::Permission::$permission)
+    };
     (query [$($parameter:ident),*]) => {
         &[$(&$parameter.info),*]
     };

@@ -5,6 +5,7 @@ use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -26,7 +27,7 @@ use tokio::time::timeout;
 
 use crate::admin_requests::AdminRequestTimes;
 use crate::audit::AuditEntry;
-use crate::auth::{self, PeerAddresses};
+use crate::auth::{self, Caller, Credential, PeerAddresses};
 use crate::backend::{AdminBackend, ChangeAuthor};
 use crate::client_socket::Wire;
 use crate::connections::{ConnectionPermit, Connections};
@@ -96,6 +97,24 @@ struct Server {
     failed_tokens: FailedTokens,
     request_times: AdminRequestTimes,
     dry_runs: DryRuns,
+    callers: CallerCounts,
+}
+
+/// Counts of authenticated requests.
+#[derive(Default)]
+struct CallerCounts {
+    permissions_missing: AtomicU64,
+    break_glass_uses: AtomicU64,
+}
+
+impl CallerCounts {
+    fn count_missing_permission(&self) {
+        self.permissions_missing.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn count_break_glass(&self) {
+        self.break_glass_uses.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 async fn listen(listener: TcpListener, server: Server, shutdown: impl Future) {
@@ -182,6 +201,7 @@ impl Server {
             failed_tokens: FailedTokens::new(),
             request_times: AdminRequestTimes::default(),
             dry_runs: DryRuns::default(),
+            callers: CallerCounts::default(),
         }
     }
 
@@ -246,18 +266,20 @@ impl Server {
         auth::check_origin(&self.options, head, local)?;
         let route = matched.and_then(|matched| matched.resource.route(&head.method));
         let dry_run = dry_runs::name(&head.headers)?;
-        let open = auth::is_reading(&head.method)
-            && route.is_none_or(|route| route.role.is_none())
+        let is_open = !matches!(self.options.auth, Auth::Roles(_))
+            && auth::is_reading(&head.method)
+            && route.is_none_or(|route| route.is_open)
             && dry_run.is_none();
-        let identity = match open {
-            true => ChangeAuthor::default(),
-            false => self.identify(head, peer).await?,
+        let (caller, identity) = match is_open {
+            true => (Caller::unrestricted(Credential::None), ChangeAuthor::default()),
+            false => self.identify(backend, (head, audit), peer).await?,
         };
-        if !open {
-            audit.identified(&identity);
-        }
         let matched = matched.ok_or_else(Refusal::unknown_uri)?;
         let route = route.ok_or_else(Refusal::method_not_allowed)?;
+        if let Some(permission) = route.permission {
+            let allowed = caller.must_have(permission, &backend.operators());
+            allowed.inspect_err(|_| self.callers.count_missing_permission())?;
+        }
         fspiop::headers::check_content_encoding(&head.headers)?;
         let body = match auth::is_reading(&head.method) {
             true => Bytes::new(),
@@ -287,6 +309,7 @@ impl Server {
             query: head.uri.query().unwrap_or_default(),
             body,
             identity,
+            caller: &caller,
             audit,
             route,
         };
@@ -297,13 +320,28 @@ impl Server {
         (route.handler)(&request).await
     }
 
-    /// Authenticates the request. A failure is counted, and its response may be delayed.
-    async fn identify(&self, head: &Parts, peer: IpAddr) -> Result<ChangeAuthor, Refusal> {
-        match auth::identify(&self.options, head, peer).await {
+    /// Authenticates the request. A failure is counted, and its response may be delayed. A use of
+    /// the break-glass token is counted and logged.
+    async fn identify(
+        &self,
+        backend: &Arc<dyn AdminBackend>,
+        (head, audit): (&Parts, &AuditEntry),
+        peer: IpAddr,
+    ) -> Result<(Caller, ChangeAuthor), Refusal> {
+        match auth::identify(&self.options, &backend.operators(), head, peer).await {
             Err(refusal) if refusal.status == StatusCode::UNAUTHORIZED => {
                 Err(self.failed_tokens.refuse(peer, refusal).await)
             }
-            identified => identified,
+            Err(refusal) => Err(refusal),
+            Ok((caller, author)) => {
+                audit.identified(&author);
+                if let Credential::BreakGlass(_) = caller.credential {
+                    self.callers.count_break_glass();
+                    let (method, path) = (&head.method, head.uri.path());
+                    tracing::warn!(%method, path, from = %peer, "the break-glass token was used");
+                }
+                Ok((caller, author))
+            }
         }
     }
 
@@ -312,6 +350,8 @@ impl Server {
             connections_evicted: self.connections.evicted(),
             connections_refused: self.connections.refused(),
             tokens_refused: self.failed_tokens.count(),
+            permissions_missing: self.callers.permissions_missing.load(Ordering::Relaxed),
+            break_glass_uses: self.callers.break_glass_uses.load(Ordering::Relaxed),
         }
     }
 }

@@ -36,6 +36,7 @@ routes! {
             responses: [200: Vec<SettlementModelResponse> = "Models, oldest first."],
         }
         change POST createSettlementModel = create(NewSettlementModel), "Add a settlement model" {
+            permission: Finance,
             records: CreateSettlementModel,
             text: "\
                 Legal combinations: IMMEDIATE with GROSS and BILATERAL; DEFERRED with GROSS and \
@@ -61,6 +62,7 @@ routes! {
             refusals: [400 ID_NOT_FOUND],
         }
         change PUT switchSettlementModel = update(Activity), "Activate or deactivate a model" {
+            permission: Finance,
             records: SetSettlementModelActive,
             text: "An active model creates its accounts for new participants.",
             example: {"isActive": true},

@@ -59,6 +59,7 @@ routes! {
             refusals: [400 MALFORMED_SYNTAX, 500 INTERNAL_SERVER],
         }
         change POST closeSettlementWindow = close(WindowClosure), "Close a settlement window" {
+            permission: Finance,
             dry_run: true,
             records: CloseWindow,
             text: "\

@@ -83,6 +83,7 @@ routes! {
             refusals: [400 VALIDATION, 400 MALFORMED_SYNTAX],
         }
         change POST createSettlement = create(NewSettlement), "Create a settlement" {
+            permission: Finance,
             dry_run: true,
             records: CreateSettlement,
             text: "\
@@ -103,6 +104,7 @@ routes! {
             refusals: [400 VALIDATION, 400 MALFORMED_SYNTAX],
         }
         change PUT updateSettlement = update(SettlementUpdate), "Move accounts, or abort" {
+            permission: Finance,
             dry_run: true,
             records: AdvanceSettlement,
             or_records: AbortSettlement,
@@ -129,6 +131,7 @@ routes! {
         change PUT updateSettlementParticipant = update_participant(ParticipantUpdate),
             "Move a participant's accounts"
         {
+            permission: Finance,
             dry_run: true,
             records: AdvanceSettlement,
             example: {"accounts": [
@@ -144,6 +147,7 @@ routes! {
             refusals: [400 VALIDATION, 400 MALFORMED_SYNTAX],
         }
         change PUT updateSettlementAccount = update_account(Step), "Move an account" {
+            permission: Finance,
             dry_run: true,
             records: AdvanceSettlement,
             example: {"state": "PS_TRANSFERS_RECORDED", "reason": "end of the day"},

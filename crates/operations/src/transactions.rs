@@ -45,6 +45,7 @@ const ID: Parameter<TransferId> = Parameter::new(
 routes! {
     "/transactions/{id}" [ID] {
         guarded GET showTransaction = show, "Show the transaction object of a transfer" {
+            permission: Audit,
             text: "\
                 The transaction object in the transfer's ILP packet, digit for digit. Requires \
                 the token, because it contains personal data. A packet without a transaction \

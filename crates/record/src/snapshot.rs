@@ -6,7 +6,7 @@
 //! 2. [`BlockHeader::parse`] returns the length of the next stored block; [`SnapshotReader::block`]
 //!    checks it and takes its rows; [`SnapshotReader::finish`] returns the state.
 //!
-//! # Layout, version 3 (all integers little endian)
+//! # Layout, version 4 (all integers little endian)
 //! A snapshot is a sequence of blocks, numbered from 0, each with rows of one kind. Kinds are in
 //! ascending order; a kind without rows has no block.
 //!
@@ -34,11 +34,12 @@
 //! | 16, 17 | settlements, their accounts |
 //! | 18, 19 | alerts owed, raised alarms |
 //! | 20, 21 | fee rules, fees of transfers in flight |
+//! | 22 to 24 | roles, operators, tokens of operators |
 //! | 255 | end: BLAKE3 of all bytes before this block |
 //!
-//! Version 2 has no kinds 20 and 21. Version 1 has no kinds 13 to 21, and its header ends before
-//! the last two fields, `settlement` and `alerts`, which then have their defaults. All blocks of a
-//! snapshot have the same version.
+//! Version 3 has no kinds 22 to 24, and version 2 no kinds 20 to 24. Version 1 has no kinds 13 to
+//! 24, and its header ends before the last two fields, `settlement` and `alerts`, which then have
+//! their defaults. All blocks of a snapshot have the same version.
 //!
 //! The checksums identify the damaged block. The digest at the end proves that all blocks are
 //! present and unchanged. The final transfers are those in memory, not all there ever were.
@@ -62,7 +63,7 @@ use crate::frame::{LogIdentity, Tail};
 mod tests;
 
 /// The format version that this code writes.
-pub const SNAPSHOT_VERSION: u16 = 3;
+pub const SNAPSHOT_VERSION: u16 = 4;
 /// The format version without settlement.
 const SNAPSHOT_VERSION_FIRST: u16 = 1;
 /// Length of a block's header, in bytes.

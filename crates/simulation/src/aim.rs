@@ -5,6 +5,7 @@
 
 mod funds;
 mod liquidity;
+mod operators;
 mod reference_data;
 mod scheme;
 mod settlement;

@@ -45,7 +45,7 @@ use jws::KeyDirectory;
 use ledger::{Administer, Change, Command, Configure, FspName, Genesis, LogIndex, Settings, State};
 use node::latency_trace::{LatencyTrace, TracedLog};
 use node::{Directory, Handle, Node, SystemClock};
-use operations::{AdminKeys, AdminOptions, Auth};
+use operations::{AdminKeys, AdminOptions, Auth, Token};
 use ports::{Clock, ColdStore, Log as _, LogError, StoreError};
 use sequencer::{Durability, Quarantine, ReplayError, ReplayStart, Sequencer, Submission};
 use snapshots::{FrozenState, SnapshotEvent, SnapshotFile, SnapshotSource, Snapshotter};
@@ -836,11 +836,13 @@ fn switch_options(
 }
 
 fn admin_auth(config: &Config, data: &Path) -> Result<Auth, CliError> {
-    if config.admin.auth == config::Auth::None {
-        return Ok(Auth::None);
-    }
-    if let Some(auth) = given_token(config)? {
-        return Ok(auth);
+    let with: fn(Token) -> Auth = match config.admin.auth {
+        config::Auth::None => return Ok(Auth::None),
+        config::Auth::Token => Auth::Token,
+        config::Auth::Roles => Auth::Roles,
+    };
+    if let Some(token) = given_token(config)? {
+        return Ok(with(token));
     }
     fs::DirBuilder::new()
         .recursive(true)
@@ -849,15 +851,15 @@ fn admin_auth(config: &Config, data: &Path) -> Result<Auth, CliError> {
         .map_err(|error| CliError::new(format!("{}: {error}", data.display())))?;
     let path = data.join("admin-token");
     operations::load_or_create_token(&path)
-        .map(Auth::Token)
+        .map(with)
         .map_err(|error| CliError::new(format!("{}: {error}", path.display())))
 }
 
 /// The token in `admin.token_file`, if configured.
-pub(crate) fn given_token(config: &Config) -> Result<Option<Auth>, CliError> {
+pub(crate) fn given_token(config: &Config) -> Result<Option<Token>, CliError> {
     let Some(path) = &config.admin.token_file else { return Ok(None) };
     let failed = |error| CliError::new(format!("admin.token_file: {}: {error}", path.display()));
-    operations::load_token(path).map(|token| Some(Auth::Token(token))).map_err(failed)
+    operations::load_token(path).map(Some).map_err(failed)
 }
 
 fn admin_options(

@@ -1,5 +1,5 @@
 //! One file per command. Commands that share rules or a resource share a file: `funds`, `oracles`,
-//! `fee_rules`, `set_active`, `set_keys`, `set_limits` and `create_settlement_model`.
+//! `fee_rules`, `operators`, `set_active`, `set_keys`, `set_limits` and `create_settlement_model`.
 //!
 //! Each command reads, decides, writes the next state, and returns its outcome.
 
@@ -24,6 +24,7 @@ mod finish_deliveries;
 mod fulfil;
 mod funds;
 mod genesis;
+mod operators;
 mod oracles;
 mod prepare;
 mod redeliver;

@@ -46,6 +46,7 @@ pub(super) enum Action {
     Settle(SettleAction),
     Check { party: usize },
     FinishAlerts { which: u8 },
+    Operators(Change),
     Adjust { id: u8, party: usize, units: i64, position: bool },
     Tick,
 }
@@ -159,9 +160,38 @@ fn action() -> impl Strategy<Value = Action> {
         16 => settle().prop_map(Action::Settle),
         3 => (0..4usize).prop_map(|party| Action::Check { party }),
         1 => any::<u8>().prop_map(|which| Action::FinishAlerts { which }),
+        4 => operators().prop_map(Action::Operators),
         2 => (0..IDS, 0..4usize, -DEPOSIT / 4..DEPOSIT / 4, any::<bool>())
             .prop_map(|(id, party, units, position)| Action::Adjust { id, party, units, position }),
         3 => Just(Action::Tick),
+    ]
+}
+
+/// A change of operators, roles or tokens.
+fn operators() -> impl Strategy<Value = Change> {
+    let name = || (0..3usize).prop_map(|at| ["anna", "bert", "clara"][at].to_owned());
+    let role = || (0..3usize).prop_map(|at| ["viewer", "treasury", "audits"][at].to_owned());
+    let roles = || prop::collection::vec(role(), 0..3);
+    let id = || (0..4u64).prop_map(OperatorTokenId);
+    let active = prop::bool::weighted(0.7);
+    prop_oneof![
+        2 => (role(), prop::collection::vec(role(), 0..3)).prop_map(|(name, permissions)| {
+            SetRole { role: OperatorRole { name, permissions } }.into()
+        }),
+        2 => role().prop_map(|name| RemoveRole { name }.into()),
+        3 => (name(), roles(), active)
+            .prop_map(|(name, roles, active)| SetOperator { name, roles, active }.into()),
+        3 => (id(), name(), roles(), 0..3_000u64).prop_map(|(id, operator, roles, lifetime)| {
+            let expires = Stamp::from_millis(START_MS + lifetime);
+            let (hash, description) = (digest(&operator), operator.clone());
+            CreateToken { id, operator, roles, hash, description, expires }.into()
+        }),
+        1 => id().prop_map(|id| RevokeToken { id }.into()),
+        1 => (name(), name())
+            .prop_map(|(operator, hash)| SetPassword { operator, hash }.into()),
+        1 => (name(), any::<[u8; 4]>()).prop_map(|(operator, secret)| {
+            SetSecondFactor { operator, secret: secret.to_vec() }.into()
+        }),
     ]
 }
 
@@ -331,6 +361,7 @@ impl TestKernel {
         administer(match *action {
             Action::Prepare(ref action) => return Command::Prepare(Box::new(self.prepare(action))),
             Action::Response(ref action) => return response_command(action),
+            Action::Operators(ref change) => return administer(change.clone()),
             Action::Deliver { ref which, result } => {
                 return Command::FinishDeliveries(self.ends(which, result));
             }

@@ -104,7 +104,7 @@ fn violations_have_the_declared_order_of_the_outcomes() {
 }
 
 /// Outcomes that a few commands cannot produce: a table is full, or the hub lost an account.
-const UNREACHED: [(u8, AdminOutcome); 11] = [
+const UNREACHED: [(u8, AdminOutcome); 14] = [
     (CreateHubAccount::DECLARATION.number, AdminOutcome::RegistryFull),
     (CreateSettlementModel::DECLARATION.number, AdminOutcome::RegistryFull),
     (CreateParticipant::DECLARATION.number, AdminOutcome::RegistryFull),
@@ -116,13 +116,16 @@ const UNREACHED: [(u8, AdminOutcome); 11] = [
     (CloseWindow::DECLARATION.number, AdminOutcome::RegistryFull),
     (CreateSettlement::DECLARATION.number, AdminOutcome::RegistryFull),
     (CreateFeeRule::DECLARATION.number, AdminOutcome::RegistryFull),
+    (SetRole::DECLARATION.number, AdminOutcome::RegistryFull),
+    (SetOperator::DECLARATION.number, AdminOutcome::RegistryFull),
+    (CreateToken::DECLARATION.number, AdminOutcome::RegistryFull),
 ];
 
 /// For each change, earlier commands, then commands that each give the next declared outcome. A
 /// command breaks the rule of its outcome and, where possible, those of the later ones.
 const STAIRS: &[(ChangeDeclaration, &str, &[&str])] = &[
     (Configure::DECLARATION, "", &["settings on-us=on"]),
-    (Activate::DECLARATION, "", &["activate 99", "activate 3"]),
+    (Activate::DECLARATION, "", &["activate 99", "activate 4"]),
     (
         CreateHubAccount::DECLARATION,
         "",
@@ -305,6 +308,33 @@ const STAIRS: &[(ChangeDeclaration, &str, &[&str])] = &[
         SetFeeRuleActive::DECLARATION,
         "model FEES ledger=INTERCHANGE_FEE\nfee-rule A 1",
         &["fee-rule-active 2 on", "fee-rule-active 1 off"],
+    ),
+    (SetRole::DECLARATION, "", &["role treasury finance"]),
+    (
+        RemoveRole::DECLARATION,
+        "role A read\nrole B read\noperator anna B",
+        &["role-removed C", "role-removed B", "role-removed A"],
+    ),
+    (SetOperator::DECLARATION, "", &["operator anna viewer"]),
+    (
+        CreateToken::DECLARATION,
+        "operator anna viewer\ntoken 1 anna",
+        &["token 1 bert", "token 1 anna", "token 2 anna"],
+    ),
+    (
+        RevokeToken::DECLARATION,
+        "operator anna viewer\ntoken 1 anna",
+        &["token-revoked 2", "token-revoked 1"],
+    ),
+    (
+        SetPassword::DECLARATION,
+        "operator anna viewer",
+        &["password bert secret", "password anna secret"],
+    ),
+    (
+        SetSecondFactor::DECLARATION,
+        "operator anna viewer",
+        &["second-factor bert seed", "second-factor anna seed"],
     ),
     (
         AbortSettlement::DECLARATION,

@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::history::{
-    Action, CASES, IDS, PrepareAction, Step, TestKernel, administer, history, id, name, usd,
+    Action, CASES, IDS, PrepareAction, START_MS, Step, TestKernel, administer, history, id, name,
+    usd,
 };
 use crate::*;
 
@@ -81,7 +82,7 @@ proptest! {
 #[test]
 fn full_tables_refuse() {
     let mut kernel = TestKernel::new();
-    let mut fill = |room: usize, change: &dyn Fn(usize) -> Change| {
+    let fill = |kernel: &mut TestKernel, room: usize, change: &dyn Fn(usize) -> Change| {
         let commands: Vec<_> = (0..=room).map(|number| administer(change(number))).collect();
         let outcomes = kernel.apply(&commands).outcomes;
         let (last, others) = outcomes.split_last().expect("there is one command at least");
@@ -89,20 +90,20 @@ fn full_tables_refuse() {
         assert!(others.iter().all(|outcome| *outcome == Outcome::Accepted));
     };
     // The hub and three participants exist already.
-    fill(PARTICIPANTS_MAX - 4, &|number| {
+    fill(&mut kernel, PARTICIPANTS_MAX - 4, &|number| {
         Change::CreateParticipant(CreateParticipant {
             name: FspName::new(&format!("fsp{number}")).expect("a name"),
             currency: usd(),
         })
     });
-    fill(ENDPOINTS_MAX, &|number| {
+    fill(&mut kernel, ENDPOINTS_MAX, &|number| {
         Change::SetEndpoint(SetEndpoint {
             name: name(0),
             endpoint: format!("TYPE_{number}"),
             value: "http://127.0.0.1".into(),
         })
     });
-    fill(SETTLEMENT_MODELS_MAX - 1, &|number| {
+    fill(&mut kernel, SETTLEMENT_MODELS_MAX - 1, &|number| {
         Change::CreateSettlementModel(CreateSettlementModel {
             model: SettlementModel {
                 name: format!("MODEL{number}"),
@@ -118,6 +119,34 @@ fn full_tables_refuse() {
             },
         })
     });
+    fill(&mut kernel, ROLES_MAX, &|number| {
+        let (name, permissions) = (format!("role{number}"), Vec::new());
+        SetRole { role: OperatorRole { name, permissions } }.into()
+    });
+    let operator = |number| format!("operator{number}");
+    fill(&mut kernel, OPERATORS_MAX, &|number| {
+        SetOperator { name: operator(number), roles: Vec::new(), active: true }.into()
+    });
+    let token = |id, expires| CreateToken {
+        id: OperatorTokenId(id),
+        operator: operator(0),
+        roles: Vec::new(),
+        hash: Digest([7; 32]),
+        description: "".into(),
+        expires: Stamp::from_millis(START_MS + expires),
+    };
+    fill(&mut kernel, TOKENS_MAX, &|number| {
+        token(number as u64, if number < 10 { 1_000 } else { 9_000 }).into()
+    });
+    // The expired ones make room.
+    kernel.wait(1_000);
+    kernel.administer(token(TOKENS_MAX as u64, 9_000).into());
+    assert_eq!(kernel.state.operators().tokens().count(), TOKENS_MAX - 9);
+    // A known role and a known operator can still be changed.
+    let role = OperatorRole { name: "role0".into(), permissions: Vec::from(["read".into()]) };
+    kernel.administer(SetRole { role }.into());
+    let change = SetOperator { name: operator(0), roles: Vec::new(), active: false };
+    kernel.administer(change.into());
     // A registered participant can still add a currency.
     for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
         let currency = Currency::parse("EUR").expect("a currency");

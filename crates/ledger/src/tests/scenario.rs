@@ -157,7 +157,7 @@ impl ScenarioRunner {
             "end" => self.end_batch(),
             "show" | "get" | "owed" | "dead" | "counters" | "deadline" | "accounts"
             | "limit-of" | "oracles" | "account-types" | "keys" | "window" | "settlement"
-            | "alerts" | "fees" => {
+            | "alerts" | "fees" | "operators" => {
                 let result = self.query(&words);
                 self.print(&format!("{line} -> {result}"));
             }
@@ -340,6 +340,7 @@ impl ScenarioRunner {
             }
             "alerts" => self.alerts(),
             "fees" => self.fees(),
+            "operators" => self.operators(),
             "window" => self.window(WindowId(words.at(1).parse().expect("a number"))),
             "settlement" => self.settlement(SettlementId(words.at(1).parse().expect("a number"))),
             "oracles" => {
@@ -433,6 +434,29 @@ impl ScenarioRunner {
         let mut pending: Vec<_> = self.state.in_flight().filter_map(pending).collect();
         pending.sort_unstable();
         [rules, pending].map(|texts| texts.join(", ")).join("; ").trim_end().to_owned()
+    }
+
+    /// Roles, operators and tokens.
+    fn operators(&self) -> String {
+        let book = self.state.operators();
+        let role = |role: &OperatorRole| format!("{} {}", role.name, role.permissions.join(","));
+        let operator = |it: &Operator| {
+            let status = if it.active { "on" } else { "off" };
+            let [password, factor] = [&*it.password, text(&it.second_factor)]
+                .map(|credential| if credential.is_empty() { "" } else { " *" });
+            let roles = it.roles.join(",");
+            format!("{} [{roles}] {status} {}{password}{factor}", it.name, it.generation)
+        };
+        let token = |it: &OperatorToken| {
+            let expires = seconds(it.expires.millis());
+            format!("{} {} [{}] until {expires}", it.id.0, it.operator, it.roles.join(","))
+        };
+        let all: [Vec<_>; 3] = [
+            book.roles().map(role).collect(),
+            book.operators().map(operator).collect(),
+            book.tokens().map(token).collect(),
+        ];
+        all.map(|texts| texts.join(", ")).join("; ").trim_end().to_owned()
     }
 
     /// State, reason and contents of a window, and its sums.
@@ -708,6 +732,36 @@ impl ScenarioRunner {
                 active: active(),
             }
             .into(),
+            "role" => {
+                let (name, permissions) = (words.at(1).to_owned(), list(Some(words.at(2))));
+                SetRole { role: OperatorRole { name, permissions } }.into()
+            }
+            "role-removed" => RemoveRole { name: words.at(1).to_owned() }.into(),
+            "operator" => SetOperator {
+                name: words.at(1).to_owned(),
+                roles: list(words.plain.get(2).copied().filter(|word| *word != "off")),
+                active: words.plain.last() != Some(&"off"),
+            }
+            .into(),
+            "token" => CreateToken {
+                id: token_id(words),
+                operator: words.at(2).to_owned(),
+                roles: list(words.given("roles").as_deref()),
+                hash: digest(words.at(1)),
+                description: String::new(),
+                expires: Stamp::from_millis(moment_ms(words.option("expires", "60s"))),
+            }
+            .into(),
+            "token-revoked" => RevokeToken { id: token_id(words) }.into(),
+            "password" => SetPassword {
+                operator: words.at(1).to_owned(),
+                hash: words.plain.get(2).copied().unwrap_or_default().to_owned(),
+            }
+            .into(),
+            "second-factor" => {
+                SetSecondFactor { operator: words.at(1).to_owned(), secret: words.at(2).into() }
+                    .into()
+            }
             "abort-settlement" => AbortSettlement {
                 settlement: SettlementId(words.at(1).parse().expect("a number")),
                 reason: words.option("reason", "wrong").to_owned(),
@@ -819,6 +873,19 @@ fn result_text(result: &ChangeResult) -> String {
         }
         ChangeResult::Advanced(steps) => format!("{steps:?}"),
     }
+}
+
+/// The texts of a list with commas.
+fn list(words: Option<&str>) -> Vec<String> {
+    words.map_or_else(Vec::new, |words| words.split(',').map(ToOwned::to_owned).collect())
+}
+
+fn token_id(words: &LineWords<'_>) -> OperatorTokenId {
+    OperatorTokenId(words.at(1).parse().expect("a number"))
+}
+
+fn text(bytes: &[u8]) -> &str {
+    core::str::from_utf8(bytes).expect("a letter")
 }
 
 /// The digest of an operator's request: that of its line.

@@ -22,5 +22,6 @@ macro_rules! scenarios {
 }
 
 scenarios![
-    prepare, resend, fulfil, look_up, expiry, onboarding, funds, log, settlement, liquidity, fees
+    prepare, resend, fulfil, look_up, expiry, onboarding, funds, log, settlement, liquidity, fees,
+    operators,
 ];

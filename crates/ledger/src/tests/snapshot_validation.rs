@@ -2,6 +2,7 @@
 
 use alloc::borrow::ToOwned;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -289,6 +290,65 @@ fn fee_rules_need_their_rules_version() {
     assert_eq!(tables.build().err(), Some(expected));
 }
 
+/// A state with two roles, two operators and two tokens.
+fn operated() -> State {
+    let mut kernel = TestKernel::new();
+    for name in ["anna", "bert"] {
+        let permissions = vec!["read".to_owned()];
+        kernel.administer(SetRole { role: OperatorRole { name: name.into(), permissions } }.into());
+        let roles = vec![name.to_owned()];
+        kernel.administer(SetOperator { name: name.into(), roles, active: true }.into());
+    }
+    for id in [1, 2] {
+        let token = CreateToken {
+            id: OperatorTokenId(id),
+            operator: "anna".into(),
+            roles: Vec::new(),
+            hash: Digest([7; 32]),
+            description: String::new(),
+            expires: Stamp(1),
+        };
+        kernel.administer(token.into());
+    }
+    kernel.state
+}
+
+#[test]
+fn invalid_operators_are_rejected() {
+    let cases: [(&str, Corruption); 11] = [
+        ("roles are out of order", |it| it.roles.swap(0, 1)),
+        ("roles are out of order", |it| it.roles[1] = it.roles[0].clone()),
+        ("operators are out of order", |it| it.operators.swap(0, 1)),
+        ("operators are out of order", |it| it.operators[1] = it.operators[0].clone()),
+        ("an operator has too many generations", |it| it.operators[0].generation = 1 << 31),
+        ("tokens are out of order", |it| it.tokens.swap(0, 1)),
+        ("tokens are out of order", |it| it.tokens[1] = it.tokens[0].clone()),
+        ("a token belongs to no operator", |it| it.tokens[0].operator = "clara".into()),
+        (TOO_MANY, |it| it.fill_roles(ROLES_MAX + 1)),
+        (TOO_MANY, |it| it.fill_operators(OPERATORS_MAX + 1)),
+        (TOO_MANY, |it| it.fill_tokens(TOKENS_MAX + 1)),
+    ];
+    let state = operated();
+    check_rejected(&state, &cases);
+    let mut most = CorruptibleTables::of(&state);
+    most.fill_roles(ROLES_MAX);
+    most.fill_operators(OPERATORS_MAX);
+    most.fill_tokens(TOKENS_MAX);
+    most.operators[0].generation = (1 << 31) - 1;
+    let built = most.build().expect("as many as fit");
+    let book = built.operators();
+    let counts = (book.roles().count(), book.operators().count(), book.tokens().count());
+    assert_eq!(counts, (ROLES_MAX, OPERATORS_MAX, TOKENS_MAX));
+}
+
+#[test]
+fn operators_need_their_rules_version() {
+    let mut tables = CorruptibleTables::of(&operated());
+    tables.head.rules_version = 3;
+    let expected = InvalidState("the operators do not fit the rules in force");
+    assert_eq!(tables.build().err(), Some(expected));
+}
+
 #[test]
 fn invalid_accounts_are_rejected() {
     const INTERNAL: &str = "a currency has missing internal accounts";
@@ -480,8 +540,8 @@ fn state_hashes_are_golden() {
         [NodeTail { node: 1, epoch: 1, sequence: 19 }]
         Counters { reserved: 4, refused: 0, committed: 1, aborted: 0, expired: 0, delivered: 0, given_up: 0 }
         c983a4d0106ca6c302d0e6aae1f9cf4640b1f8330c0077f9ac4635a7a2ab98c7
-        d231879f55097e4a463644bebef84e5d534efc9307d3504b270993289f6be8d5
-        5ff5a3fe283f3a8b51006188d21e03740c696f805e59d126a24276ad6aedcfa1
+        05f4ca5e5fddae4ac0720cf74d1a6247868273fd264e70f3535e244aa3525d1a
+        fb9dd80f501a87f7dad80daa94fcb06df815d2f448182e7a5e72a78f66681599
     "#]]
     .assert_eq(&text);
 }
@@ -728,6 +788,9 @@ struct CorruptibleTables {
     alarms: Vec<LiquidityAlarm>,
     fee_rules: Vec<FeeRule>,
     fees: Vec<(TransferId, PendingFee)>,
+    roles: Vec<OperatorRole>,
+    operators: Vec<Operator>,
+    tokens: Vec<OperatorToken>,
 }
 
 impl CorruptibleTables {
@@ -753,6 +816,9 @@ impl CorruptibleTables {
             alarms: rows(state),
             fee_rules: rows(state),
             fees: rows(state),
+            roles: rows(state),
+            operators: rows(state),
+            tokens: rows(state),
         }
     }
 
@@ -783,6 +849,31 @@ impl CorruptibleTables {
         }
     }
 
+    /// As many roles, with names in order after those of the state.
+    fn fill_roles(&mut self, count: usize) {
+        let numbers = self.roles.len()..count;
+        let role = |number| OperatorRole { name: format!("m{number:06}"), ..self.roles[1].clone() };
+        let more: Vec<_> = numbers.map(role).collect();
+        self.roles.extend(more);
+    }
+
+    /// As many operators, with names in order after those of the state.
+    fn fill_operators(&mut self, count: usize) {
+        let numbers = self.operators.len()..count;
+        let operator =
+            |number| Operator { name: format!("m{number:06}"), ..self.operators[1].clone() };
+        let more: Vec<_> = numbers.map(operator).collect();
+        self.operators.extend(more);
+    }
+
+    /// As many tokens, with ids after those of the state.
+    fn fill_tokens(&mut self, count: usize) {
+        let ids = self.tokens.len() as u64 + 1..=count as u64;
+        let token = |id| OperatorToken { id: OperatorTokenId(id), ..self.tokens[1].clone() };
+        let more: Vec<_> = ids.map(token).collect();
+        self.tokens.extend(more);
+    }
+
     fn build(self) -> Result<State, InvalidState> {
         let mut builder = StateBuilder::new(self.head)?;
         self.accounts.into_iter().try_for_each(|row| builder.add_row(row))?;
@@ -804,6 +895,9 @@ impl CorruptibleTables {
         self.alarms.into_iter().try_for_each(|row| builder.add_row(row))?;
         self.fee_rules.into_iter().try_for_each(|row| builder.add_row(row))?;
         self.fees.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.roles.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.operators.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.tokens.into_iter().try_for_each(|row| builder.add_row(row))?;
         builder.finish()
     }
 }

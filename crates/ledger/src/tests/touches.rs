@@ -183,6 +183,9 @@ const fn part_of(table: Table) -> Option<StatePart> {
         Table::Notices | Table::DeadLetters => Some(StatePart::Notices),
         Table::Windows | Table::WindowAccounts | Table::WindowPairs => Some(StatePart::Windows),
         Table::FeeRules => Some(StatePart::FeeRules),
+        Table::OperatorRoles | Table::Operators | Table::OperatorTokens => {
+            Some(StatePart::Operators)
+        }
         Table::PendingFees => Some(StatePart::Transfers),
         Table::Settlements | Table::SettlementAccounts => Some(StatePart::Settlements),
         Table::Alerts | Table::LiquidityAlarms => Some(StatePart::Alerts),

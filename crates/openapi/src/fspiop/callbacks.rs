@@ -5,7 +5,7 @@ use ::fspiop::route_table::Operation as Cause;
 use serde_json::{Value, json};
 
 use super::examples;
-use crate::api::{ApiResponse, Body, Callback, Operation, Parameter, ParameterLocation};
+use crate::api::{Access, ApiResponse, Body, Callback, Operation, Parameter, ParameterLocation};
 use crate::schema::reference;
 
 /// Origin of the bytes of a callback.
@@ -137,7 +137,8 @@ fn callback(cause: Cause, kind: CallbackKind) -> Callback {
         }),
         responses: vec![ApiResponse::empty(0, "Delivered.")],
         callbacks: Vec::new(),
-        role: None,
+        access: Access::Open,
+        permission: None,
     };
     Callback { name: kind.name, address, operation }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use ledger::{
     Administer, ArchiveKind, ArchivedSettlement, Batch, ChangeParties, ChangeReply, Command,
-    Currency, Effects, FspName, Genesis, LogIndex, NoticeId, Outcome, ParticipantIndex,
-    PartyBinding, Stamp, State, TransferId,
+    Currency, Effects, FspName, Genesis, LogIndex, NoticeId, OperatorBook, Outcome,
+    ParticipantIndex, PartyBinding, Stamp, State, TransferId,
 };
 use operations::{
     ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, Cluster, DiskStatus, Health, LogPoint,
@@ -168,6 +168,10 @@ impl AdminBackend for TestBackend {
             (&*party.id_type, &*party.id, party.sub_id.as_deref()) == (id_type, id, sub_id)
         };
         Ok({ all }.find(is_it).cloned())
+    }
+
+    fn operators(&self) -> Arc<OperatorBook> {
+        Arc::new(self.inner().state.operators().clone())
     }
 
     fn query_state(&self, query: StateQuery) -> BoxFuture<'_, Result<(), Unavailable>> {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::server::TestServer;
 
 /// Changes that others need, in their order; the rest follows in the order of the document.
-const FIRST: [&str; 10] = [
+const FIRST: [&str; 14] = [
     "createInterchangeFeeRule",
     "createHubAccount",
     "createParticipant",
@@ -18,6 +18,10 @@ const FIRST: [&str; 10] = [
     "showKey",
     "createOracle",
     "updateOracle",
+    "setRole",
+    "showRole",
+    "setOperator",
+    "createToken",
 ];
 
 /// Examples that the state of a fresh hub does not allow, with what they are answered.
@@ -117,6 +121,12 @@ async fn fitted(server: &TestServer, id: &str, mut message: ExampleMessage) -> E
             let id = keys[0]["id"].as_str().unwrap();
             let (keys, _) = message.path.rsplit_once('/').unwrap();
             message.path = format!("{keys}/{id}");
+            return message;
+        }
+        "revokeToken" => {
+            let answer = server.ask("GET /tokens", "").await;
+            let tokens: Value = serde_json::from_str(answer.split_once(' ').unwrap().1).unwrap();
+            message.path = format!("/tokens/{}", tokens[0]["id"].as_str().unwrap());
             return message;
         }
         _ => return message,

@@ -11,6 +11,7 @@ mod liquidity;
 mod monitoring;
 mod onboarding;
 mod operating;
+mod operators;
 mod probes;
 mod server;
 mod settlement;

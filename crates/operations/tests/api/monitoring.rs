@@ -82,16 +82,16 @@ async fn storage_shows_known_and_configured_values() {
 #[tokio::test]
 async fn later_rules_are_refused_until_every_node_knows_them() {
     let server = TestServer::start().await;
-    server.check("GET /rules", "", expect![[r#"200 {"rulesVersion":3,"rulesKnown":3}"#]]).await;
-    let known = r#"{"rulesVersion":3}"#;
-    server.check("PUT /rules", known, expect![[r#"200 {"rulesVersion":3,"rulesKnown":3}"#]]).await;
+    server.check("GET /rules", "", expect![[r#"200 {"rulesVersion":4,"rulesKnown":4}"#]]).await;
+    let known = r#"{"rulesVersion":4}"#;
+    server.check("PUT /rules", known, expect![[r#"200 {"rulesVersion":4,"rulesKnown":4}"#]]).await;
     assert_eq!(server.backend.inner().recorded.len(), 1);
     let node = |name: &str, rules| ClusterNode { name: name.into(), rules, ..Default::default() };
-    server.backend.inner().cluster.nodes = vec![node("a", 3), node("b", 0)];
+    server.backend.inner().cluster.nodes = vec![node("a", 4), node("b", 0)];
     server.check("PUT /rules", known, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"rulesVersion\" node b has not reported the rules it knows yet: retry after 1 s"}}"#]]).await;
-    ledger::claim_rules(4);
-    server.backend.inner().cluster.nodes[1].rules = 4;
-    server.check("PUT /rules", r#"{"rulesVersion":4}"#, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"rulesVersion\" node a knows rules up to 3: upgrade it first"}}"#]]).await;
+    ledger::claim_rules(5);
+    server.backend.inner().cluster.nodes[1].rules = 5;
+    server.check("PUT /rules", r#"{"rulesVersion":5}"#, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"rulesVersion\" node a knows rules up to 4: upgrade it first"}}"#]]).await;
     for wrong in ["0", "65536", "-1", "1.5", "\"1\"", "null"] {
         let body = format!("{{\"rulesVersion\":{wrong}}}");
         server.check_status("PUT /rules", &body, 400).await;
@@ -200,6 +200,8 @@ async fn every_metric_has_its_source() {
         upesi_admin_connections_evicted_total 0
         upesi_admin_connections_refused_total 0
         upesi_admin_tokens_refused_total 0
+        upesi_admin_permissions_missing_total 0
+        upesi_admin_break_glass_total 0
         upesi_log_stored_bytes 36
         upesi_log_archived_bytes 37
         upesi_disk_bytes 38
@@ -221,7 +223,7 @@ async fn every_metric_has_its_source() {
         upesi_node_contradicts{node="a"} 0
         upesi_node_contradicts{node="b"} 1
         upesi_parts_down 0
-        upesi_build_info{version="0.1.0",rules="3"} 1"#]]
+        upesi_build_info{version="0.1.0",rules="4"} 1"#]]
     .assert_eq(&ours.join("\n"));
     for name in [
         "process_cpu_seconds_total ",

@@ -126,7 +126,7 @@ pub(crate) struct HttpResponse {
 
 impl HttpResponse {
     /// Status, allowed methods, and the body: of an error its code and description.
-    fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         let body: serde_json::Value = serde_json::from_str(&self.body).unwrap_or_default();
         let error = &body["errorInformation"];
         let text = |member: &str| error[member].as_str().unwrap_or_default();

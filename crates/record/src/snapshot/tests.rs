@@ -10,19 +10,22 @@ use ledger::{
     AccountId, AccountKind, AccountStep, AddKey, Administer, AdvanceSettlement, Amount, Batch,
     Change, ChangeParties, CheckLiquidity, CloseWindow, Command, CreateFeeRule, CreateHubAccount,
     CreateLedgerAccountType, CreateOracle, CreateParticipant, CreateSettlement,
-    CreateSettlementModel, Currency, DeliveryResult, Effects, Fee, FeeConditions, FeePayer,
-    FeeRule, FeeRuleId, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection,
-    Genesis, LedgerAccountType, LogIndex, MoveFunds, NoticeId, Oracle, Outcome, PartyChangeForm,
-    Prepare, Rounding, SetEndpoint, SetInitialPositionAndLimits, SetLimit, SettlementId,
-    SettlementModel, SettlementState, Stamp, TransferId, WindowId,
+    CreateSettlementModel, CreateToken, Currency, DeliveryResult, Effects, Fee, FeeConditions,
+    FeePayer, FeeRule, FeeRuleId, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment,
+    FundsDirection, Genesis, LedgerAccountType, LogIndex, MoveFunds, NoticeId, OperatorRole,
+    OperatorTokenId, Oracle, Outcome, PartyChangeForm, Prepare, Rounding, SetEndpoint,
+    SetInitialPositionAndLimits, SetLimit, SetOperator, SetPassword, SetRole, SetSecondFactor,
+    SettlementId, SettlementModel, SettlementState, Stamp, TransferId, WindowId,
 };
 use proptest::prelude::*;
 
 use super::*;
 
-/// The state after all of [`history`], as written by version 3. Never changed: a new version gets
+/// The state after all of [`history`], as written by version 4. Never changed: a new version gets
 /// its own file, which this test writes to the path in `WRITE_SNAPSHOT_FIXTURE`.
-const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/snapshot-v3.bin");
+const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/snapshot-v4.bin");
+/// The state after all of [`third_history`], as written by version 3. Never changed.
+const FIXTURE_THIRD: &[u8] = include_bytes!("../../tests/fixtures/snapshot-v3.bin");
 /// The state after all of [`second_history`], as written by version 2. Never changed.
 const FIXTURE_SECOND: &[u8] = include_bytes!("../../tests/fixtures/snapshot-v2.bin");
 /// The state after all of [`first_history`], as written by version 1. Never changed.
@@ -30,7 +33,11 @@ const FIXTURE_FIRST: &[u8] = include_bytes!("../../tests/fixtures/snapshot-v1.bi
 
 #[test]
 fn older_versions_are_read() {
-    let older = [(1, FIXTURE_FIRST, first_history(true)), (2, FIXTURE_SECOND, second_history())];
+    let older = [
+        (1, FIXTURE_FIRST, first_history(true)),
+        (2, FIXTURE_SECOND, second_history()),
+        (3, FIXTURE_THIRD, third_history()),
+    ];
     for (rules, fixture, history) in older {
         let read_older = read(fixture).expect("the fixture is sound");
         assert_eq!(read_older.tail.identity, LogIdentity(*b"identity of test"));
@@ -53,7 +60,7 @@ fn blocks_of_two_versions_are_refused() {
 }
 
 #[test]
-fn version_3_is_read_and_written_as_it_was() {
+fn version_4_is_read_and_written_as_it_was() {
     if let Ok(path) = std::env::var("WRITE_SNAPSHOT_FIXTURE") {
         std::fs::write(path, write(&after(history().len()).0).0).expect("the file is written");
     }
@@ -72,7 +79,7 @@ fn every_table_has_rows_in_the_fixture() {
     let mut counts = Counts(Vec::new());
     let Ok(()) = state.tables().visit(&mut counts);
     let counts = counts.0;
-    expect!["[13, 3, 3, 1, 1, 1, 1, 5, 6, 1, 2, 2, 1, 1, 2, 2, 1, 1, 0]"]
+    expect!["[13, 3, 3, 1, 1, 1, 1, 5, 6, 1, 2, 2, 1, 1, 2, 2, 1, 1, 0, 1, 1, 1]"]
         .assert_eq(&format!("{counts:?}"));
 }
 
@@ -127,8 +134,8 @@ fn blocks_have_one_order() {
 
 #[test]
 fn newer_versions_are_reported() {
-    let newer = changed(FIXTURE, 4, &[4]);
-    assert_eq!(read(&newer).err(), Some(SnapshotError::Version(4)));
+    let newer = changed(FIXTURE, 4, &[5]);
+    assert_eq!(read(&newer).err(), Some(SnapshotError::Version(5)));
 }
 
 /// The block with these bytes in its header, and a matching checksum.
@@ -357,6 +364,33 @@ fn batch(before: u64) -> Batch {
 
 /// A history with rows for every table.
 fn history() -> Vec<Command> {
+    let text = |text: &str| text.into();
+    let token = CreateToken {
+        id: OperatorTokenId(0x0123_4567_89ab_cdef),
+        operator: text("anna"),
+        roles: vec![text("viewer")],
+        hash: Digest([9; 32]),
+        description: text("reports"),
+        expires: Stamp(2_000_000_000_000_000),
+    };
+    let role = OperatorRole { name: text("treasury"), permissions: vec![text("finance")] };
+    let mut history = third_history();
+    history.extend([
+        administer(SetRole { role }),
+        administer(SetOperator {
+            name: text("anna"),
+            roles: vec![text("treasury"), text("viewer")],
+            active: true,
+        }),
+        administer(SetPassword { operator: text("anna"), hash: text("a hash") }),
+        administer(SetSecondFactor { operator: text("anna"), secret: vec![1, 2, 3] }),
+        administer(token),
+    ]);
+    history
+}
+
+/// A history without operators, with rows for every other table.
+fn third_history() -> Vec<Command> {
     let fees = SettlementModel {
         name: "FEES".into(),
         multilateral: true,

@@ -33,7 +33,7 @@ impl Reach for MoveFunds {
 impl Reach for EndFundsOut {
     const REACHED: Reached = &[
         (AdminOutcome::ParticipantNotFound, By::SharedAim),
-        (AdminOutcome::ParticipantInactive, By::Chance),
+        (AdminOutcome::ParticipantInactive, By::SharedAim),
         (AdminOutcome::AccountNotFound, By::Nothing(UNAIMED)),
         (AdminOutcome::AccountKindWrong, By::Nothing(UNAIMED)),
         (AdminOutcome::AccountInactive, By::Nothing("the account rarely goes off meanwhile")),
@@ -70,7 +70,8 @@ fn while_switched_off(situation: &mut Situation<'_>) -> Vec<Change> {
     let name = situation.outcome_workload.newcomer(false);
     let Some(funds) = funds(situation, name, (FundsDirection::In, SOME)) else { return Vec::new() };
     let switch = |active| SetParticipantActive { name, active }.into();
-    vec![switch(false), funds.into(), switch(true)]
+    let end = end_of(&funds, false);
+    vec![switch(false), funds.into(), end, switch(true)]
 }
 
 fn into_an_account_that_is_off(situation: &mut Situation<'_>) -> Vec<Change> {

@@ -95,7 +95,7 @@ fn check_start(config: &Config) -> Result<(), CliError> {
             )));
         }
     }
-    if config.admin.auth == Auth::Token {
+    if config.admin.auth != Auth::None {
         serve::given_token(config)?;
     }
     config.alerts.receivers()?;

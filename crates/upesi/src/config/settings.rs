@@ -78,7 +78,11 @@ settings! {
         listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 3001));
         /// `"token"`: a change needs the bearer token in `admin-token` in the data directory, and
         /// so do `GET /state`, `GET /transactions/{id}`, `GET /parties/{Type}/{ID}`, `GET
-        /// /participants/{name}/statement` and `GET /transfers/{transferId}/explanation`.
+        /// /participants/{name}/statement`, `GET /transfers/{transferId}/explanation`, `GET
+        /// /operators`, `GET /operators/{name}`, `GET /roles`, `GET /roles/{role}`, `GET /tokens`
+        /// and `GET /identity`.
+        /// `"roles"`: every request needs a token of an operator and the permission of its route
+        /// ([operators](security/operators.md)); the token in `admin-token` is for emergencies.
         /// `"none"`: every client that reaches the port may change everything
         auth: Auth = Auth::Token;
         /// File with the token, instead of `admin-token` in the data directory, for example a

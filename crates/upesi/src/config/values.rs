@@ -64,11 +64,12 @@ impl Serialize for NetworkEntry {
     }
 }
 
-/// Authentication of changes through the admin API.
+/// Authentication of requests to the admin API.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Auth {
     Token,
+    Roles,
     None,
 }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ledger::{
     Administer, ArchiveKind, ArchivedSettlement, ChangeParties, ChangeReply, Command, Currency,
-    NoticeId, Outcome, ParticipantIndex, PartyBinding, Stamp, State, TransferId,
+    NoticeId, OperatorBook, Outcome, ParticipantIndex, PartyBinding, Stamp, State, TransferId,
 };
 use node::stall::Stall;
 use node::{Handle, ReadFailure, ReplyTo, SubmissionContext, SubmissionRefused, SystemClock};
@@ -100,6 +100,10 @@ impl AdminBackend for NodeBackend {
             currency: row.currency,
             fsp: row.fsp,
         }))
+    }
+
+    fn operators(&self) -> Arc<OperatorBook> {
+        Arc::clone(&self.handle.view().operators)
     }
 
     fn query_state(&self, query: operations::StateQuery) -> BoxFuture<'_, Result<(), Unavailable>> {

@@ -19,9 +19,9 @@ use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, Ports, Printed, Switch};
 
-const NEWER: [&str; 2] = ["--inject-rules", "4"];
-const LATER_RULES: &str = "{\"rulesVersion\":4}";
-const REFUSED: &str = "needs rules version 4, but this program knows versions up to 3";
+const NEWER: [&str; 2] = ["--inject-rules", "5"];
+const LATER_RULES: &str = "{\"rulesVersion\":5}";
+const REFUSED: &str = "needs rules version 5, but this program knows versions up to 4";
 /// Interval between two messages of one sender.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -40,18 +40,18 @@ fn nodes_are_upgraded_under_load() {
         }
         let _ending = Ending(&load);
         b.switch = upgraded(&b.home, b.switch);
-        all_know(&b.admin(), [("a", 3), ("b", 4), ("c", 3)]);
-        activate(&scheme.admin, 400, "this program knows rules up to 3");
-        activate(&b.admin(), 400, "knows rules up to 3: upgrade it first");
+        all_know(&b.admin(), [("a", 4), ("b", 5), ("c", 4)]);
+        activate(&scheme.admin, 400, "this program knows rules up to 4");
+        activate(&b.admin(), 400, "knows rules up to 4: upgrade it first");
         c.switch = upgraded(&c.home, c.switch);
-        all_know(&c.admin(), [("a", 3), ("b", 4), ("c", 4)]);
-        activate(&c.admin(), 400, "node a knows rules up to 3");
+        all_know(&c.admin(), [("a", 4), ("b", 5), ("c", 5)]);
+        activate(&c.admin(), 400, "node a knows rules up to 4");
         scheme.switch = upgraded(&scheme.home, scheme.switch);
         scheme.admin = Admin::new(&scheme.home, &scheme.switch);
-        all_know(&scheme.admin, [("a", 4), ("b", 4), ("c", 4)]);
-        activate(&scheme.admin, 200, "{\"rulesVersion\":4,\"rulesKnown\":4}");
+        all_know(&scheme.admin, [("a", 5), ("b", 5), ("c", 5)]);
+        activate(&scheme.admin, 200, "{\"rulesVersion\":5,\"rulesKnown\":5}");
         for admin in [&b.admin(), &c.admin()] {
-            assert_eq!(admin.get("/rules"), "{\"rulesVersion\":4,\"rulesKnown\":4}");
+            assert_eq!(admin.get("/rules"), "{\"rulesVersion\":5,\"rulesKnown\":5}");
         }
         let before = load.count();
         while load.count() < before + 50 {

@@ -52,7 +52,7 @@ static WARNINGS: &[Rule] = warnings! { config;
          participants and move funds",
         "admin.auth = \"token\", or admin.listen on 127.0.0.1 with a gateway that authenticates \
          operators";
-    is_open(config.admin.listen) && config.admin.auth == Auth::Token =>
+    is_open(config.admin.listen) && config.admin.auth != Auth::None =>
         "admin.listen accepts plain HTTP from other machines: the bearer token can be read on the \
          network",
         "admin.listen = \"127.0.0.1:3001\" and a gateway that terminates TLS";

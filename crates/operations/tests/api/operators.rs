@@ -1,0 +1,294 @@
+//! Operators, their roles and tokens.
+
+use std::fmt::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use expect_test::{expect, expect_file};
+use ledger::{Administer, Change, Command, CreateToken, Digest, OperatorTokenId, Stamp};
+use openapi::generate::{ExampleMessage, operations};
+use operations::{AdminOptions, Auth};
+use serde_json::Value;
+
+use crate::server::{HttpResponse, TestServer};
+
+/// The built-in roles with their permissions, as the manual lists them.
+const ROLES: [(&str, &[&str]); 6] = [
+    ("viewer", &["read"]),
+    ("operator", &["read", "operate"]),
+    ("finance", &["read", "finance"]),
+    ("security", &["read", "security"]),
+    ("auditor", &["read", "audit"]),
+    ("admin", &["read", "operate", "finance", "security", "audit"]),
+];
+
+const CHANGE: &str = "PUT /participants/Hub";
+const BODY: &str = r#"{"isActive":true}"#;
+
+fn with_roles(options: &mut AdminOptions) {
+    if let Auth::Token(token) = options.auth.clone() {
+        options.auth = Auth::Roles(token);
+    }
+}
+
+impl TestServer {
+    /// Adds an operator with these roles and returns a token for it.
+    async fn add_operator(&self, name: &str, roles: &[&str]) -> String {
+        let body = serde_json::json!({"roles": roles}).to_string();
+        self.check_status(&format!("PUT /operators/{name}"), &body, 200).await;
+        self.create_token(&serde_json::json!({"operator": name}).to_string()).await
+    }
+
+    async fn create_token(&self, body: &str) -> String {
+        let answer = self.ask("POST /tokens", body).await;
+        let (status, body) = answer.split_once(' ').unwrap();
+        assert_eq!(status, "201", "{body}");
+        let created: Value = serde_json::from_str(body).unwrap();
+        created["token"].as_str().unwrap().to_owned()
+    }
+
+    async fn send_as(&self, token: &str, request: &str, body: &str) -> HttpResponse {
+        let headers =
+            format!("host: localhost\r\naccept: */*\r\nauthorization: Bearer {token}\r\n");
+        self.send(request, &headers, body).await
+    }
+
+    fn log_index(&self) -> u64 {
+        self.backend.inner().state.log_index().0
+    }
+}
+
+#[tokio::test]
+async fn operators_roles_and_tokens_are_set_up_step_by_step() {
+    let server = TestServer::start().await;
+    server.run_transcript(expect_file!["texts/operators.txt"]).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn every_route_has_its_permission() {
+    let document = operations::openapi_document::admin();
+    let mut table = String::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let permission = operation["x-required-permission"].as_str().unwrap_or("none");
+            let token = if operation["security"][0] == serde_json::json!({}) { "" } else { " *" };
+            writeln!(table, "{permission} {} {path}{token}", method.to_uppercase()).unwrap();
+        }
+    }
+    expect_file!["texts/permissions.txt"].assert_eq(&table);
+}
+
+#[tokio::test]
+async fn each_role_may_use_the_routes_of_its_permissions_and_no_others() {
+    let server = TestServer::start_with(with_roles).await;
+    let mut tokens = Vec::new();
+    for (role, permissions) in ROLES {
+        let token = server.add_operator(&format!("{role}-1"), &[role]).await;
+        tokens.push((role, permissions, token));
+    }
+    let document = operations::openapi_document::admin();
+    let mut counts = [0; 2];
+    for operation in operations(&document) {
+        let ExampleMessage { method, path, body, .. } = &operation.good;
+        let declared = &document["paths"][operation.path][method.to_ascii_lowercase()];
+        let needed = declared["x-required-permission"].as_str();
+        let body = body.as_ref().map_or("", |(_, text)| text.as_str());
+        for (role, permissions, token) in &tokens {
+            let before = server.log_index();
+            let answer = server.send_as(token, &format!("{method} {path}"), body).await;
+            let allowed = needed.is_none_or(|needed| permissions.contains(&needed));
+            counts[usize::from(allowed)] += 1;
+            if allowed {
+                let is_passed = !matches!(answer.status, 401 | 403);
+                assert!(is_passed, "{role}: {method} {path}: {}", answer.line());
+            } else {
+                assert_eq!(answer.status, 403, "{role}: {method} {path}");
+                let text = format!("lacks the permission \\\"{}\\\"", needed.unwrap());
+                assert!(answer.body.contains(&text), "{}", answer.body);
+                assert_eq!(server.log_index(), before, "{role}: {method} {path}");
+            }
+        }
+    }
+    assert!(counts.iter().all(|count| 100 < *count), "{counts:?}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn every_request_needs_a_token() {
+    let server = TestServer::start_with(with_roles).await;
+    for request in [
+        "GET /participants",
+        "GET /health",
+        "GET /metrics",
+        "HEAD /participants",
+        "GET /identity",
+        "GET /openapi/admin.json",
+        "GET /nowhere",
+        "PATCH /participants",
+        CHANGE,
+    ] {
+        let answer = server.send(request, "host: localhost\r\n", "").await;
+        assert_eq!(answer.status, 401, "{request}");
+        assert_eq!(answer.header("www-authenticate"), Some("Bearer"), "{request}");
+        let text = "this request requires the bearer token of an operator";
+        assert!(answer.body.contains(text) || request.starts_with("HEAD"), "{request}");
+    }
+    assert_eq!(server.backend.inner().recorded, []);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn invalid_tokens_are_refused() {
+    let server = TestServer::start_with(with_roles).await;
+    let token = server.add_operator("anna", &["admin"]).await;
+    let other = server.add_operator("bert", &["admin"]).await;
+    let (id, secret) = token.rsplit_once('_').unwrap();
+    let flipped = if secret.starts_with('A') { "B" } else { "A" };
+    for invalid in [
+        format!("{id}_{flipped}{}", &secret[1..]),
+        format!("{id}_{}", other.rsplit_once('_').unwrap().1),
+        format!("upesi_0123456789abcdef_{secret}"),
+        format!("{token}x"),
+        secret.to_owned(),
+        id.to_owned(),
+        String::new(),
+    ] {
+        let answer = server.send_as(&invalid, CHANGE, BODY).await;
+        assert_eq!(answer.status, 401, "{invalid}");
+    }
+    let valid = server.send_as(&token, CHANGE, BODY).await;
+    assert_eq!(valid.status, 200, "{}", valid.body);
+    let metrics = server.ask("GET /metrics", "").await;
+    assert!(metrics.contains("\nupesi_admin_tokens_refused_total 7\n"), "{metrics}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_expired_token_is_refused_at_its_time() {
+    let server = TestServer::start_with(with_roles).await;
+    server.add_operator("anna", &["admin"]).await;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64;
+    let secret = [7; 32];
+    for (id, expires, status) in [(1, now - 1_000_000, 401), (2, now + 60_000_000, 200)] {
+        let change = Change::CreateToken(CreateToken {
+            id: OperatorTokenId(id),
+            operator: "anna".into(),
+            roles: Vec::new(),
+            hash: Digest(*blake3::hash(&secret).as_bytes()),
+            description: String::new(),
+            expires: Stamp(expires),
+        });
+        let (actor, reason) = ("test".to_owned(), String::new());
+        let administer = Administer { actor, reason, change };
+        server.backend.apply(&Command::Administer(Box::new(administer)));
+        let text = format!("upesi_{id:016x}_BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc");
+        let answer = server.send_as(&text, CHANGE, BODY).await;
+        assert_eq!(answer.status, status, "{}", answer.body);
+        assert_eq!(answer.body.contains("the bearer token has expired"), status == 401);
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_is_rotated_revoked_and_suspended() {
+    let server = TestServer::start_with(with_roles).await;
+    let first = server.add_operator("anna", &["operator"]).await;
+    let second = server.create_token(r#"{"operator":"anna","description":"next"}"#).await;
+    let status = |token: String| {
+        let server = &server;
+        async move { server.send_as(&token, CHANGE, BODY).await.status }
+    };
+    assert_eq!([status(first.clone()).await, status(second.clone()).await], [200, 200]);
+    let id = first.split('_').nth(1).unwrap();
+    server.check_status(&format!("DELETE /tokens/{id}"), "", 204).await;
+    server.check_status(&format!("DELETE /tokens/{id}"), "", 400).await;
+    assert_eq!([status(first).await, status(second.clone()).await], [401, 200]);
+    for (body, expected) in [
+        (r#"{"roles":["operator"],"isActive":false}"#, 401),
+        (r#"{"roles":["operator"]}"#, 200),
+        (r#"{"roles":["viewer"]}"#, 403),
+        (r#"{"roles":[]}"#, 403),
+    ] {
+        server.check_status("PUT /operators/anna", body, 200).await;
+        assert_eq!(status(second.clone()).await, expected, "{body}");
+    }
+    let listed = server.ask("GET /tokens?operator=anna", "").await;
+    assert!(listed.contains(r#""description":"next""#) && !listed.contains(&second), "{listed}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_is_restricted_to_roles() {
+    let server = TestServer::start_with(with_roles).await;
+    server.check_status("PUT /roles/funds", r#"{"permissions":["finance"]}"#, 200).await;
+    server.add_operator("anna", &["operator", "funds"]).await;
+    for (roles, expected) in [
+        (r#"[]"#, r#"["read","operate","finance"]"#),
+        (r#"["viewer"]"#, r#"["read"]"#),
+        (r#"["funds","viewer"]"#, r#"["read","finance"]"#),
+        // A token cannot have more than its operator.
+        (r#"["admin"]"#, r#"["read","operate","finance"]"#),
+        (r#"["auditor"]"#, r#"["read"]"#),
+        (r#"["security"]"#, r#"["read"]"#),
+    ] {
+        let body = format!(r#"{{"operator":"anna","roles":{roles}}}"#);
+        let token = server.create_token(&body).await;
+        let answer = server.send_as(&token, "GET /identity", "").await;
+        assert_eq!(answer.status, 200, "{roles}");
+        let identity: Value = serde_json::from_str(&answer.body).unwrap();
+        assert_eq!(identity["permissions"].to_string(), expected, "{roles}");
+        assert_eq!(identity["name"], "anna", "{roles}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_author_is_the_operator_and_not_x_actor() {
+    let server = TestServer::start_with(with_roles).await;
+    let token = server.add_operator("anna", &["operator"]).await;
+    let id = token.split('_').nth(1).unwrap();
+    let headers = format!(
+        "host: localhost\r\nauthorization: Bearer {token}\r\nx-actor: bert\r\nx-reason: why\r\n"
+    );
+    assert_eq!(server.send(CHANGE, &headers, BODY).await.status, 200);
+    let last = server.backend.inner().recorded.last().unwrap().clone();
+    assert_eq!(last.actor, format!("anna (token:{id}) 127.0.0.1"));
+    assert_eq!(last.reason, "why");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_break_glass_token_may_do_everything_and_is_counted() {
+    let server = TestServer::start_with(with_roles).await;
+    server.check_status(CHANGE, BODY, 200).await;
+    let actor = server.backend.inner().recorded.last().unwrap().actor.clone();
+    assert!(actor.starts_with("break-glass (token:"), "{actor}");
+    let identity = server.ask("GET /identity", "").await;
+    expect![[r#"200 {"name":"break-glass","credential":"break-glass token","roles":[],"permissions":["read","operate","finance","security","audit"]}"#]].assert_eq(&identity);
+    let metrics = server.ask("GET /metrics", "").await;
+    assert!(metrics.contains("\nupesi_admin_break_glass_total 3\n"), "{metrics}");
+    assert!(metrics.contains("\nupesi_admin_permissions_missing_total 0\n"), "{metrics}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_missing_permission_is_explained_and_counted() {
+    let server = TestServer::start_with(with_roles).await;
+    server.check_status("PUT /roles/help-desk", r#"{"permissions":["operate"]}"#, 200).await;
+    let token = server.add_operator("anna", &["viewer"]).await;
+    let answer = server.send_as(&token, CHANGE, BODY).await;
+    expect![[r#"403 3000 Generic client error - anna lacks the permission "operate", which this request requires; roles with it: operator, admin, help-de"#]].assert_eq(&answer.line());
+    let metrics = server.send_as(&token, "GET /metrics", "").await.body;
+    assert!(metrics.contains("\nupesi_admin_permissions_missing_total 1\n"), "{metrics}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn operators_need_their_rules_version() {
+    let server = TestServer::start().await;
+    server.backend.begin_under(3);
+    server
+        .check("PUT /operators/anna", r#"{"roles":[]}"#, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - needs rules version 4, but 3 is in force; see PUT /rules"}}"#]])
+        .await;
+    server.stop().await;
+}

@@ -14,7 +14,8 @@ use crate::cli::stdout;
 use crate::data::{archive, backup, migrate, restore, snapshot};
 use crate::inspect::{audit, explain, replay, verify, what_if};
 use crate::operate::{
-    cluster, health, liquidity, onboard, parties, quarantine, reconcile, settlement, statement,
+    cluster, health, liquidity, onboard, operators, parties, quarantine, reconcile, settlement,
+    statement,
 };
 use crate::{config, serve};
 
@@ -61,6 +62,7 @@ const GROUPS: &[HelpGroup] = &[
             "quarantine",
         ],
     ),
+    ("Access", &["operator", "role", "token"]),
     ("Inspect", &["verify", "audit", "explain", "replay", "what-if"]),
     ("Move and back up", &["backup", "restore", "snapshot", "archive", "export-log", "import-log"]),
     ("Measure", &["waterfall"]),
@@ -153,6 +155,22 @@ enum Command {
     /// however often the command runs.
     #[command(after_help = onboard::EXAMPLES)]
     Onboard(onboard::OnboardArguments),
+    /// List, add and disable operators of a running switch.
+    ///
+    /// An operator is a person or a service that uses the admin API. It has roles, which grant
+    /// permissions, and tokens. The roles apply with admin.auth = "roles".
+    #[command(after_help = operators::EXAMPLES)]
+    Operator(operators::OperatorArguments),
+    /// List, define and remove roles of operators, on a running switch.
+    ///
+    /// A role is a set of permissions. Each route of the admin API needs one permission.
+    #[command(after_help = operators::roles::EXAMPLES)]
+    Role(operators::roles::RoleArguments),
+    /// List, create and revoke tokens of operators, on a running switch.
+    ///
+    /// The log has only a hash of a token. A lost token cannot be recovered; create another.
+    #[command(after_help = operators::tokens::EXAMPLES)]
+    Token(operators::tokens::TokenArguments),
     /// Skip a record that breaks an invariant and prevents every start.
     ///
     /// Only the first record at which the replay stops can be quarantined, and only if the records
@@ -314,6 +332,9 @@ impl Command {
             Self::Statement(arguments) => statement::statement(&arguments),
             Self::ImportLog(arguments) => migrate::import(&arguments),
             Self::Onboard(arguments) => onboard::onboard(&arguments),
+            Self::Operator(arguments) => operators::operator(&arguments),
+            Self::Role(arguments) => operators::roles::role(&arguments),
+            Self::Token(arguments) => operators::tokens::token(&arguments),
             Self::Parties(arguments) => parties::parties(&arguments),
             Self::Quarantine(arguments) => quarantine::quarantine(&arguments),
             Self::Reconcile(arguments) => reconcile::reconcile(&arguments),

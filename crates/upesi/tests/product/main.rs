@@ -53,6 +53,7 @@ mod object_stores;
 mod offline;
 mod onboard;
 mod operations;
+mod operators;
 mod parties;
 mod preload;
 mod reconcile;

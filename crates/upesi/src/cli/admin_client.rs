@@ -1,0 +1,112 @@
+//! Requests of a command to the admin API of a running switch.
+
+use std::path::PathBuf;
+
+use harness::Admin;
+use serde_json::Value;
+
+use crate::CliError;
+
+/// The switch that a command talks to.
+#[derive(clap::Args)]
+pub(crate) struct AdminConnection {
+    /// Address of the switch's admin API.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001", global = true)]
+    admin: String,
+    /// File with the token of an operator, or admin-token in the data directory.
+    #[arg(long, value_name = "FILE", global = true)]
+    token: Option<PathBuf>,
+    /// Reason of a change, recorded with it.
+    #[arg(long, value_name = "TEXT", global = true)]
+    reason: Option<String>,
+    /// Print the answer of the switch as JSON.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+impl AdminConnection {
+    /// Prints the JSON of an answer, or a form for people.
+    pub(crate) fn print(&self, json: &str, people: impl FnOnce()) {
+        if self.json { println!("{json}") } else { people() }
+    }
+}
+
+/// A client of the admin API.
+pub(crate) struct AdminClient {
+    admin: Admin,
+}
+
+/// An answer with a status below 300: its JSON, and its text.
+pub(crate) struct AdminAnswer {
+    pub(crate) value: Value,
+    pub(crate) text: String,
+}
+
+impl AdminClient {
+    pub(crate) fn new(connection: &AdminConnection) -> Result<Self, CliError> {
+        let AdminConnection { admin, token, reason, .. } = connection;
+        let mut admin =
+            Admin::at(admin, token.as_deref()).map_err(|error| CliError::new(error.to_string()))?;
+        if let Some(reason) = reason {
+            if reason.chars().any(char::is_control) {
+                return Err(CliError::new("--reason: contains a control character"));
+            }
+            admin.with("x-reason", reason);
+        }
+        Ok(Self { admin })
+    }
+
+    /// # Errors
+    /// The request fails, or its status is not below 300; the error quotes the description.
+    pub(crate) fn call(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<AdminAnswer, CliError> {
+        let (status, answer) = self.status_of(method, path, body)?;
+        if status < 300 {
+            return Ok(answer);
+        }
+        let described = answer.value["errorInformation"]["errorDescription"].as_str();
+        let hint = if status == 401 { "; name the token file with --token" } else { "" };
+        let text = described.unwrap_or("no description");
+        Err(CliError::new(format!("{method} {path}: status {status}: {text}{hint}")))
+    }
+
+    /// The answer, whatever its status.
+    ///
+    /// # Errors
+    /// The request fails.
+    pub(crate) fn status_of(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(u16, AdminAnswer), CliError> {
+        let body = body.map(Value::to_string);
+        let answer = self.admin.call(method, path, body.as_deref());
+        let answer = answer.map_err(|error| CliError::new(error.to_string()))?;
+        let value = serde_json::from_slice::<Value>(&answer.body).unwrap_or(Value::Null);
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        Ok((answer.status, AdminAnswer { value, text }))
+    }
+}
+
+/// The entries of a list in an answer.
+pub(crate) fn entries(answer: &Value) -> &[Value] {
+    answer.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// A member of an object as text; empty if it is absent.
+pub(crate) fn member(value: &Value, name: &str) -> String {
+    match &value[name] {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            let texts = items.iter().map(|item| item.as_str().unwrap_or_default());
+            texts.collect::<Vec<_>>().join(", ")
+        }
+        other => other.to_string(),
+    }
+}

@@ -296,6 +296,11 @@ pub(super) mod tests {
             (../../crates/upesi/src/serve/metrics.rs) and\n[crates/operations/src/metrics.rs]\
             (../../crates/operations/src/metrics.rs). Dashboards and alerts:\n\
             [watching.md](watching.md).\n\n\
+            Only the first 500 participants of the register have series of their own. The others\n\
+            share those with the label `participant=\"other\"`, and so does a participant of that\n\
+            name. With 10,000 participants, 700 of which got transfers and look-ups, a scrape has\n\
+            7.8 MB (0.3 MB compressed), of which the names of the reference are 6.1 MB, and takes\n\
+            0.4 s in a development build (`crates/upesi/tests/product/many_participants.rs`).\n\n\
             | Metric | Kind | Unit | Meaning |\n|---|---|---|---|\n"
             .to_owned();
         for metric in all() {

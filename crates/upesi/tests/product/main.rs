@@ -45,6 +45,7 @@ mod liquidity;
 mod logging;
 mod long_history;
 mod lookup_and_quotes;
+mod many_participants;
 mod mojaloop_metrics;
 #[cfg(feature = "real-prometheus")]
 mod monitoring;

@@ -11,6 +11,7 @@ use std::fmt;
 use http::Method;
 use ledger::{Currency, TransferId};
 
+use crate::body::QuoteId;
 use crate::error::Refusal;
 use crate::query;
 use crate::route_table::{Operation, PLAIN_ROUTES, Segment};
@@ -165,6 +166,15 @@ pub struct TransferPath<'a> {
     pub name: Identifier<'a>,
 }
 
+/// `{ID}` of a quote, whose published schema demands a valid id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotePath<'a> {
+    /// The id.
+    pub id: QuoteId,
+    /// Its text.
+    pub name: Identifier<'a>,
+}
+
 /// A requested operation with its identifiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route<'a> {
@@ -189,11 +199,11 @@ pub enum Route<'a> {
     /// `POST /quotes`.
     QuotesPost,
     /// `GET /quotes/{ID}`.
-    QuotesGet(Identifier<'a>),
+    QuotesGet(QuotePath<'a>),
     /// `PUT /quotes/{ID}`.
-    QuotesPut(Identifier<'a>),
+    QuotesPut(QuotePath<'a>),
     /// `PUT /quotes/{ID}/error`.
-    QuotesError(Identifier<'a>),
+    QuotesError(QuotePath<'a>),
     /// `POST /transfers`.
     TransfersPost,
     /// `GET /transfers/{ID}`.
@@ -387,10 +397,10 @@ fn transfer(raw: &str) -> Result<TransferPath<'_>, Refusal> {
 }
 
 /// The id of a quote must match the pattern in its published schema.
-fn quote(raw: &str) -> Result<Identifier<'_>, Refusal> {
-    let id = identifier(raw, "id")?;
-    match TransferId::parse(&id.text) {
-        Some(_) => Ok(id),
+fn quote(raw: &str) -> Result<QuotePath<'_>, Refusal> {
+    let name = identifier(raw, "id")?;
+    match QuoteId::parse(&name.text) {
+        Some(id) => Ok(QuotePath { id, name }),
         None => {
             let pattern = crate::body::CORRELATION_ID_PATTERN;
             Err(Refusal::invalid(&format!("/path/id must match pattern \"{pattern}\"")))
@@ -563,8 +573,8 @@ mod tests {
                 let currency = party.currency.map(|it| format!(" in {it}")).unwrap_or_default();
                 format!("{name} {} {}{sub_id}{currency}{braces}", party.kind.as_str(), party.id)
             }
-            Route::QuotesGet(id) | Route::QuotesPut(id) | Route::QuotesError(id) => {
-                format!("{name} {id}")
+            Route::QuotesGet(path) | Route::QuotesPut(path) | Route::QuotesError(path) => {
+                format!("{name} {}", path.name)
             }
             Route::TransfersGet(path) | Route::TransfersPut(path) | Route::TransfersError(path) => {
                 format!("{name} {} {}", path.name, path.id.is_some())

@@ -131,8 +131,10 @@ fn check_route(method: &Method, uri: &Uri, route: &Route<'_>) {
     {
         assert_eq!(id.to_string(), transfer.name.text, "an id is its text");
     }
-    if let Route::QuotesGet(id) | Route::QuotesPut(id) | Route::QuotesError(id) = route {
-        assert!(schema::takes("CorrelationId", &id.text), "a quote's id has the form of one");
+    if let Route::QuotesGet(quote) | Route::QuotesPut(quote) | Route::QuotesError(quote) = route {
+        let text = &quote.name.text;
+        assert!(schema::takes("CorrelationId", text), "a quote's id has the form of one");
+        assert_eq!(quote.id.to_string(), *text, "an id is its text");
     }
 }
 
@@ -149,7 +151,9 @@ fn identifiers<'r, 'a>(route: &'r Route<'a>) -> Vec<(&'static str, &'r Identifie
             let sub_id = party.sub_id.as_ref().map(|sub_id| ("SubId", sub_id));
             [("ID", &party.id)].into_iter().chain(sub_id).collect()
         }
-        Route::QuotesGet(id) | Route::QuotesPut(id) | Route::QuotesError(id) => vec![("ID", id)],
+        Route::QuotesGet(path) | Route::QuotesPut(path) | Route::QuotesError(path) => {
+            vec![("ID", &path.name)]
+        }
         Route::TransfersGet(path) | Route::TransfersPut(path) | Route::TransfersError(path) => {
             vec![("ID", &path.name)]
         }

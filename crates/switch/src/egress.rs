@@ -28,7 +28,7 @@ use http_body_util::Full;
 use ledger::{FspName, Notice, ParticipantIndex};
 use node::latency_trace::monotonic_ns;
 use tokio::task::spawn_local;
-use traces::{SpanIds, SpanStep};
+use traces::{SpanIds, SpanStep, SpanSubject};
 
 use crate::breaker::{BreakerChange, Breakers};
 use crate::directory::Directory;
@@ -57,6 +57,8 @@ pub(crate) struct Destination {
     /// Path of the resource, with the query if there is one.
     pub(crate) path: String,
     pub(crate) variables: Variables,
+    /// The transfer or quote of the message, for its span.
+    pub(crate) subject: Option<SpanSubject>,
 }
 
 /// The error callback that a sender gets when its message is refused or could not be delivered.
@@ -365,6 +367,7 @@ impl Egress {
             let ids = SpanIds { trace: trace.trace_id, span, parent: trace.span_id };
             let target = call.as_ref().ok().map(|call| Rc::clone(&call.target));
             let is_sampled = spans.samples(&trace);
+            let step = (step, to.subject);
             Box::new(CallSpan::new((ids, is_sampled), step, (to.participant, target)))
         })
     }

@@ -23,6 +23,7 @@ use ledger::{
     TransferState, TransferView,
 };
 use node::latency_trace::{TracePoint, monotonic_ns};
+use traces::SpanSubject;
 
 use crate::commands::batch_fault;
 use crate::egress::{AddressedMessage, Destination, Egress};
@@ -284,8 +285,9 @@ fn destination(notice: &Notice) -> Option<Destination> {
         // About a registration, which `parties` addresses.
         NoticeKind::PartiesChanged => return None,
     };
-    let variables = vec![("transferId", id)];
-    Some(Destination { participant: notice.recipient, endpoint, method, path, variables })
+    let (participant, variables) = (notice.recipient, vec![("transferId", id)]);
+    let subject = notice.transfer.map(SpanSubject::Transfer);
+    Some(Destination { participant, endpoint, method, path, variables, subject })
 }
 
 async fn own_body(records: &Records, outgoing: &OutgoingNotice) -> Option<Bytes> {
@@ -486,6 +488,7 @@ fn batch_registration_callback(
         method: Method::PUT,
         path,
         variables,
+        subject: None,
     };
     Some((to, hub_messages::batch_registered(&outcomes, batch.currency)))
 }

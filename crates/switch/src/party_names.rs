@@ -73,6 +73,6 @@ impl PartyNames {
             variables.push(("partySubIdOrType", sub_id.clone()));
         }
         path.push_str(suffix);
-        Destination { participant, endpoint, method, path, variables }
+        Destination { participant, endpoint, method, path, variables, subject: None }
     }
 }

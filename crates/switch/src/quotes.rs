@@ -3,12 +3,13 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use fspiop::body::{ErrorInformation, Quote, QuoteResponse};
+use fspiop::body::{ErrorInformation, Quote, QuoteId, QuoteResponse};
 use fspiop::endpoint::EndpointType;
-use fspiop::{ErrorCode, Identifier, Refusal, Resource};
+use fspiop::{ErrorCode, QuotePath, Refusal, Resource};
 use http::{Method, StatusCode};
 use ledger::{Currency, FspName, ParticipantIndex};
 use node::ParticipantsView;
+use traces::SpanSubject;
 
 use crate::egress::{Destination, Egress, FailureCallback, OwnMessage};
 use crate::inbound::{Envelope, Inbound, Trace};
@@ -22,56 +23,58 @@ pub(crate) fn post(egress: &Rc<Egress>, inbound: Inbound) -> Result<AcceptStatus
     }
     let quote = Quote::parse(&inbound.body)?;
     let refusal = check_quote(&egress.directory.view(), &inbound.envelope, &quote);
-    let id = quote.quote.to_string();
-    send(egress, inbound, &id, "/quotes".into(), refusal)
+    let (id, name) = (quote.quote, quote.quote.to_string());
+    let accepted = inbound.accepted();
+    send(egress, inbound, (id, &name), "/quotes".into(), refusal)?;
+    Ok(AcceptStatus::OfQuote(accepted, id))
 }
 
 /// `PUT /quotes/{ID}`.
 pub(crate) fn put(
     egress: &Rc<Egress>,
-    id: &Identifier<'_>,
+    path: &QuotePath<'_>,
     inbound: Inbound,
 ) -> Result<AcceptStatus, Refusal> {
     let response = QuoteResponse::parse(&inbound.body)?;
     let currency = response.payee_currency();
     let refusal = check_response(&egress.directory.view(), &inbound, currency);
-    let path = format!("/quotes/{}", id.raw);
-    send(egress, inbound, id.raw, path, refusal)
+    let QuotePath { id, name } = path;
+    send(egress, inbound, (*id, name.raw), format!("/quotes/{}", name.raw), refusal)
 }
 
 /// `PUT /quotes/{ID}/error`.
 pub(crate) fn put_error(
     egress: &Rc<Egress>,
-    id: &Identifier<'_>,
+    path: &QuotePath<'_>,
     inbound: Inbound,
 ) -> Result<AcceptStatus, Refusal> {
     let error = ErrorInformation::parse_of_quote(&inbound.body)?;
     if !error.code.is_accepted() {
         let (code, description) = error.effective();
         let body = fspiop::hub_messages::error(code, &description, &[]);
-        return replace_error(egress, id, inbound, body);
+        return replace_error(egress, path, inbound, body);
     }
-    let path = format!("/quotes/{}/error", id.raw);
-    send(egress, inbound, id.raw, path, None)
+    let QuotePath { id, name } = path;
+    send(egress, inbound, (*id, name.raw), format!("/quotes/{}/error", name.raw), None)
 }
 
 /// An error with an unknown code: the hub replaces it by 3100 (hub-semantics 1.5).
 fn replace_error(
     egress: &Rc<Egress>,
-    id: &Identifier<'_>,
+    path: &QuotePath<'_>,
     inbound: Inbound,
     body: Bytes,
 ) -> Result<AcceptStatus, Refusal> {
     let view = egress.directory.view();
+    let id = (path.id, path.name.raw);
     let named = inbound.envelope.destination.and_then(|name| view.find(&name));
     let (Some(recipient), Some(sender)) =
         (named, egress.directory.sender(&inbound.envelope.source))
     else {
-        let path = format!("/quotes/{}/error", id.raw);
-        return send(egress, inbound, id.raw, path, None);
+        return send(egress, inbound, id, format!("/quotes/{}/error", id.1), None);
     };
-    let on_failure = failure_callback(sender, id.raw, &inbound);
-    let (to, trace) = (error_to(recipient.index, id.raw), Trace::of(&inbound));
+    let on_failure = failure_callback(sender, id, &inbound);
+    let (to, trace) = (error_to(recipient.index, id), Trace::of(&inbound));
     let own = OwnMessage { to, resource: Resource::Quotes, trace, body };
     egress.start_replacement(own, on_failure)?;
     Ok(StatusCode::OK.into())
@@ -80,11 +83,11 @@ fn replace_error(
 /// `GET /quotes/{ID}`.
 pub(crate) fn get(
     egress: &Rc<Egress>,
-    id: &Identifier<'_>,
+    path: &QuotePath<'_>,
     inbound: Inbound,
 ) -> Result<AcceptStatus, Refusal> {
-    let path = format!("/quotes/{}", id.raw);
-    send(egress, inbound, id.raw, path, None)
+    let QuotePath { id, name } = path;
+    send(egress, inbound, (*id, name.raw), format!("/quotes/{}", name.raw), None)
 }
 
 /// The error of a message that is refused by callback.
@@ -143,7 +146,7 @@ fn refusal(code: ErrorCode, name: &FspName) -> QuoteRefusal {
 fn send(
     egress: &Rc<Egress>,
     inbound: Inbound,
-    id: &str,
+    id: (QuoteId, &str),
     path: String,
     refusal: Option<QuoteRefusal>,
 ) -> Result<AcceptStatus, Refusal> {
@@ -165,6 +168,7 @@ fn send(
         method: inbound.method.clone(),
         path,
         variables: Vec::new(),
+        subject: Some(SpanSubject::Quote(id.0)),
     };
     egress.forward(inbound, &to, None, sender)
 }
@@ -177,17 +181,23 @@ fn no_destination(envelope: &Envelope) -> QuoteRefusal {
     }
 }
 
-fn error_to(participant: ParticipantIndex, id: &str) -> Destination {
+/// The callback with an error about a quote, by its id and the text of the id in the path.
+fn error_to(participant: ParticipantIndex, (id, name): (QuoteId, &str)) -> Destination {
     Destination {
         participant,
         endpoint: EndpointType::Quotes,
         method: Method::PUT,
-        path: format!("/quotes/{id}/error"),
+        path: format!("/quotes/{name}/error"),
         variables: Vec::new(),
+        subject: Some(SpanSubject::Quote(id)),
     }
 }
 
-fn failure_callback(sender: ParticipantIndex, id: &str, inbound: &Inbound) -> FailureCallback {
+fn failure_callback(
+    sender: ParticipantIndex,
+    id: (QuoteId, &str),
+    inbound: &Inbound,
+) -> FailureCallback {
     FailureCallback {
         to: error_to(sender, id),
         resource: Resource::Quotes,

@@ -30,6 +30,7 @@ use node::latency_trace::{TracePoint, monotonic_ns};
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
+use traces::SpanSubject;
 
 use crate::connections::{
     ClientConnection, ConnectionLimits, ConnectionPermit, Connections, RequestGuard,
@@ -48,7 +49,7 @@ use crate::submitter::{AcceptStatus, Submitter};
 use crate::thread::Thread;
 use crate::trace::RequestTrace;
 use crate::transfers::{self, Transfers};
-use crate::{http2, notice_messages, participants, parties, quotes};
+use crate::{http2, notice_messages, participants, parties, quotes, spans};
 
 /// Maximum time for a client to acknowledge sent data.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
@@ -302,6 +303,9 @@ async fn respond(
     let span = server.thread.begin_span(&envelope.trace);
     about.facts = server.thread.spans.facts(&envelope, span);
     let route = api.route(uri.query())?;
+    if let Some(facts) = &mut about.facts {
+        facts.subject = spans::subject_of(&route);
+    }
     let max = resource.body_bytes_max();
     let body = read(server, body, (&parts.headers, &envelope.source), max).await?;
     guard.mark_complete();
@@ -312,6 +316,12 @@ async fn respond(
     let head = (mem::take(&mut parts.method), uri.clone(), mem::take(&mut parts.headers));
     match process(server, (resource, route), head, (envelope, body, span, stages))? {
         AcceptStatus::Immediate(status) => Ok(empty(status)),
+        AcceptStatus::OfQuote(status, id) => {
+            if let Some(facts) = &mut about.facts {
+                facts.subject = Some(SpanSubject::Quote(id));
+            }
+            Ok(empty(status))
+        }
         AcceptStatus::AfterQuery(query) => Ok(empty(query.await?)),
         AcceptStatus::AfterDecision(decision, status) => {
             let (mut stages, facts) = decision.wait(&server.directory).await?;

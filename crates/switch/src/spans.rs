@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use fspiop::egress_policy::CallTarget;
 use fspiop::route_table::Operation;
-use fspiop::{Refusal, Resource, TraceContext};
+use fspiop::{Refusal, Resource, Route, TraceContext};
 use http::{Method, StatusCode};
 use ledger::{
     Command, ErrorOutcome, FspName, Notice, NoticeKind, Outcome, ParticipantIndex, ResponseEnd,
@@ -16,7 +16,7 @@ use ledger::{
 };
 use node::BatchTimes;
 use node::latency_trace::{self, monotonic_ns};
-use traces::{Peer, SpanError, SpanIds, SpanQueue, SpanRecord, SpanStep};
+use traces::{Peer, SpanError, SpanIds, SpanQueue, SpanRecord, SpanStep, SpanSubject};
 
 use crate::failure::{Failure, SendError};
 use crate::inbound::{Envelope, RequestSpan};
@@ -46,6 +46,8 @@ pub(crate) struct RequestFacts {
     is_sampled: bool,
     source: Option<FspName>,
     destination: Option<FspName>,
+    /// The transfer or quote, once known.
+    pub(crate) subject: Option<SpanSubject>,
 }
 
 /// The decision about a command, and its stages.
@@ -108,6 +110,7 @@ impl SpanWriter {
                 is_sampled: span.is_sampled,
                 source: Some(envelope.source),
                 destination: envelope.destination,
+                subject: None,
             })
         })
     }
@@ -115,7 +118,13 @@ impl SpanWriter {
     /// The facts about a request whose headers were refused. It begins a trace.
     pub(crate) fn facts_of_refused(&self, trace: TraceId, span: u64) -> Box<RequestFacts> {
         let ids = SpanIds { trace, span, parent: 0 };
-        Box::new(RequestFacts { ids, is_sampled: false, source: None, destination: None })
+        Box::new(RequestFacts {
+            ids,
+            is_sampled: false,
+            source: None,
+            destination: None,
+            subject: None,
+        })
     }
 
     /// Writes the span of a request that is answered now.
@@ -138,6 +147,7 @@ impl SpanWriter {
         span.error = refusal.map(|refusal| SpanError::Code(refusal.code.number()));
         span.error = span.error.or_else(|| outcome.and_then(error_of));
         (span.payer, span.payee) = roles(operation, (facts.source, facts.destination));
+        span.subject = facts.subject;
         if let Some(decision) = decision {
             decision.complete(&mut span);
         }
@@ -240,7 +250,7 @@ impl DecisionFacts {
 
     /// Adds transfer, parties and state to a span.
     fn complete(&self, span: &mut SpanRecord) {
-        span.transfer = self.transfer;
+        span.subject = self.transfer.map(SpanSubject::Transfer).or(span.subject);
         if let Some((payer, payee)) = self.parties {
             (span.payer, span.payee) = (Some(payer), Some(payee));
         }
@@ -252,10 +262,10 @@ impl CallSpan {
     /// Of a forwarded message, or of a message of the hub that is not a notice; it begins now.
     pub(crate) fn new(
         (ids, is_sampled): (SpanIds, bool),
-        step: SpanStep,
+        (step, subject): (SpanStep, Option<SpanSubject>),
         to: (ParticipantIndex, Option<Rc<CallTarget>>),
     ) -> Self {
-        let record = SpanRecord::new(ids, step, (monotonic_ns(), 0));
+        let record = SpanRecord { subject, ..SpanRecord::new(ids, step, (monotonic_ns(), 0)) };
         Self { record, is_sampled, reports_failure: false, is_to_payer: None, to }
     }
 
@@ -267,8 +277,8 @@ impl CallSpan {
         to: (ParticipantIndex, Option<Rc<CallTarget>>),
     ) -> Self {
         let (operation, state, is_to_payer) = about_notice(notice.kind);
-        let mut span = Self::new(sampled, SpanStep::Notify(operation), to);
-        span.record.transfer = notice.transfer;
+        let subject = notice.transfer.map(SpanSubject::Transfer);
+        let mut span = Self::new(sampled, (SpanStep::Notify(operation), subject), to);
         span.record.state = state;
         span.record.resends = number.saturating_sub(1);
         span.is_to_payer = is_to_payer;
@@ -367,6 +377,19 @@ fn call_error(result: Result<StatusCode, &SendError>) -> Option<SpanError> {
             Failure::NotAnswering => "circuit_breaker_open",
         }),
     })
+}
+
+/// The transfer or quote that the path of a request names.
+pub(crate) fn subject_of(route: &Route<'_>) -> Option<SpanSubject> {
+    match route {
+        Route::TransfersGet(path) | Route::TransfersPut(path) | Route::TransfersError(path) => {
+            path.id.map(SpanSubject::Transfer)
+        }
+        Route::QuotesGet(path) | Route::QuotesPut(path) | Route::QuotesError(path) => {
+            Some(SpanSubject::Quote(path.id))
+        }
+        _ => None,
+    }
 }
 
 /// The payer and the payee among source and destination of a request.

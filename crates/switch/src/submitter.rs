@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fspiop::Refusal;
+use fspiop::body::QuoteId;
 use http::StatusCode;
 use ledger::{Command, Outcome};
 use node::latency_trace::TracePoint;
@@ -26,6 +27,8 @@ use crate::trace::RequestTrace;
 pub(crate) enum AcceptStatus {
     /// At once.
     Immediate(StatusCode),
+    /// At once; the message is about a quote.
+    OfQuote(StatusCode, QuoteId),
     /// When its record is durable and decided.
     AfterDecision(PendingDecision, StatusCode),
     /// After a query of the state, which few messages need.

@@ -7,11 +7,12 @@ use std::time::Duration;
 use fspiop::endpoint::EndpointType;
 use fspiop::{ErrorCode, Refusal, Resource, Route, TransferPath};
 use http::{Method, StatusCode};
-use ledger::{Command, LookupResult, ParticipantIndex, State};
+use ledger::{Command, LookupResult, ParticipantIndex, State, TransferId};
 use node::Handle;
 use node::latency_trace::monotonic_ns;
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
+use traces::SpanSubject;
 
 use crate::commands;
 use crate::directory::Directory;
@@ -78,7 +79,7 @@ pub(crate) fn get(
     };
     queued.map_err(|_| Refusal::unavailable())?;
     let query =
-        TransferQuery { requester, name: path.name.raw.to_owned(), trace: Trace::of(inbound) };
+        TransferQuery { requester, name: path.name.raw.to_owned(), id, trace: Trace::of(inbound) };
     let transfers = Rc::clone(transfers);
     spawn_local(async move {
         if let Ok(found) = receiver.await {
@@ -104,11 +105,12 @@ struct TransferQuery {
     requester: ParticipantIndex,
     /// The id as in the path.
     name: String,
+    id: Option<TransferId>,
     trace: Trace,
 }
 
 async fn answer_query(transfers: &Transfers, query: TransferQuery, found: LookupResult) {
-    let TransferQuery { requester, name, trace } = query;
+    let TransferQuery { requester, name, id, trace } = query;
     let (is_error, body) = match found {
         LookupResult::RequesterUnknown => return,
         LookupResult::NotFound => {
@@ -123,7 +125,7 @@ async fn answer_query(transfers: &Transfers, query: TransferQuery, found: Lookup
             }
         }
     };
-    let to = callback_destination(requester, name, is_error);
+    let to = callback_destination(requester, (name, id), is_error);
     let own = OwnMessage { to, resource: Resource::Transfers, trace, body };
     // Too many answers are in flight: the requester will retry.
     let _sent = transfers.egress.start_callback(own);
@@ -131,7 +133,7 @@ async fn answer_query(transfers: &Transfers, query: TransferQuery, found: Lookup
 
 fn callback_destination(
     participant: ParticipantIndex,
-    name: String,
+    (name, id): (String, Option<TransferId>),
     is_error: bool,
 ) -> Destination {
     let (suffix, endpoint) = match is_error {
@@ -140,7 +142,8 @@ fn callback_destination(
     };
     let path = format!("/transfers/{name}{suffix}");
     let variables = vec![("transferId", name)];
-    Destination { participant, endpoint, method: Method::PUT, path, variables }
+    let subject = id.map(SpanSubject::Transfer);
+    Destination { participant, endpoint, method: Method::PUT, path, variables, subject }
 }
 
 /// Submits a message of a participant. A message from an unknown sender is not recorded: it is
@@ -225,7 +228,7 @@ fn not_found_to_sender(
     if let Some(participant) = sender
         && let Route::TransfersPut(path) | Route::TransfersError(path) = route
     {
-        let to = callback_destination(participant, path.name.raw.to_owned(), true);
+        let to = callback_destination(participant, (path.name.raw.to_owned(), None), true);
         let body = error_body(ErrorCode::INTERNAL_SERVER, "transfer not found");
         let trace = Trace::of(inbound);
         let own = OwnMessage { to, resource: Resource::Transfers, trace, body };

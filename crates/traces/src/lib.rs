@@ -31,5 +31,5 @@ pub const CAN_EXPORT: bool = cfg!(feature = "otlp");
 pub use export::{ExportThread, start};
 pub use options::{ExportOptions, ExportProtocol, InvalidSetting};
 pub use queue::{ExportResult, SpanCounts, SpanQueue, WAITING_MAX, WaitingSpans, queue};
-pub use record::{Peer, SpanError, SpanIds, SpanRecord, SpanStep};
+pub use record::{Peer, SpanError, SpanIds, SpanRecord, SpanStep, SpanSubject};
 pub use sampling::{SampledFlag, Sampling};

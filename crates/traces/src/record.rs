@@ -1,5 +1,6 @@
 //! The record of one span, as the I/O threads write it.
 
+use fspiop::body::QuoteId;
 use fspiop::route_table::Operation;
 use ledger::{FspName, TraceId, TransferId};
 
@@ -42,6 +43,15 @@ pub enum SpanError {
     Call(&'static str),
 }
 
+/// The object that a span is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanSubject {
+    /// A transfer.
+    Transfer(TransferId),
+    /// A quote.
+    Quote(QuoteId),
+}
+
 /// The called participant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
@@ -66,8 +76,8 @@ pub struct SpanRecord {
     pub status: Option<u16>,
     /// The failure, if it failed.
     pub error: Option<SpanError>,
-    /// The transfer, if it is about one.
-    pub transfer: Option<TransferId>,
+    /// The transfer or quote that it is about, if known.
+    pub subject: Option<SpanSubject>,
     /// The payer's FSP, if known.
     pub payer: Option<FspName>,
     /// The payee's FSP, if known.
@@ -91,7 +101,7 @@ impl SpanRecord {
             end_ns,
             status: None,
             error: None,
-            transfer: None,
+            subject: None,
             payer: None,
             payee: None,
             state: None,

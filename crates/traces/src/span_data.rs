@@ -10,7 +10,7 @@ use opentelemetry::trace::{
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
-use crate::record::{Peer, SpanError, SpanRecord, SpanStep};
+use crate::record::{Peer, SpanError, SpanRecord, SpanStep, SpanSubject};
 
 /// The monotonic clock and the wall clock at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +80,7 @@ fn status(record: &SpanRecord) -> Status {
 }
 
 fn attributes(record: SpanRecord) -> Vec<KeyValue> {
-    let SpanRecord { step, status, error, transfer, payer, payee, state, peer, resends, .. } =
+    let SpanRecord { step, status, error, subject, payer, payee, state, peer, resends, .. } =
         record;
     let mut all = Vec::with_capacity(12);
     if let Some(operation) = step.operation() {
@@ -101,9 +101,10 @@ fn attributes(record: SpanRecord) -> Vec<KeyValue> {
     if resends != 0 {
         all.push(KeyValue::new("http.request.resend_count", i64::from(resends)));
     }
-    if let Some(transfer) = transfer {
-        all.push(KeyValue::new("mojaloop.transfer_id", transfer.to_string()));
-    }
+    all.extend(subject.map(|subject| match subject {
+        SpanSubject::Transfer(id) => KeyValue::new("mojaloop.transfer_id", id.to_string()),
+        SpanSubject::Quote(id) => KeyValue::new("mojaloop.quote_id", id.to_string()),
+    }));
     for (name, fsp) in [("mojaloop.payer_fsp", payer), ("mojaloop.payee_fsp", payee)] {
         all.extend(fsp.map(|fsp: FspName| KeyValue::new(name, fsp.to_string())));
     }

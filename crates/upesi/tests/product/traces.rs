@@ -51,8 +51,9 @@ fn keeps_state(callback: &Callback) {
     assert_eq!(callback.header("baggage"), "tenant=a");
 }
 
-/// A payment with look-up, quote and transfer in one trace. Returns the transfer.
-fn pay(scheme: &Scheme, trace: &str) -> Transfer {
+/// A payment with look-up, quote and transfer in one trace. Returns the transfer and the path of the
+/// quote.
+fn pay(scheme: &Scheme, trace: &str) -> (Transfer, String) {
     let party = "/parties/MSISDN/27713803912";
     let look_up = Message::new("GET", party, "payerfsp").to("payeefsp");
     scheme.send(&beginning(look_up, trace), 202);
@@ -82,7 +83,7 @@ fn pay(scheme: &Scheme, trace: &str) -> Transfer {
     let done = scheme.payer.wait("PUT", &transfer.path());
     keeps_state(&done);
     scheme.wait_until_delivered();
-    transfer
+    (transfer, path)
 }
 
 fn quote(transfer: &Transfer) -> Message {
@@ -151,7 +152,7 @@ const PAYMENT: [&str; 19] = [
 ];
 
 #[track_caller]
-fn is_whole_payment(spans: &[Span], transfer: &Transfer) {
+fn is_whole_payment(spans: &[Span], (transfer, quote): &(Transfer, String)) {
     let mut found = paths(spans);
     found.sort_by_key(|path| path.matches(" > ").count());
     for expected in PAYMENT {
@@ -165,12 +166,34 @@ fn is_whole_payment(spans: &[Span], transfer: &Transfer) {
     assert_eq!(found, [] as [&str; 0]);
     let all = lines(spans);
     let id = format!("mojaloop.transfer_id={}", transfer.id);
+    let quote = format!("mojaloop.quote_id={}", quote.trim_start_matches("/quotes/"));
     for (name, expected) in [
         (
             "forward party",
             "client http.request.method=GET http.response.status_code=202 \
              peer.service=payeefsp server.address=127.0.0.1 \
              url.template=/parties/{Type}/{ID}",
+        ),
+        (
+            "quote",
+            "server http.request.method=POST http.response.status_code=202 http.route=/quotes \
+             mojaloop.payee_fsp=payeefsp mojaloop.payer_fsp=payerfsp {quote}",
+        ),
+        (
+            "forward quote",
+            "client http.request.method=POST http.response.status_code=202 {quote} \
+             peer.service=payeefsp server.address=127.0.0.1 url.template=/quotes",
+        ),
+        (
+            "quote answer",
+            "server http.request.method=PUT http.response.status_code=200 \
+             http.route=/quotes/{ID} mojaloop.payee_fsp=payeefsp mojaloop.payer_fsp=payerfsp \
+             {quote}",
+        ),
+        (
+            "forward quote answer",
+            "client http.request.method=PUT http.response.status_code=200 {quote} \
+             peer.service=payerfsp server.address=127.0.0.1 url.template=/quotes/{ID}",
         ),
         (
             "prepare",
@@ -203,15 +226,16 @@ fn is_whole_payment(spans: &[Span], transfer: &Transfer) {
         ),
     ] {
         let (kind, tags) = expected.split_once(' ').unwrap();
-        let expected = format!("{name} ({kind}) {}", tags.replace("{id}", &id));
+        let tags = tags.replace("{id}", &id).replace("{quote}", &quote);
+        let expected = format!("{name} ({kind}) {tags}");
         assert!(all.contains(&expected), "no {expected}: {all:#?}");
     }
     for span in spans {
         assert!(span.start_us() <= span.end_us(), "{}", span.line());
         assert_eq!(span.resource("service.name"), "upesi");
         assert!(span.resource("service.instance.id").contains(':'));
-        // Neither party identifiers nor amounts.
-        for private in ["27713803912", "27713803911", "17.00", "\"17\"", "USD"] {
+        // Neither party identifiers nor amounts nor baggage.
+        for private in ["27713803912", "27713803911", "17.00", "\"17\"", "USD", "tenant"] {
             assert!(!span.text().contains(private), "{}", span.text());
         }
     }
@@ -226,8 +250,8 @@ fn payment_is_one_trace_over_both_protocols() {
         ("grpc", grpc, "6af7651916cd43dd8448eb211c80319c"),
     ] {
         let scheme = Scheme::configured(&settings(protocol, port));
-        let transfer = pay(&scheme, trace);
-        is_whole_payment(&collector.spans(trace, PAYMENT.len()), &transfer);
+        let payment = pay(&scheme, trace);
+        is_whole_payment(&collector.spans(trace, PAYMENT.len()), &payment);
         assert_eq!(scheme.admin.metric("upesi_spans_dropped_total"), 0);
         scheme.end();
     }

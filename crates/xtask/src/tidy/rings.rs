@@ -18,6 +18,7 @@ const RINGS: &[(&str, Ring)] = &[
     ("blobs", Ring::Driver),
     ("journal", Ring::Driver),
     ("metrics", Ring::Driver),
+    ("tls", Ring::Driver),
     ("traces", Ring::Driver),
     ("snapshots", Ring::Driver),
     ("jws", Ring::Driver),

@@ -1,0 +1,144 @@
+//! The types of this crate in a build without TLS: none of them can have a value.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+
+use crate::fault::{HandshakeCounts, HandshakeFault};
+use crate::file::{CertificateStatus, FileToRead, ReloadOutcome, ServerFiles, TlsFileError};
+
+/// A connection.
+pub type TlsStream<S> = S;
+
+/// The TLS side of a listener.
+#[derive(Debug)]
+pub struct ServerTls(Infallible);
+
+/// A connection after its handshake.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The connection.
+    pub stream: TlsStream<TcpStream>,
+    /// The client's certificate.
+    pub peer: Option<Peer>,
+    /// Whether an earlier session was resumed.
+    pub is_resumed: bool,
+}
+
+/// A failed handshake.
+#[derive(Debug)]
+pub struct Rejected {
+    /// Why it failed.
+    pub fault: HandshakeFault,
+    /// The connection of a client that sent HTTP.
+    pub plain: Option<TcpStream>,
+}
+
+/// The verified certificate of a client.
+#[derive(Clone, Debug)]
+pub struct Peer(Infallible);
+
+impl ServerTls {
+    /// Fails.
+    ///
+    /// # Errors
+    /// Always: this build has no TLS.
+    pub fn open(files: ServerFiles) -> Result<Self, TlsFileError> {
+        let path = &files.certificate;
+        let file = FileToRead { section: files.section, setting: "tls_certificate_file", path };
+        Err(file.failed("this program was built without tls; build it with --features tls"))
+    }
+
+    /// Not possible.
+    ///
+    /// # Errors
+    /// None.
+    pub fn reload(&self) -> Result<ReloadOutcome, TlsFileError> {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    ///
+    /// # Errors
+    /// None.
+    pub async fn accept(&self, _stream: TcpStream, _time: Duration) -> Result<Accepted, Rejected> {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    pub fn count_evicted(&self) {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    #[must_use]
+    pub fn counts(&self) -> &HandshakeCounts {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    ///
+    /// # Errors
+    /// None.
+    pub fn verify_again(&self, _peer: &mut Peer) -> Result<(), HandshakeFault> {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    #[must_use]
+    pub fn status(&self) -> Arc<[CertificateStatus]> {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    #[must_use]
+    pub fn section(&self) -> &'static str {
+        match self.0 {}
+    }
+}
+
+impl Peer {
+    /// Not possible.
+    #[must_use]
+    pub fn subject(&self) -> &str {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    #[must_use]
+    pub fn common_name(&self) -> Option<&str> {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    #[must_use]
+    pub fn dns_names(&self) -> &[String] {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    #[must_use]
+    pub fn uris(&self) -> &[String] {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    #[must_use]
+    pub fn expires(&self) -> i64 {
+        match self.0 {}
+    }
+}

@@ -4,7 +4,7 @@
 //! If no permit is free, a new connection evicts one that keeps the hub waiting
 //! ([`fspiop::admission`]). A message costs a few stores.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::net::IpAddr;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Waker};
@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use fspiop::admission::{self, Admission, AdmissionLimits, Admitted, RequestComplete};
 
+use crate::callers::Caller;
 use crate::pool::SWEEP;
 use crate::trace::Tracer;
 
@@ -80,6 +81,8 @@ pub(crate) struct ClientConnection {
     pub(crate) has_bare_line_feed: Cell<bool>,
     /// The client is not a gateway: `X-Client-Id` of its requests is ignored.
     pub(crate) ignores_client_id: Cell<bool>,
+    /// The client, if it has a certificate.
+    pub(crate) caller: OnceCell<Caller>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -147,6 +150,7 @@ impl ClientConnection {
             aborted: Cell::new(false),
             has_bare_line_feed: Cell::new(false),
             ignores_client_id: Cell::new(false),
+            caller: OnceCell::new(),
             waker: RefCell::new(None),
             sweeps,
             tracer,
@@ -199,7 +203,7 @@ impl ClientConnection {
     }
 
     /// Ends it at once.
-    fn evict(&self) {
+    pub(crate) fn evict(&self) {
         self.evicted.set(true);
         self.timed_out.set(true);
         if let Some(waker) = self.waker.take() {

@@ -63,6 +63,12 @@ counters! {
     requests_limited,
     /// Messages without effect because their sender is not a participant.
     unknown_senders,
+    /// Requests refused because `FSPIOP-Source` is not a name of the client's certificate.
+    callers_refused,
+    /// Requests refused because the certificate names no participant.
+    callers_unknown,
+    /// Requests refused because the certificate expired or was revoked while connected.
+    callers_invalid,
     /// Notices that wait for an endpoint, as of the last sweep of the lanes.
     parked,
     /// Valid signatures of participants.

@@ -15,6 +15,7 @@ use crate::counters::Counters;
 use crate::directory::Directory;
 use crate::driver::{self, Driver};
 use crate::egress::Egress;
+use crate::handshakes::Security;
 use crate::incomplete_bodies::IncompleteBodies;
 use crate::lane_watch::LaneWatch;
 use crate::measurements::Measurements;
@@ -107,6 +108,8 @@ impl IoThread {
             handle: handle.clone(),
             expiration_max: options.expiration_max,
         };
+        let parts = (&thread, &directory);
+        let security = Security::new(options.security, options.connections.head, parts);
         let server = Server {
             thread,
             started: params.started,
@@ -121,6 +124,7 @@ impl IoThread {
             participant_usage: options.participant_usage,
             gateways: options.gateways,
             logs_requests: options.logs_requests,
+            security,
             refused_connections: Cell::new(0),
             room: Rc::default(),
             incomplete_bodies: IncompleteBodies::default(),

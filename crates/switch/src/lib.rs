@@ -34,6 +34,7 @@
 #![warn(missing_docs)]
 
 mod breaker;
+mod callers;
 mod commands;
 mod connections;
 mod counted_stream;
@@ -45,6 +46,7 @@ mod egress;
 mod endpoint_cache;
 mod failure;
 mod fair_share;
+mod handshakes;
 mod http2;
 mod inbound;
 mod incomplete_bodies;
@@ -95,11 +97,13 @@ use tokio::sync::{Notify, watch};
 use tokio::task::spawn_local;
 
 pub use breaker::OpenBreaker;
+pub use callers::{CallerPolicy, CertificateField, CertificateNames};
 pub use commands::{Recorded, command_of, recorded};
 pub use connections::ConnectionLimits;
 pub use counters::Totals;
 pub use delivery_status::DeliveryStatus;
 pub use driver::InjectedStall;
+pub use handshakes::ListenerSecurity;
 pub use inbound::Envelope;
 pub use measurements::{CallResult, NoticeAction, PaymentSpan, RequestKind};
 pub use message::ForwardedMessage;

@@ -8,6 +8,7 @@ use traces::SpanQueue;
 
 use crate::connections::ConnectionLimits;
 use crate::driver::InjectedStall;
+use crate::handshakes::ListenerSecurity;
 use crate::participant_limits::ParticipantUsage;
 use crate::passthrough::TransferMode;
 use crate::pool::PoolLimits;
@@ -29,6 +30,8 @@ pub struct IoThreadOptions {
     /// Networks of gateways: `X-Client-Id` is ignored from any other address. If empty, it is
     /// accepted from all.
     pub gateways: Arc<[Network]>,
+    /// TLS of the listener and identification of senders.
+    pub security: ListenerSecurity,
     /// Maximum number of look-ups, quotes and answers in flight.
     pub forwards_max: usize,
     /// Maximum time until a transfer expires; `None` for no limit.
@@ -58,6 +61,7 @@ impl Default for IoThreadOptions {
             connections: ConnectionLimits::default(),
             participant_usage: None,
             gateways: Arc::default(),
+            security: ListenerSecurity::default(),
             forwards_max: 8_192,
             expiration_max: None,
             transfer_mode: TransferMode::ChangeReply,

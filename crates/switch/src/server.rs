@@ -37,6 +37,7 @@ use crate::connections::{
 };
 use crate::directory::Directory;
 use crate::egress::Egress;
+use crate::handshakes::Security;
 use crate::inbound::{Envelope, Inbound, RequestSpan};
 use crate::incomplete_bodies::{IncompleteBodies, IncompleteBody};
 use crate::measurements::RequestKind;
@@ -79,6 +80,7 @@ pub(crate) struct Server {
     /// Networks of gateways; if empty, `X-Client-Id` is accepted from all.
     pub(crate) gateways: Arc<[Network]>,
     pub(crate) logs_requests: bool,
+    pub(crate) security: Security,
     pub(crate) refused_connections: Cell<usize>,
     /// The buffer into which clients' sockets are read.
     pub(crate) room: Rc<ReadBuffer>,
@@ -111,7 +113,10 @@ fn admit(server: &Rc<Server>, stream: TcpStream, from: IpAddr) {
     let socket = SockRef::from(&stream);
     if stream.set_nodelay(true).is_ok() && socket.set_tcp_user_timeout(Some(WRITE_PATIENCE)).is_ok()
     {
-        spawn_local(serve_connection(Rc::clone(server), stream, permit));
+        match server.security.handshakes {
+            None => spawn_local(serve_connection(Rc::clone(server), stream, permit)),
+            Some(_) => spawn_local(serve_over_tls(Rc::clone(server), (stream, from), permit)),
+        };
     }
 }
 
@@ -120,9 +125,21 @@ fn refuse_connection(server: &Rc<Server>, stream: TcpStream) {
         server.refused_connections.set(server.refused_connections.get() + 1);
         let server = Rc::clone(server);
         spawn_local(async move {
-            socket::refuse_connection(stream).await;
+            socket::refuse_connection(stream, &Refusal::unavailable()).await;
             server.refused_connections.set(server.refused_connections.get() - 1);
         });
+    }
+}
+
+async fn serve_over_tls(
+    server: Rc<Server>,
+    (stream, from): (TcpStream, IpAddr),
+    permit: ConnectionPermit,
+) {
+    let Some(handshakes) = &server.security.handshakes else { return };
+    let accepting = handshakes.accept((stream, from), &permit.client);
+    if let Some(stream) = Box::pin(accepting).await {
+        serve_connection(Rc::clone(&server), stream, permit).await;
     }
 }
 
@@ -298,10 +315,18 @@ async fn respond(
     let resource = api.resource();
     about.request = Some(RequestKind { operation: api.operation(), has_sub_id: api.has_sub_id() });
     let envelope = envelope(server, parts, resource)?;
-    let _in_progress = begin(server, &envelope)?;
     about.trace = envelope.trace.trace_id;
     let span = server.thread.begin_span(&envelope.trace);
     about.facts = server.thread.spans.facts(&envelope, span);
+    // Before the request counts as one of its sender.
+    server.security.callers.check(guard.client.caller.get(), &envelope.source)?;
+    if server.security.callers.identifies() {
+        if server.directory.may_lag_for(&envelope.source) {
+            Box::pin(server.directory.catch_up()).await?;
+        }
+        server.security.callers.check_registered(&envelope.source)?;
+    }
+    let _in_progress = begin(server, &envelope)?;
     let route = api.route(uri.query())?;
     if let Some(facts) = &mut about.facts {
         facts.subject = spans::subject_of(&route);

@@ -153,7 +153,10 @@ async fn read_within(
 }
 
 /// The result of `work`; `None` if the connection is evicted before.
-async fn unless_evicted<T>(client: &ClientConnection, work: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn unless_evicted<T>(
+    client: &ClientConnection,
+    work: impl Future<Output = T>,
+) -> Option<T> {
     let mut work = pin!(work);
     let polled = poll_fn(|context| {
         if client.evicted.get() {
@@ -165,11 +168,9 @@ async fn unless_evicted<T>(client: &ClientConnection, work: impl Future<Output =
     polled.await
 }
 
-/// Refuses a client before it has sent anything.
-pub(crate) async fn refuse_connection(mut stream: TcpStream) {
-    if stream.writable().await.is_ok()
-        && stream.try_write(&bare::render(&Refusal::unavailable(), &[])).is_ok()
-    {
+/// Refuses a client of which nothing was read.
+pub(crate) async fn refuse_connection(mut stream: TcpStream, refusal: &Refusal) {
+    if stream.writable().await.is_ok() && stream.try_write(&bare::render(refusal, &[])).is_ok() {
         close_gracefully(&mut stream).await;
     }
 }

@@ -16,7 +16,7 @@ use fspiop::line_ends::LineEndCheck;
 use fspiop::{Refusal, bare};
 use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::response::BARE_HEADERS;
 
@@ -27,8 +27,8 @@ const READ_BYTES: usize = 8 * 1024;
 const REFUSED_END: &[u8] = b"\0\r\n\r\n";
 
 /// A client's socket.
-pub(crate) struct Wire {
-    inner: TokioIo<TcpStream>,
+pub(crate) struct Wire<S> {
+    inner: TokioIo<S>,
     line_ends: LineEndCheck,
     /// The part of [`REFUSED_END`] that hyper has not read, once there was a bare line feed.
     refused: Option<&'static [u8]>,
@@ -36,8 +36,8 @@ pub(crate) struct Wire {
     replacing: Option<Bytes>,
 }
 
-impl Wire {
-    pub(crate) fn new(stream: TcpStream) -> Self {
+impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
+    pub(crate) fn new(stream: S) -> Self {
         let (inner, line_ends) = (TokioIo::new(stream), LineEndCheck::default());
         Self { inner, line_ends, refused: None, replacing: None }
     }
@@ -75,7 +75,7 @@ fn pass_part<'a>(bytes: &'a [u8], buffer: &mut ReadBufCursor<'_>) -> &'a [u8] {
     rest
 }
 
-impl Read for Wire {
+impl<S: AsyncRead + AsyncWrite + Unpin> Read for Wire<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -94,7 +94,7 @@ impl Read for Wire {
     }
 }
 
-impl Write for Wire {
+impl<S: AsyncRead + AsyncWrite + Unpin> Write for Wire<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

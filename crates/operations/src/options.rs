@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fspiop::egress_policy::EgressPolicy;
 use jws::{KeyDirectory, VerificationKey};
+use tls::ServerTls;
 
 use crate::token::Token;
 
@@ -27,6 +28,8 @@ pub struct AdminOptions {
     pub egress: Arc<EgressPolicy>,
     /// Keys of signatures that are not in the registry.
     pub keys: AdminKeys,
+    /// TLS of the listener; `None` for plain text.
+    pub tls: Option<Arc<ServerTls>>,
     /// Bounds on what a client can occupy.
     pub limits: Limits,
 }
@@ -51,6 +54,7 @@ impl AdminOptions {
             base_url: "http://central-ledger".into(),
             egress: Arc::default(),
             keys: AdminKeys::default(),
+            tls: None,
             limits: Limits::default(),
         }
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fspiop::admission::AdmissionLimits;
-use fspiop::{ErrorCode, Refusal};
+use fspiop::{ErrorCode, Refusal, bare};
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
@@ -20,6 +20,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioTimer;
 use socket2::SockRef;
+use tls::Rejected;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -37,11 +39,13 @@ use crate::metrics::AdminCounters;
 use crate::options::{AdminOptions, Auth, Limits};
 use crate::probes;
 use crate::request::AdminRequest;
-use crate::response::{AdminResponse, HandlerResult};
+use crate::response::{AdminResponse, BARE_HEADERS, HandlerResult};
 use crate::route::{MatchedResource, Resource};
 
 /// Maximum number of headers of a request.
 const HEADERS_MAX: usize = 100;
+/// Time for a client without TLS to read its refusal.
+const REFUSAL_TIME: Duration = Duration::from_secs(1);
 /// Pause after `accept` failed, usually because no file descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -141,8 +145,8 @@ async fn listen(listener: TcpListener, server: Server, shutdown: impl Future) {
             // A socket without a local address is already closed.
             if let Ok(local) = stream.local_addr() {
                 let [local, peer] = [local, peer].map(|address| address.ip().to_canonical());
-                serve_connection(server, stream, PeerAddresses { local, peer }, (permit, stopped))
-                    .await;
+                let addresses = PeerAddresses { local, peer };
+                open_connection(server, stream, addresses, (permit, stopped)).await;
             }
         });
         // Poll the connection once before others can evict it.
@@ -155,16 +159,53 @@ async fn listen(listener: TcpListener, server: Server, shutdown: impl Future) {
     let _ended = timeout(server.options.limits.shutdown_time, drained).await;
 }
 
-async fn serve_connection(
+/// Makes the handshake of a connection if the listener uses TLS, and serves it.
+async fn open_connection(
     server: Arc<Server>,
     stream: TcpStream,
     addresses: PeerAddresses,
-    (permit, mut stopped): (ConnectionPermit, watch::Receiver<()>),
+    (permit, stopped): (ConnectionPermit, watch::Receiver<()>),
 ) {
     let limits = server.options.limits;
     if SockRef::from(&stream).set_tcp_user_timeout(Some(limits.write_time)).is_err() {
         return;
     }
+    let Some(tls) = &server.options.tls else {
+        return serve_connection(server, stream, addresses, (permit, stopped)).await;
+    };
+    let accepted = tokio::select! {
+        accepted = tls.accept(stream, limits.header_time) => accepted,
+        () = permit.evicted() => return tls.count_evicted(),
+    };
+    match accepted {
+        Ok(accepted) => {
+            let permit = (permit, stopped);
+            serve_connection(Arc::clone(&server), accepted.stream, addresses, permit).await;
+        }
+        Err(Rejected { plain: Some(stream), .. }) => refuse_plain(stream).await,
+        Err(_) => {}
+    }
+}
+
+/// Answers a client that does not use TLS.
+async fn refuse_plain(mut stream: TcpStream) {
+    let refusal = Refusal::malformed("this port expects TLS; use https://");
+    let response = bare::render(&refusal, &BARE_HEADERS);
+    // A client that does not read it goes without.
+    if stream.try_write(&response).is_ok() && stream.shutdown().await.is_ok() {
+        let rest = &mut [0; 8 * 1024];
+        let reading = async { while matches!(stream.read(rest).await, Ok(1..)) {} };
+        let _in_time = timeout(REFUSAL_TIME, reading).await;
+    }
+}
+
+async fn serve_connection(
+    server: Arc<Server>,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    addresses: PeerAddresses,
+    (permit, mut stopped): (ConnectionPermit, watch::Receiver<()>),
+) {
+    let limits = server.options.limits;
     let permit = &permit;
     let service = service_fn(move |request| {
         let server = Arc::clone(&server);

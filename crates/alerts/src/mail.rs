@@ -155,7 +155,7 @@ fn with_tls(
     if options.tls == MailTls::Off {
         return Ok(relay);
     }
-    let what = "this build has no TLS; build it with the feature alert-tls";
+    let what = "this build has no TLS; build it with the feature tls";
     Err(InvalidSetting(what.to_owned()))
 }
 

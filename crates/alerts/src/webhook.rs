@@ -91,7 +91,7 @@ impl Webhook {
         #[cfg(not(feature = "tls"))]
         if is_tls {
             let _unused = ca;
-            return Err(invalid("this build has no TLS; build it with the feature alert-tls"));
+            return Err(invalid("this build has no TLS; build it with the feature tls"));
         }
         Ok(Self {
             host,

@@ -62,10 +62,12 @@ pub fn pem(key: &str, form: &str) -> Option<String> {
     vectors["keys"][key][form].as_str().map(str::to_owned)
 }
 
-/// The addresses in the line that a switch prints when it is ready: FSPIOP and admin API.
+/// The addresses in the line that a switch prints when it is ready: FSPIOP and admin API, each over
+/// HTTP or HTTPS.
 #[must_use]
 pub fn addresses(line: &str) -> Option<(SocketAddr, SocketAddr)> {
-    let rest = line.trim_end().strip_prefix("upesi: ready; FSPIOP on http://")?;
-    let (fspiop, admin) = rest.split_once(", admin on http://")?;
-    Some((fspiop.parse().ok()?, admin.parse().ok()?))
+    let rest = line.trim_end().strip_prefix("upesi: ready; FSPIOP on ")?;
+    let (fspiop, admin) = rest.split_once(", admin on ")?;
+    let address = |url: &str| url.split_once("://")?.1.parse().ok();
+    Some((address(fspiop)?, address(admin)?))
 }

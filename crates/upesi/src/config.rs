@@ -6,6 +6,7 @@ mod kafka;
 mod secrets;
 mod settings;
 mod table;
+mod tls;
 pub(crate) mod traces;
 mod values;
 
@@ -188,8 +189,10 @@ impl Config {
     pub(crate) fn check(&self) -> Result<(), CliError> {
         self.hub_name()?;
         let fault = self.out_of_bounds().or_else(|| self.contradiction().map(str::to_owned));
-        let fault =
-            fault.or_else(|| self.missing_feature(FEATURES)).or_else(|| self.fault_of_places());
+        let fault = fault
+            .or_else(|| self.tls_fault())
+            .or_else(|| self.missing_feature(FEATURES))
+            .or_else(|| self.fault_of_places());
         let policy = || self.policy().fault().map(|fault| format!("delivery: {fault}"));
         fault.or_else(policy).map_or(Ok(()), |fault| Err(CliError::new(fault)))
     }

@@ -6,6 +6,7 @@ pub(crate) mod background;
 pub(crate) mod bare_node;
 #[cfg(test)]
 mod boards;
+pub(crate) mod certificates;
 mod chain_heads;
 pub(crate) mod descriptors;
 pub(crate) mod durable_mark_thread;
@@ -49,7 +50,8 @@ use operations::{AdminKeys, AdminOptions, Auth, Token};
 use ports::{Clock, ColdStore, Log as _, LogError, StoreError};
 use sequencer::{Durability, Quarantine, ReplayError, ReplayStart, Sequencer, Submission};
 use snapshots::{FrozenState, SnapshotEvent, SnapshotFile, SnapshotSource, Snapshotter};
-use switch::{ForwardedMessage, Signatures, TransferMode};
+use switch::{ForwardedMessage, ListenerSecurity, Signatures, TransferMode};
+use tls::ServerTls;
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 use traces::SpanQueue;
@@ -62,6 +64,7 @@ use crate::inspect::statements::StatementSource;
 use crate::operate::quarantine::{self, Entry, Notes};
 use crate::serve::admin_backend::{EXPLAINED_MAX, NodeBackend};
 use crate::serve::background::{BackgroundJobs, Segments};
+use crate::serve::certificates::{Certificates, RELOAD_INTERVAL, ReloadReason};
 use crate::serve::descriptors::{connections_all, raise_limit};
 use crate::serve::durable_mark_thread::DurableMarkThread;
 use crate::serve::liquidity::LiquidityThread;
@@ -109,13 +112,15 @@ pub(crate) fn serve(
     let _flush = FlushAtEnd;
     let location = LogLocation::from_arguments(&arguments.log, &config)?;
     arm_exit(arguments);
-    let served = serve_at(location, &config, arguments, (transfer_mode, &logging));
+    let sync_delay = SyncDelay::from_arguments(&arguments.slowness);
+    let options = LogOptions { sync_delay, location, tail_policy: arguments.tail_policy() };
+    let served = serve_at(&options, &config, arguments, (transfer_mode, &logging));
     logging.report_failures();
     served
 }
 
 fn serve_at(
-    location: LogLocation,
+    options: &LogOptions,
     config: &Config,
     arguments: &ServeArguments,
     (transfer_mode, logging): (TransferMode, &Logging),
@@ -125,19 +130,18 @@ fn serve_at(
     // Ports first: a second switch that is started by mistake exits at once.
     let Listeners { fspiop, admin, probes, starting, addresses } = Listeners::bind(config)?;
     prepare_directory(arguments)?;
-    let auth = admin_auth(config, &arguments.data)?;
+    let certificates = Certificates::open(config)?;
+    let auth = (admin_auth(config, &arguments.data)?, certificates.admin.clone());
     let keys = Keys::open(config)?;
     let alerts = config.alerts.receivers()?;
     let traces = &TraceExport::start(config, addresses.fspiop)?;
-    let sync_delay = SyncDelay::from_arguments(&arguments.slowness);
-    let options = LogOptions { sync_delay, location, tail_policy: arguments.tail_policy() };
     let OpenedNode { sequencer, directory, snapshots, segments, shared, quarantined } =
-        open(config, &arguments.data, &options, &clock)?;
+        open(config, &arguments.data, options, &clock)?;
     // Before the switch reports that it is ready, because a client may send a signal then.
     let (runtime, mut signals) = early_signals.replaced()?;
     let egress_policy = Arc::new(config.reach(addresses.all().collect()));
     let edge = (transfer_mode, keys.signatures, traces.queue());
-    let io_options = switch_options((config, arguments), edge, &egress_policy);
+    let io_options = switch_options((config, arguments), edge, (&egress_policy, &certificates));
     let (ports, mailboxes) = switch::prepare(fspiop, io_options, clock, seed()?);
     let paths = (config, &*arguments.data, &options.location);
     let started = start_node(NodeParts { clock, directory, mailboxes }, sequencer, shared, paths)?;
@@ -164,10 +168,12 @@ fn serve_at(
         storage: Arc::clone(&jobs.storage),
         liquidity: Arc::default(),
         mojaloop_names: config.metrics.mojaloop_names,
+        certificates: Arc::clone(&certificates),
     });
     let liquidity = LiquidityThread::start(Arc::clone(&backend), alerts, stopping.clone())?;
-    announce(arguments, (transfer_mode, sync_delay), &node, (&addresses, starting));
-    let reloadable = Reloadable { arguments, logging, traces, keys: keys.admin.directory.clone() };
+    announce(arguments, (transfer_mode, options), &node, (&addresses, starting, &certificates));
+    let key_files = keys.admin.directory.clone();
+    let reloadable = Reloadable { arguments, logging, traces, keys: key_files, certificates };
     let options = admin_options(config, auth, (keys.admin, egress_policy));
     let has_ended = || {
         watchdog.check();
@@ -178,8 +184,7 @@ fn serve_at(
     let stop = StopControl { stop: &stop, stopping, timeout: CONNECTIONS_STOP + stuck };
     let (reason, deadline) =
         runtime.block_on(run_admin(admin, (signals, reloadable), stop, has_ended))?;
-    let is_broken = (running.has_ended() || liquidity.has_ended()) && !node.has_ended();
-    stop_threads(running, liquidity, deadline);
+    let is_broken = stop_threads(running, liquidity, deadline) && !node.has_ended();
     stop_jobs(snapshotter, jobs, stuck);
     stop_node(node, SEQUENCER_STOP + stuck)?;
     result_of(&reason, is_broken)
@@ -198,10 +203,13 @@ fn configuration(arguments: &ServeArguments) -> Result<Config, CliError> {
     Ok(config)
 }
 
-fn stop_threads(running: switch::Running, liquidity: LiquidityThread, deadline: Deadline) {
+/// Returns whether one of the threads had ended by itself.
+fn stop_threads(running: switch::Running, liquidity: LiquidityThread, deadline: Deadline) -> bool {
+    let had_ended = running.has_ended() || liquidity.has_ended();
     running.join();
     liquidity.join();
     drop(deadline);
+    had_ended
 }
 
 fn stop_jobs(snapshotter: Snapshotter, jobs: BackgroundJobs, stuck: Duration) {
@@ -317,24 +325,30 @@ fn arm_exit(arguments: &ServeArguments) {
 /// Injects the faults of tests, and prints that the switch is ready.
 fn announce(
     arguments: &ServeArguments,
-    (transfer_mode, sync_delay): (TransferMode, Option<SyncDelay>),
+    (transfer_mode, options): (TransferMode, &LogOptions),
     node: &Node<ForwardedMessage>,
-    (addresses, starting): (&Addresses, Option<StartingProbes>),
+    (addresses, starting, certificates): (&Addresses, Option<StartingProbes>, &Certificates),
 ) {
     drop(starting);
-    print_injected(transfer_mode, sync_delay);
+    print_injected(transfer_mode, options.sync_delay);
     arguments.inject_stuck.iter().for_each(|target| target.stall_node(&node.handle()));
-    print_ready(addresses);
+    print_ready(addresses, certificates);
 }
 
 /// Prints the addresses. Programs that start a switch wait for the line that begins with `ready`.
-fn print_ready(Addresses { fspiop, admin, probes }: &Addresses) {
+fn print_ready(Addresses { fspiop, admin, probes }: &Addresses, certificates: &Certificates) {
     if let Some(probes) = probes {
         stdout::print_message(format_args!("health probes on http://{probes}"));
     }
     stdout::print_message(format_args!(
-        "ready; FSPIOP on http://{fspiop}, admin on http://{admin}"
+        "ready; FSPIOP on {}://{fspiop}, admin on {}://{admin}",
+        scheme(certificates.fspiop.is_some()),
+        scheme(certificates.admin.is_some()),
     ));
+}
+
+fn scheme(uses_tls: bool) -> &'static str {
+    if uses_tls { "https" } else { "http" }
 }
 
 /// Prints the options that make this a switch for tests or measurements only.
@@ -368,6 +382,7 @@ struct Reloadable<'a> {
     logging: &'a Logging,
     traces: &'a TraceExport,
     keys: Option<Arc<KeyDirectory>>,
+    certificates: Arc<Certificates>,
 }
 
 impl Reloadable<'_> {
@@ -384,6 +399,7 @@ impl Reloadable<'_> {
         if let Some(keys) = &self.keys {
             signatures::reload(Arc::clone(keys)).await;
         }
+        self.certificates.reload(ReloadReason::Signal);
         tracing::info!("reloaded the configuration on SIGHUP");
     }
 }
@@ -428,6 +444,7 @@ async fn wait_for_stop(
     mut has_ended: impl FnMut() -> bool,
 ) -> StopReason {
     let mut watch = tokio::time::interval(WATCH_INTERVAL);
+    let mut files = tokio::time::interval(RELOAD_INTERVAL);
     loop {
         tokio::select! {
             request = signals.next() => match request {
@@ -435,6 +452,7 @@ async fn wait_for_stop(
                 SignalRequest::Reload => reloadable.reload().await,
                 SignalRequest::Ignored(name, why) => log_ignored(name, why),
             },
+            _ = files.tick() => reloadable.certificates.reload(ReloadReason::Timer),
             _ = watch.tick() => {
                 reloadable.logging.report_failures();
                 if has_ended() {
@@ -809,7 +827,7 @@ fn configure(settings: Settings) -> Command {
 fn switch_options(
     (config, arguments): (&Config, &ServeArguments),
     (transfer_mode, signatures, spans): (TransferMode, Signatures, Option<SpanQueue>),
-    egress_policy: &Arc<EgressPolicy>,
+    (egress_policy, certificates): (&Arc<EgressPolicy>, &Certificates),
 ) -> switch::IoThreadOptions {
     switch::IoThreadOptions {
         policy: config.policy(),
@@ -822,6 +840,7 @@ fn switch_options(
         connections: config.connections(),
         participant_usage: switch::ParticipantUsage::new(config.participant_limits()),
         gateways: config.gateways(),
+        security: ListenerSecurity { tls: certificates.fspiop.clone(), callers: config.callers() },
         egress_policy: Arc::clone(egress_policy),
         expiration_max: config.transfers.expiration_max.map(|span| span.0),
         signatures,
@@ -864,7 +883,7 @@ pub(crate) fn given_token(config: &Config) -> Result<Option<Token>, CliError> {
 
 fn admin_options(
     config: &Config,
-    auth: Auth,
+    (auth, tls): (Auth, Option<Arc<ServerTls>>),
     (keys, egress): (AdminKeys, Arc<EgressPolicy>),
 ) -> AdminOptions {
     AdminOptions {
@@ -872,6 +891,7 @@ fn admin_options(
         hosts: config.admin.hosts.clone(),
         origins: config.admin.origins.clone(),
         egress,
+        tls,
         ..AdminOptions::new(auth)
     }
 }

@@ -15,7 +15,7 @@ use crate::CliError;
 use crate::cli::units::{Bytes, Count, Milliseconds};
 use crate::config::{self, Auth, Config, TakesEffect};
 use crate::serve;
-use crate::serve::signatures;
+use crate::serve::{certificates, signatures};
 
 /// Arguments of `check-config`.
 #[derive(clap::Args)]
@@ -100,6 +100,7 @@ fn check_start(config: &Config) -> Result<(), CliError> {
     }
     config.alerts.receivers()?;
     config.traces.export(&config::traces::variable, "")?;
+    certificates::check(config)?;
     signatures::check(config)
 }
 

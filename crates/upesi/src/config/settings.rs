@@ -13,8 +13,9 @@ use switch::{ConnectionLimits, PoolLimits};
 
 use crate::config::table::{Bounds, Number, Setting, TakesEffect, settings};
 use crate::config::values::{
-    Auth, LogFormat, LogLevels, Mechanism, MojaloopNames, NetworkEntry, ProbeListener, Ratio,
-    Resource, SampledFlag, SmtpTls, TimeSpan, TraceProtocol, Watchdog,
+    Auth, Callers, CertificateName, LogFormat, LogLevels, Mechanism, MojaloopNames, NetworkEntry,
+    ProbeListener, Ratio, Resource, SampledFlag, SmtpTls, TimeSpan, TlsVersion, TraceProtocol,
+    Watchdog,
 };
 
 const HOUR_MS: u64 = 3_600_000;
@@ -70,6 +71,35 @@ settings! {
         body_timeout_ms: u64 = milliseconds(connections().body), 1..=HOUR_MS;
         /// Time after which a connection without a request is closed
         idle_timeout_ms: u64 = milliseconds(connections().idle), 1..=HOUR_MS;
+        /// PEM file with the certificate of this listener, then those of its issuers without the
+        /// root. With it, the listener speaks TLS only; without it, plain HTTP. All files of
+        /// `fspiop.tls_...` are read again on SIGHUP and once a minute, without closing a
+        /// connection. See [TLS](security/tls.md)
+        tls_certificate_file: Option<PathBuf> = None => Reload;
+        /// PEM file with the private key of the certificate, without a password, not readable by
+        /// others
+        tls_key_file: Option<PathBuf> = None => Reload;
+        /// PEM file with the authorities of client certificates. With it, a client without a
+        /// valid certificate is refused during the handshake
+        tls_client_ca_file: Option<PathBuf> = None => Reload;
+        /// PEM file with revocation lists, one of each authority that issues certificates of
+        /// clients and of the authorities below a root. A certificate that no list covers is
+        /// refused
+        tls_crl_file: Option<PathBuf> = None => Reload;
+        /// DER file with an OCSP response about the certificate, which clients get with it
+        tls_ocsp_file: Option<PathBuf> = None => Reload;
+        /// The lowest version of TLS: `"1.3"` or `"1.2"`
+        tls_version_min: TlsVersion = TlsVersion::Tls13;
+        /// How the sender of a request is known. `"anyone"`: `FSPIOP-Source` is believed.
+        /// `"certificate"`: it must be a name in the client's certificate, and a participant;
+        /// otherwise the request is refused with 403, 3000 before its body is read
+        callers: Callers = Callers::Anyone;
+        /// Fields of the certificate that may contain the name: `"cn"` (common name of the subject,
+        /// if there is one), `"san_dns"`, `"san_uri"`
+        certificate_names: Vec<CertificateName> = CertificateName::ALL.to_vec();
+        /// The form of these fields, with `{fsp}` for the participant's name, such as
+        /// `"{fsp}.dfsp.example"`
+        certificate_pattern: String = "{fsp}".into();
     }
 
     /// The listener for operators.
@@ -94,6 +124,25 @@ settings! {
         hosts: Vec<String> = Vec::new();
         /// Origins that browsers may call from, such as `https://console.example`
         origins: Vec<String> = Vec::new();
+        /// PEM file with the certificate of this listener, then those of its issuers without the
+        /// root. With it, the listener speaks TLS only; without it, plain HTTP. All files of
+        /// `admin.tls_...` are read again on SIGHUP and once a minute, without closing a
+        /// connection. See [TLS](security/tls.md)
+        tls_certificate_file: Option<PathBuf> = None => Reload;
+        /// PEM file with the private key of the certificate, without a password, not readable by
+        /// others
+        tls_key_file: Option<PathBuf> = None => Reload;
+        /// PEM file with the authorities of client certificates. With it, a client without a
+        /// valid certificate is refused during the handshake; a token is needed as well
+        tls_client_ca_file: Option<PathBuf> = None => Reload;
+        /// PEM file with revocation lists, one of each authority that issues certificates of
+        /// clients and of the authorities below a root. A certificate that no list covers is
+        /// refused
+        tls_crl_file: Option<PathBuf> = None => Reload;
+        /// DER file with an OCSP response about the certificate, which clients get with it
+        tls_ocsp_file: Option<PathBuf> = None => Reload;
+        /// The lowest version of TLS: `"1.3"` or `"1.2"`
+        tls_version_min: TlsVersion = TlsVersion::Tls13;
     }
 
     /// The identity of the hub.

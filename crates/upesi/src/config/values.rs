@@ -73,6 +73,36 @@ pub(crate) enum Auth {
     None,
 }
 
+/// The lowest version of TLS.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+pub(crate) enum TlsVersion {
+    #[serde(rename = "1.2")]
+    Tls12,
+    #[serde(rename = "1.3")]
+    Tls13,
+}
+
+/// How the sender of a request is known.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Callers {
+    Anyone,
+    Certificate,
+}
+
+/// A field of a certificate that may contain the name of a participant.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CertificateName {
+    Cn,
+    SanDns,
+    SanUri,
+}
+
+impl CertificateName {
+    pub(super) const ALL: [Self; 3] = [Self::Cn, Self::SanDns, Self::SanUri];
+}
+
 /// A resource of the FSPIOP API, by its name in paths.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]

@@ -30,6 +30,7 @@ use crate::config::MojaloopNames;
 use crate::inspect::explain::{ExplainRequest, IO_ANSWER_TIMEOUT, wait_for_store};
 use crate::inspect::statements::{StatementSource, StatementTask};
 use crate::operate::quarantine::Entry;
+use crate::serve::certificates::Certificates;
 use crate::serve::liquidity::LiquidityStatus;
 
 use crate::serve::metrics;
@@ -51,6 +52,7 @@ pub(crate) struct NodeBackend {
     pub(crate) liquidity: Arc<LiquidityStatus>,
     /// Names of the reference's metrics.
     pub(crate) mojaloop_names: MojaloopNames,
+    pub(crate) certificates: Arc<Certificates>,
 }
 
 /// Maximum number of open breakers that `/health` lists; all are counted.
@@ -222,7 +224,8 @@ impl AdminBackend for NodeBackend {
 
     fn metrics(&self) -> Vec<::metrics::Family> {
         let (at, names) = (self.clock.now().wall, (self.mojaloop_names, self.began.wall));
-        metrics::collect(&self.handle, &self.traffic, &self.liquidity, at, names)
+        let seen = (&*self.traffic, &*self.liquidity, &*self.certificates);
+        metrics::collect(&self.handle, seen, at, names)
     }
 
     fn snapshots(&self) -> Snapshots {

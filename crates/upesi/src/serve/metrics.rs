@@ -1,13 +1,14 @@
 //! The metrics of the node, each declared once; those of the admin API are in `operations`.
 
 use ledger::Stamp;
-use metrics::{Family, HistogramValue, Metric, metrics};
+use metrics::{Family, HistogramValue, Labels, Metric, Number, metrics};
 use node::{Handle, StageTimes};
 use operations::ProcessStatus;
 use switch::{ForwardedMessage, StalledLanes, Totals, Traffic, TrafficTimes};
 use traces::SpanCounts;
 
 use crate::config::MojaloopNames;
+use crate::serve::certificates::Certificates;
 use crate::serve::liquidity::{AlertCounts, LiquidityStatus, ParticipantSamples, SettlementValues};
 use crate::serve::mojaloop_metrics::{DecisionValues, ReferenceSources};
 use crate::serve::{logging, mojaloop_metrics};
@@ -32,6 +33,15 @@ struct MetricSources {
     oldest_notice_seconds: u64,
     participants: ParticipantSamples,
     spans: SpanCounts,
+    tls: TlsSamples,
+}
+
+/// Values of TLS.
+#[derive(Default)]
+struct TlsSamples {
+    handshakes: Vec<(Labels, Number)>,
+    expiries: Vec<(Labels, Number)>,
+    failures: Vec<(Labels, Number)>,
 }
 
 /// The stages of the sequencer's thread.
@@ -190,6 +200,18 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
         now.edge.signatures_asked.saturating_sub(
             now.edge.signatures_made + now.edge.signatures_failed);
 
+    Counter "upesi_callers_refused_total"
+        "FSPIOP requests refused because of the client's certificate, by reason."
+        callers_refused(&now.edge);
+    Counter "upesi_tls_handshakes_total" "TLS handshakes by listener and result."
+        now.tls.handshakes;
+    Gauge "upesi_certificate_expires_timestamp_seconds"
+        "When a loaded certificate or revocation list expires, in seconds since 1970."
+        now.tls.expiries;
+    Gauge "upesi_tls_files_failed"
+        "Whether the TLS files of a listener could not be used when they were last read."
+        now.tls.failures;
+
     Counter "upesi_log_messages_dropped_total"
         "Log messages dropped because standard error was too slow."
         now.log_messages_dropped;
@@ -231,11 +253,23 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
         now.times.forwards_failed();
 };
 
+/// Refused requests by reason.
+fn callers_refused(edge: &Totals) -> Vec<(Labels, Number)> {
+    let reasons = [
+        ("wrong_source", edge.callers_refused),
+        ("unknown_participant", edge.callers_unknown),
+        ("invalid_certificate", edge.callers_invalid),
+    ];
+    let sample = |(reason, count): (&'static str, u64)| {
+        (vec![("reason", reason.into())], Number::Integer(count.into()))
+    };
+    reasons.into_iter().map(sample).collect()
+}
+
 /// The metrics of the node.
 pub(crate) fn collect(
     handle: &Handle<ForwardedMessage>,
-    traffic: &Traffic,
-    liquidity: &LiquidityStatus,
+    (traffic, liquidity, certificates): (&Traffic, &LiquidityStatus, &Certificates),
     at: Stamp,
     (names, started): (MojaloopNames, Stamp),
 ) -> Vec<Family> {
@@ -257,6 +291,11 @@ pub(crate) fn collect(
         oldest_notice_seconds: participants.oldest_notice_seconds(at),
         participants: participants.samples(at),
         spans: traffic.span_counts(),
+        tls: TlsSamples {
+            handshakes: certificates.handshakes(),
+            expiries: certificates.expiries(),
+            failures: certificates.failures(),
+        },
     };
     let mut families = Vec::new();
     metrics::collect(TABLE, &now, &mut families);
@@ -397,6 +436,9 @@ pub(super) mod tests {
                 calls_denied: 25,
                 requests_limited: 96,
                 unknown_senders: 45,
+                callers_refused: 91,
+                callers_unknown: 92,
+                callers_invalid: 93,
                 parked: 42,
                 signatures_verified: 26,
                 signatures_refused: 27,
@@ -487,6 +529,9 @@ pub(super) mod tests {
             upesi_signatures_made_total 28
             upesi_signatures_failed_total 29
             upesi_signatures_waiting 30
+            upesi_callers_refused_total{reason="wrong_source"} 91
+            upesi_callers_refused_total{reason="unknown_participant"} 92
+            upesi_callers_refused_total{reason="invalid_certificate"} 93
             upesi_log_messages_dropped_total 44
             upesi_audit_entries_failed_total 46
             upesi_spans_exported_total 71

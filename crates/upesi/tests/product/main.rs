@@ -65,6 +65,7 @@ mod signed_log;
 mod snapshots;
 mod statements;
 mod support;
+mod tls_listeners;
 #[cfg(feature = "real-collector")]
 mod traces;
 mod transfers;

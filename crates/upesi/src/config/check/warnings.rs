@@ -52,16 +52,20 @@ static WARNINGS: &[Rule] = warnings! { config;
          participants and move funds",
         "admin.auth = \"token\", or admin.listen on 127.0.0.1 with a gateway that authenticates \
          operators";
-    is_open(config.admin.listen) && config.admin.auth != Auth::None =>
+    is_open(config.admin.listen)
+        && config.admin.auth != Auth::None
+        && config.admin_tls().is_none() =>
         "admin.listen accepts plain HTTP from other machines: the bearer token can be read on the \
          network",
-        "admin.listen = \"127.0.0.1:3001\" and a gateway that terminates TLS";
-    is_open(config.fspiop.listen) =>
+        "admin.tls_certificate_file, or admin.listen = \"127.0.0.1:3001\" and a gateway";
+    is_open(config.fspiop.listen) && !config.identifies_callers() =>
         "fspiop.listen accepts requests from other machines: FSPIOP-Source is trusted unless a \
          gateway sets X-Client-Id",
-        "a gateway that authenticates participants and sets X-Client-Id; jws.validate if \
-         participants sign";
-    is_open(config.fspiop.listen) && config.gateways().is_empty() =>
+        "fspiop.callers = \"certificate\"; or a gateway that authenticates participants and sets \
+         X-Client-Id; jws.validate if participants sign";
+    is_open(config.fspiop.listen)
+        && config.gateways().is_empty()
+        && !config.identifies_callers() =>
         "fspiop.gateways is empty: X-Client-Id is trusted from any address, so a caller that \
          bypasses the gateway can choose its identity",
         "fspiop.gateways = [\"10.0.0.0/8\"] with the addresses that the gateway connects from";

@@ -1,0 +1,179 @@
+//! TLS of the listeners, from the sections `[fspiop]` and `[admin]`.
+
+use std::path::PathBuf;
+
+use switch::{CallerPolicy, CertificateField, CertificateNames};
+use tls::{ClientCertificates, MinimumVersion, ServerFiles};
+
+use super::settings::{Admin, Config, Fspiop};
+use super::values::{Callers, CertificateName, TlsVersion};
+
+/// The settings of a listener's TLS.
+struct ListenerTls<'a> {
+    section: &'static str,
+    certificate: Option<&'a PathBuf>,
+    key: Option<&'a PathBuf>,
+    client_ca: Option<&'a PathBuf>,
+    crl: Option<&'a PathBuf>,
+    ocsp: Option<&'a PathBuf>,
+    version_min: TlsVersion,
+    client_certificates: ClientCertificates,
+    protocols: &'static [&'static [u8]],
+}
+
+impl Config {
+    /// Files of the listener for participants; `None` for plain text.
+    pub(crate) fn fspiop_tls(&self) -> Option<ServerFiles> {
+        self.fspiop.tls().files()
+    }
+
+    /// Files of the listener for operators; `None` for plain text.
+    pub(crate) fn admin_tls(&self) -> Option<ServerFiles> {
+        self.admin.tls().files()
+    }
+
+    /// The contradiction between settings of TLS, if there is one.
+    pub(super) fn tls_fault(&self) -> Option<String> {
+        let listeners = [self.fspiop.tls(), self.admin.tls()];
+        listeners.iter().find_map(ListenerTls::fault).or_else(|| self.callers_fault())
+    }
+
+    fn callers_fault(&self) -> Option<String> {
+        let Fspiop { callers, tls_client_ca_file, certificate_names, .. } = &self.fspiop;
+        if *callers == Callers::Certificate && tls_client_ca_file.is_none() {
+            let text = "fspiop.callers = \"certificate\" needs fspiop.tls_client_ca_file, the \
+                        authorities of the participants' certificates";
+            return Some(text.to_owned());
+        }
+        if certificate_names.is_empty() {
+            return Some("fspiop.certificate_names must have at least one entry".to_owned());
+        }
+        let text = "fspiop.certificate_pattern must contain {fsp} once";
+        self.certificate_names().is_none().then(|| text.to_owned())
+    }
+
+    /// Whether the sender of a request is known by its certificate.
+    pub(crate) fn identifies_callers(&self) -> bool {
+        self.fspiop.callers == Callers::Certificate
+    }
+
+    /// How senders are identified. The configuration was checked.
+    pub(crate) fn callers(&self) -> CallerPolicy {
+        match (self.fspiop.callers, self.certificate_names()) {
+            (Callers::Certificate, Some(names)) => CallerPolicy::Certificate(names),
+            (Callers::Anyone | Callers::Certificate, _) => CallerPolicy::Anyone,
+        }
+    }
+
+    fn certificate_names(&self) -> Option<CertificateNames> {
+        let field = |name: &CertificateName| match name {
+            CertificateName::Cn => CertificateField::CommonName,
+            CertificateName::SanDns => CertificateField::DnsName,
+            CertificateName::SanUri => CertificateField::Uri,
+        };
+        let fields = self.fspiop.certificate_names.iter().map(field).collect();
+        CertificateNames::new(fields, &self.fspiop.certificate_pattern)
+    }
+}
+
+impl Fspiop {
+    fn tls(&self) -> ListenerTls<'_> {
+        ListenerTls {
+            section: "fspiop",
+            certificate: self.tls_certificate_file.as_ref(),
+            key: self.tls_key_file.as_ref(),
+            client_ca: self.tls_client_ca_file.as_ref(),
+            crl: self.tls_crl_file.as_ref(),
+            ocsp: self.tls_ocsp_file.as_ref(),
+            version_min: self.tls_version_min,
+            client_certificates: ClientCertificates::Required,
+            protocols: &[b"h2", b"http/1.1"],
+        }
+    }
+}
+
+impl Admin {
+    fn tls(&self) -> ListenerTls<'_> {
+        ListenerTls {
+            section: "admin",
+            certificate: self.tls_certificate_file.as_ref(),
+            key: self.tls_key_file.as_ref(),
+            client_ca: self.tls_client_ca_file.as_ref(),
+            crl: self.tls_crl_file.as_ref(),
+            ocsp: self.tls_ocsp_file.as_ref(),
+            version_min: self.tls_version_min,
+            client_certificates: ClientCertificates::Required,
+            protocols: &[b"http/1.1"],
+        }
+    }
+}
+
+impl ListenerTls<'_> {
+    fn fault(&self) -> Option<String> {
+        let Self { section, certificate, key, client_ca, crl, ocsp, .. } = self;
+        let needs = [
+            (certificate.is_some(), "certificate", key.is_some(), "key"),
+            (key.is_some(), "key", certificate.is_some(), "certificate"),
+            (client_ca.is_some(), "client_ca", certificate.is_some(), "certificate"),
+            (ocsp.is_some(), "ocsp", certificate.is_some(), "certificate"),
+            (crl.is_some(), "crl", client_ca.is_some(), "client_ca"),
+        ];
+        let (_, set, _, missing) = needs.into_iter().find(|(set, _, has, _)| *set && !has)?;
+        Some(format!("{section}.tls_{set}_file needs {section}.tls_{missing}_file"))
+    }
+
+    fn files(&self) -> Option<ServerFiles> {
+        Some(ServerFiles {
+            section: self.section,
+            certificate: self.certificate?.clone(),
+            key: self.key?.clone(),
+            client_ca: self.client_ca.cloned(),
+            client_certificates: self.client_certificates,
+            crl: self.crl.cloned(),
+            ocsp: self.ocsp.cloned(),
+            minimum: match self.version_min {
+                TlsVersion::Tls12 => MinimumVersion::Tls12,
+                TlsVersion::Tls13 => MinimumVersion::Tls13,
+            },
+            protocols: self.protocols,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_need_another_one_name_it() {
+        let check = |settings: &str, expected: Option<&str>| {
+            let config: Config = toml::from_str(settings).expect("known names");
+            let fault = config.tls_fault();
+            assert_eq!(fault.as_deref(), expected, "{settings}");
+        };
+        check("", None);
+        let pair = "tls_certificate_file = \"a\"\ntls_key_file = \"b\"\n";
+        for section in ["fspiop", "admin"] {
+            let check = |settings: &str, expected: Option<&str>| {
+                let expected = expected.map(|text| text.replace("S.", &format!("{section}.")));
+                check(&format!("[{section}]\n{settings}"), expected.as_deref());
+            };
+            check(pair, None);
+            check(&pair[..pair.len() / 2 + 3], Some("S.tls_certificate_file needs S.tls_key_file"));
+            let client_ca = format!("{pair}tls_client_ca_file = \"c\"\n");
+            check(&client_ca, None);
+            check(
+                &client_ca[pair.len()..],
+                Some("S.tls_client_ca_file needs S.tls_certificate_file"),
+            );
+            let crl = Some("S.tls_crl_file needs S.tls_client_ca_file");
+            check(&format!("{pair}tls_crl_file = \"d\""), crl);
+            check(&format!("{client_ca}tls_crl_file = \"d\""), None);
+        }
+        let needs = "fspiop.callers = \"certificate\" needs fspiop.tls_client_ca_file, the \
+                     authorities of the participants' certificates";
+        check(&format!("[fspiop]\n{pair}callers = \"certificate\""), Some(needs));
+        let pattern = Some("fspiop.certificate_pattern must contain {fsp} once");
+        check("[fspiop]\ncertificate_pattern = \"fsp\"", pattern);
+    }
+}

@@ -1,0 +1,573 @@
+//! TLS of the listeners, and the certificates of those who call (docs/security/tls.md), with
+//! `openssl s_client` and `curl` as clients.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+use testkit::http::PATIENCE;
+use tls::authority::{Authority, CertificateRequest, Issued, write_at_once};
+
+use crate::support::message::{Message, Transfer};
+use crate::support::scheme::Scheme;
+use crate::support::switch::Home;
+
+const HEALTH: &str = "GET /health HTTP/1.1\r\nhost: hub\r\nconnection: close\r\n\r\n";
+/// Serial number of the certificate that the revocation list names.
+const REVOKED: u64 = 666;
+
+/// A scheme's authority, and a directory with the files of the hub and of clients.
+struct Pki {
+    directory: TempDir,
+    authority: Authority,
+}
+
+impl Pki {
+    /// With the certificate of the hub, those of three participants, and a revocation list.
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let pki = Self { directory, authority: Authority::new("Scheme CA") };
+        pki.write("ca.pem", &pki.authority.pem());
+        pki.write("crl.pem", &pki.authority.revocation_list(&[REVOKED]));
+        pki.issue_hub(1);
+        for (at, name) in ["payerfsp", "payeefsp", "otherfsp"].into_iter().enumerate() {
+            pki.issue(name, &CertificateRequest::new(name, &[], at as u64 + 10));
+        }
+        pki
+    }
+
+    fn issue_hub(&self, serial: u64) {
+        self.issue("hub", &CertificateRequest::new("hub", &["localhost", "127.0.0.1"], serial));
+    }
+
+    fn issue(&self, file: &str, request: &CertificateRequest) {
+        self.keep(file, &self.authority.issue(request));
+    }
+
+    fn keep(&self, file: &str, issued: &Issued) {
+        issued.write(self.directory.path(), file).unwrap();
+    }
+
+    fn write(&self, file: &str, content: &str) {
+        write_at_once(&self.path(file), content).unwrap();
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.directory.path().join(file)
+    }
+
+    /// Settings of a listener, without the name of their section.
+    fn settings(&self) -> String {
+        let setting = |name: &str, file: &str| {
+            format!("tls_{name}_file = \"{}\"\n", self.path(file).display())
+        };
+        let files = [
+            setting("certificate", "hub.pem"),
+            setting("key", "hub.key"),
+            setting("client_ca", "ca.pem"),
+            setting("crl", "crl.pem"),
+        ];
+        files.concat()
+    }
+
+    fn scheme(&self, more: &str) -> Scheme {
+        Scheme::configured(&format!("{}callers = \"certificate\"\n{more}", self.settings()))
+    }
+
+    /// `openssl s_client` with the certificate of a client, or without one.
+    fn client(&self, hub: SocketAddr, client: Option<&str>, more: &[&str]) -> Command {
+        let mut command = Command::new("openssl");
+        command.args(["s_client", "-quiet", "-verify_return_error"]);
+        command.args(["-servername", "localhost", "-CAfile"]).arg(self.path("ca.pem"));
+        command.arg("-connect").arg(hub.to_string()).args(more);
+        if let Some(client) = client {
+            let chain = self.path(&format!("{client}.pem"));
+            command.arg("-cert").arg(&chain).arg("-cert_chain").arg(chain);
+            command.arg("-key").arg(self.path(&format!("{client}.key")));
+        }
+        command
+    }
+
+    /// Sends a request on a new connection.
+    fn send(&self, scheme: &Scheme, client: Option<&str>, request: &[u8]) -> Outcome {
+        run(self.client(scheme.switch.fspiop, client, &[]), request)
+    }
+
+    fn ask(&self, scheme: &Scheme, client: &str, message: &Message) -> Outcome {
+        let message = message.clone().with("connection", "close");
+        self.send(scheme, Some(client), &message.render())
+    }
+}
+
+/// The output of a client.
+#[derive(Debug)]
+struct Outcome {
+    text: String,
+    complaints: String,
+}
+
+impl Outcome {
+    /// The status of the response; 0 without one.
+    fn status(&self) -> u16 {
+        let at = self.text.find("HTTP/1.1 ").map_or(0, |at| at + "HTTP/1.1 ".len());
+        self.text.get(at..at + 3).and_then(|status| status.parse().ok()).unwrap_or_default()
+    }
+
+    #[track_caller]
+    fn is(&self, status: u16, text: &str) {
+        assert_eq!(self.status(), status, "{self:?}");
+        assert!(self.text.contains(text), "{text}: {self:?}");
+    }
+}
+
+/// Runs a client that sends these bytes, until the hub closes the connection.
+fn run(mut command: Command, bytes: &[u8]) -> Outcome {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // A refused client may have ended.
+    let _written = child.stdin.take().unwrap().write_all(bytes);
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Outcome { text: text(&output.stdout), complaints: text(&output.stderr) }
+}
+
+/// The handshakes of the FSPIOP listener, by result.
+fn handshakes(scheme: &Scheme) -> BTreeMap<String, u64> {
+    let text = scheme.admin.get("/metrics");
+    let prefix = "upesi_tls_handshakes_total{listener=\"fspiop\",result=\"";
+    let sample = |line: &str| {
+        let (result, count) = line.strip_prefix(prefix)?.split_once("\"} ")?;
+        Some((result.to_owned(), count.parse().unwrap()))
+    };
+    text.lines().filter_map(sample).collect()
+}
+
+/// Has the files read again, and waits for the report of the first listener.
+#[track_caller]
+fn reload(scheme: &mut Scheme, expected: &str) {
+    scheme.switch.signal(Signal::HUP);
+    let line = scheme.switch.next_line();
+    assert!(line.contains(expected), "{line}");
+}
+
+#[test]
+fn only_valid_certificates_of_the_scheme_are_accepted() {
+    let pki = Pki::new();
+    let mut scheme = pki.scheme("");
+    let before = scheme.admin.state();
+    let check = |scheme: &Scheme, client: Option<&str>, more: &[&str], expected: (u16, &str)| {
+        let (status, result) = expected;
+        let earlier = handshakes(scheme);
+        let outcome = run(pki.client(scheme.switch.fspiop, client, more), HEALTH.as_bytes());
+        assert_eq!(outcome.status(), status, "{client:?} {result}: {outcome:?}");
+        let deadline = Instant::now() + PATIENCE;
+        while handshakes(scheme)[result] != earlier[result] + 1 {
+            assert!(Instant::now() < deadline, "{result}: {:?} {outcome:?}", handshakes(scheme));
+        }
+    };
+    let request = |name: &str, serial| CertificateRequest::new(name, &[], serial);
+    let with_days = |valid_days| CertificateRequest { valid_days, ..request("payerfsp", 20) };
+    pki.issue("expired", &with_days(-30..-1));
+    pki.issue("early", &with_days(1..30));
+    pki.issue("revoked", &request("payerfsp", REVOKED));
+    let same_name = Authority::new("Scheme CA");
+    pki.keep("forged", &same_name.issue(&request("payerfsp", 21)));
+    pki.keep("foreign", &Authority::new("Other CA").issue(&request("payerfsp", 22)));
+    let below = pki.authority.intermediate("Issuing CA");
+    pki.keep("uncovered", &below.issue(&request("payerfsp", 23)));
+    let long = pki.authority.issue(&request("payerfsp", 24));
+    let chain = format!("{}{}", long.certificate, pki.authority.pem().repeat(200));
+    pki.keep("long", &Issued { certificate: chain, ..long });
+
+    check(&scheme, Some("payerfsp"), &[], (200, "complete"));
+    check(&scheme, None, &[], (0, "no_certificate"));
+    check(&scheme, Some("expired"), &[], (0, "expired"));
+    check(&scheme, Some("early"), &[], (0, "not_yet_valid"));
+    check(&scheme, Some("revoked"), &[], (0, "revoked"));
+    check(&scheme, Some("forged"), &[], (0, "untrusted"));
+    check(&scheme, Some("foreign"), &[], (0, "untrusted"));
+    check(&scheme, Some("uncovered"), &[], (0, "unknown_revocation"));
+    check(&scheme, Some("long"), &[], (0, "malformed"));
+    check(&scheme, Some("payerfsp"), &["-tls1_2"], (0, "incompatible"));
+    check(
+        &scheme,
+        Some("payerfsp"),
+        &["-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0"],
+        (0, "incompatible"),
+    );
+
+    // The authority below the root has published its list.
+    let lists = [below.revocation_list(&[]), pki.authority.revocation_list(&[REVOKED])];
+    pki.write("crl.pem", &lists.concat());
+    reload(&mut scheme, "2 revocation lists loaded");
+    check(&scheme, Some("uncovered"), &[], (200, "complete"));
+    assert_eq!(scheme.admin.state(), before);
+    scheme.end();
+}
+
+#[test]
+fn sender_must_be_named_by_the_certificate() {
+    let pki = Pki::new();
+    let scheme = pki.scheme("");
+    // A transfer from end to end.
+    let transfer = Transfer::of("1");
+    pki.ask(&scheme, "payerfsp", &transfer.prepare()).is(202, "");
+    scheme.wait_until_delivered();
+    pki.ask(&scheme, "payeefsp", &transfer.fulfil("COMMITTED")).is(200, "");
+    scheme.wait_until_delivered();
+    scheme.payer.take(1);
+    scheme.payee.take(2);
+    let before = scheme.admin.state();
+    let prepare = Transfer::of("1").prepare();
+    let foreign = "FSPIOP-Source is payerfsp, but the certificate is of otherfsp";
+    pki.ask(&scheme, "otherfsp", &prepare).is(403, foreign);
+    pki.ask(&scheme, "otherfsp", &Transfer::of("1").fulfil("COMMITTED")).is(403, "payeefsp, but");
+    for path in ["/parties/MSISDN/254700000001", "/participants/MSISDN/254700000001", "/quotes/1"] {
+        let message = Message::new("GET", path, "payerfsp");
+        pki.ask(&scheme, "otherfsp", &message).is(403, foreign);
+    }
+    // Names are compared byte by byte.
+    pki.ask(&scheme, "otherfsp", &prepare.clone().with("fspiop-source", "OTHERFSP")).is(403, "");
+    pki.ask(&scheme, "payerfsp", &prepare.clone().with("fspiop-source", "payerfsp2")).is(403, "");
+    // The response does not wait for a body.
+    let head = prepare.clone().body("").with("connection", "close").render();
+    let head = String::from_utf8(head).unwrap();
+    let head = head.replace("content-length: 0", "content-length: 1000");
+    pki.send(&scheme, Some("otherfsp"), head.as_bytes()).is(403, "\"errorCode\":\"3000\"");
+    let refused = "upesi_callers_refused_total{reason=\"wrong_source\"}";
+    assert_eq!(scheme.admin.metric(refused), 8);
+    // A certificate whose name is not a participant's, and one without a name.
+    pki.issue("nobody", &CertificateRequest::new("nobody", &[], 30));
+    let message = Message::new("GET", "/parties/MSISDN/254700000001", "nobody");
+    pki.ask(&scheme, "nobody", &message).is(403, "of nobody, which is not a participant");
+    let long = "a-name-that-is-longer-than-32-bytes";
+    pki.issue("long", &CertificateRequest::new(long, &[], 31));
+    pki.ask(&scheme, "long", &message).is(403, "names no participant");
+    let unknown = "upesi_callers_refused_total{reason=\"unknown_participant\"}";
+    assert_eq!(scheme.admin.metric(unknown), 2);
+    // The same over HTTP/2.
+    over_http2(&pki, &scheme, "payerfsp", "payerfsp").is(202, "");
+    over_http2(&pki, &scheme, "otherfsp", "payerfsp").is(403, foreign);
+    scheme.payer.take(1);
+    assert_eq!(scheme.admin.state(), before);
+    scheme.end();
+}
+
+/// A look-up by `curl` over HTTP/2, which it must have agreed on by ALPN.
+fn over_http2(pki: &Pki, scheme: &Scheme, client: &str, source: &str) -> Outcome {
+    let media = "application/vnd.interoperability.parties+json;version=1.1";
+    let mut command = Command::new("curl");
+    command.args(["--silent", "--show-error", "--http2", "--cacert"]).arg(pki.path("ca.pem"));
+    command.arg("--cert").arg(pki.path(&format!("{client}.pem")));
+    command.arg("--key").arg(pki.path(&format!("{client}.key")));
+    command.args(["--write-out", "HTTP/1.1 %{http_code} version %{http_version}"]);
+    for header in [
+        &format!("accept: {media}"),
+        &format!("content-type: {media}"),
+        "date: Tue, 15 Nov 1994 08:12:31 GMT",
+        &format!("fspiop-source: {source}"),
+    ] {
+        command.args(["--header", header]);
+    }
+    let address = scheme.switch.fspiop;
+    command.arg(format!("https://{address}/parties/MSISDN/254700000001"));
+    let outcome = run(command, b"");
+    assert!(outcome.text.ends_with(" version 2"), "{outcome:?}");
+    outcome
+}
+
+#[test]
+fn fields_and_form_of_names_can_be_chosen() {
+    let pki = Pki::new();
+    let names = "certificate_names = [\"san_dns\", \"san_uri\"]\n\
+                 certificate_pattern = \"{fsp}.dfsp.example\"\n";
+    let scheme = pki.scheme(names);
+    let message = Message::new("GET", "/parties/MSISDN/254700000001", "payerfsp");
+    let check = |common_name: &str, hosts: &[&str], uris: &[&str], status: u16| {
+        let uris = uris.iter().map(|&uri| uri.to_owned()).collect();
+        let request = CertificateRequest::new(common_name, hosts, 40);
+        pki.issue("client", &CertificateRequest { uris, ..request });
+        pki.ask(&scheme, "client", &message).is(status, "");
+    };
+    check("payerfsp", &[], &[], 403);
+    check("payerfsp.dfsp.example", &[], &[], 403);
+    check("x", &["payerfsp"], &[], 403);
+    check("x", &["payerfsp.dfsp.example"], &[], 202);
+    check("x", &["other.example", "payeefsp.dfsp.example", "payerfsp.dfsp.example"], &[], 202);
+    check("x", &["payerfsp.dfsp.example.evil.example"], &[], 403);
+    check("x", &[], &["payerfsp.dfsp.example"], 202);
+    scheme.payer.take(3);
+    scheme.end();
+}
+
+/// A client that keeps its connection.
+struct Session(Child);
+
+impl Session {
+    fn open(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+
+    /// Sends a request, and reads the response up to its last byte.
+    fn ask(&mut self, message: &Message) -> String {
+        self.0.stdin.as_mut().unwrap().write_all(&message.render()).unwrap();
+        let mut text = Vec::new();
+        let output = self.0.stdout.as_mut().unwrap();
+        loop {
+            let mut byte = [0];
+            assert_eq!(output.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&text));
+            text.push(byte[0]);
+            let shown = String::from_utf8_lossy(&text);
+            let Some((head, body)) = shown.split_once("\r\n\r\n") else { continue };
+            let length = head.to_ascii_lowercase();
+            let length = length.split_once("content-length: ").unwrap().1;
+            let length = length.split("\r\n").next().unwrap().parse::<usize>().unwrap();
+            if body.len() == length {
+                return shown.into_owned();
+            }
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _killed = self.0.kill();
+        let _ended = self.0.wait();
+    }
+}
+
+#[test]
+fn changed_files_take_effect_without_a_restart() {
+    let pki = Pki::new();
+    let mut scheme = pki.scheme("");
+    let look_up = |name: &str| Message::new("GET", "/parties/MSISDN/254700000001", name);
+    let mut payer = Session::open(pki.client(scheme.switch.fspiop, Some("payerfsp"), &[]));
+    let mut payee = Session::open(pki.client(scheme.switch.fspiop, Some("payeefsp"), &[]));
+    assert!(payer.ask(&look_up("payerfsp")).starts_with("HTTP/1.1 202"));
+    assert!(payee.ask(&look_up("payeefsp")).starts_with("HTTP/1.1 202"));
+    // A broken file changes nothing.
+    pki.write("hub.pem", "half a cert");
+    scheme.switch.signal(Signal::HUP);
+    let complaint = scheme.switch.wait_for_complaint("fspiop.tls_certificate_file");
+    assert!(complaint.contains("hub.pem: contains no certificate in PEM"), "{complaint}");
+    let failed = "upesi_tls_files_failed{listener=\"fspiop\"}";
+    assert_eq!(scheme.admin.metric(failed), 1);
+    pki.ask(&scheme, "payeefsp", &look_up("payeefsp")).is(202, "");
+    assert!(payer.ask(&look_up("payerfsp")).starts_with("HTTP/1.1 202"));
+    // A new certificate of the hub, and the payer's certificate is revoked.
+    pki.issue_hub(2);
+    pki.write("crl.pem", &pki.authority.revocation_list(&[REVOKED, 10]));
+    reload(&mut scheme, "fspiop: certificate of CN=hub, 1 authorities of clients and 1 revocation");
+    assert_eq!(scheme.admin.metric(failed), 0);
+    pki.ask(&scheme, "payerfsp", &look_up("payerfsp")).is(0, "");
+    pki.ask(&scheme, "payeefsp", &look_up("payeefsp")).is(202, "");
+    // Open connections stay, except those of a revoked certificate.
+    assert!(payee.ask(&look_up("payeefsp")).starts_with("HTTP/1.1 202"));
+    let refused = payer.ask(&look_up("payerfsp"));
+    assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
+    assert!(refused.contains("the certificate is revoked"), "{refused}");
+    let reason = "upesi_callers_refused_total{reason=\"invalid_certificate\"}";
+    assert_eq!(scheme.admin.metric(reason), 1);
+    let expiries = scheme.admin.get("/metrics");
+    for (kind, subject) in
+        [("certificate", "hub"), ("client_ca", "Scheme CA"), ("crl", "Scheme CA")]
+    {
+        let name = "upesi_certificate_expires_timestamp_seconds";
+        let labels = format!("{{listener=\"fspiop\",kind=\"{kind}\",subject=\"CN={subject}\"}}");
+        assert!(expiries.contains(&format!("{name}{labels} ")), "{labels}");
+    }
+    drop((payer, payee));
+    scheme.switch.signal(Signal::TERM);
+    let (status, complaints) = scheme.switch.end();
+    assert!(status.success() && complaints.lines().count() == 1, "{complaints}");
+}
+
+#[test]
+fn files_change_under_load_without_a_failed_request() {
+    const CLIENTS: usize = 2;
+    let pki = Pki::new();
+    let scheme = pki.scheme("");
+    let look_up = Message::new("GET", "/parties/MSISDN/254700000001", "payerfsp");
+    let mut session = Session::open(pki.client(scheme.switch.fspiop, Some("payerfsp"), &[]));
+    std::thread::scope(|scope| {
+        let (hub, pki) = (scheme.switch.fspiop, &pki);
+        let request = look_up.clone().with("connection", "close").render();
+        let clients = (0..CLIENTS).map(|_| {
+            let request = request.clone();
+            let ask = move || run(pki.client(hub, Some("payerfsp"), &[]), &request).is(202, "");
+            scope.spawn(move || (0..15).for_each(|_| ask()))
+        });
+        let clients: Vec<_> = clients.collect();
+        let mut serial = 100;
+        while clients.iter().any(|client| !client.is_finished()) {
+            serial += 1;
+            pki.issue_hub(serial);
+            scheme.switch.signal(Signal::HUP);
+            assert!(session.ask(&look_up).starts_with("HTTP/1.1 202"));
+        }
+        clients.into_iter().for_each(|client| client.join().unwrap());
+    });
+}
+
+#[test]
+fn sessions_are_resumed_until_files_change() {
+    let pki = Pki::new();
+    let mut scheme = pki.scheme("");
+    let kept = pki.path("session");
+    let look_up = Message::new("GET", "/parties/MSISDN/254700000001", "payerfsp");
+    let look_up = look_up.with("connection", "close").render();
+    let ask = |scheme: &Scheme, option: &str| {
+        let kept = [option, kept.to_str().expect("its name is text")];
+        run(pki.client(scheme.switch.fspiop, Some("payerfsp"), &kept), &look_up)
+    };
+    let ask = |scheme: &Scheme, option: &str, result: &str| {
+        let earlier = handshakes(scheme);
+        ask(scheme, option).is(202, "");
+        assert_eq!(handshakes(scheme)[result], earlier[result] + 1, "{result}");
+    };
+    ask(&scheme, "-sess_out", "complete");
+    ask(&scheme, "-sess_in", "resumed");
+    pki.issue_hub(2);
+    reload(&mut scheme, "certificate of CN=hub");
+    ask(&scheme, "-sess_in", "complete");
+    scheme.end();
+}
+
+#[test]
+fn unfinished_handshakes_end_in_time_and_delay_nobody() {
+    let pki = Pki::new();
+    let scheme = pki.scheme("header_timeout_ms = 1000\n");
+    let look_up = Message::new("GET", "/parties/MSISDN/254700000001", "payerfsp");
+    let connect = |bytes: &[u8]| {
+        let mut stream = TcpStream::connect(scheme.switch.fspiop).unwrap();
+        // The hub may have closed it for a later one.
+        let _written = stream.write_all(bytes);
+        stream
+    };
+    // The start of a first message that announces more.
+    let started = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
+    let silent: Vec<_> = (0..1_500).map(|_| connect(b"")).collect();
+    let half: Vec<_> = (0..300).map(|_| connect(started)).collect();
+    let began = Instant::now();
+    pki.ask(&scheme, "payerfsp", &look_up).is(202, "");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    for mut stream in silent.into_iter().chain(half) {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut rest = Vec::new();
+        // It is closed, or reset because bytes were not read.
+        let ended = stream.read_to_end(&mut rest);
+        assert!(!matches!(&ended, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock));
+    }
+    let counts = handshakes(&scheme);
+    assert!(1_800 <= counts["timed_out"] + counts["evicted"] + counts["closed"], "{counts:?}");
+    scheme.end();
+}
+
+#[test]
+fn client_without_tls_gets_a_readable_answer() {
+    let pki = Pki::new();
+    let scheme = pki.scheme("");
+    let answer = {
+        let mut stream = TcpStream::connect(scheme.switch.fspiop).unwrap();
+        stream.write_all(HEALTH.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
+    assert!(answer.contains("this port expects TLS; use https://"), "{answer}");
+    assert_eq!(handshakes(&scheme)["plain_http"], 1);
+    scheme.end();
+}
+
+#[test]
+fn older_version_is_a_setting_and_renegotiation_is_not() {
+    let pki = Pki::new();
+    let scheme = pki.scheme("tls_version_min = \"1.2\"\n");
+    let health = |more: &[&str]| {
+        run(pki.client(scheme.switch.fspiop, Some("payerfsp"), more), HEALTH.as_bytes()).status()
+    };
+    assert_eq!(health(&["-tls1_2"]), 200);
+    assert_eq!(health(&["-tls1_3"]), 200);
+    assert_eq!(health(&["-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0"]), 0);
+    for weak in ["AES128-SHA", "AES128-GCM-SHA256", "ECDHE-ECDSA-AES128-SHA"] {
+        assert_eq!(health(&["-tls1_2", "-cipher", weak]), 0, "{weak}");
+    }
+    // `R` as a line has the client renegotiate.
+    let mut command = Command::new("openssl");
+    command.args(["s_client", "-tls1_2", "-CAfile"]).arg(pki.path("ca.pem"));
+    command.arg("-connect").arg(scheme.switch.fspiop.to_string());
+    command.arg("-cert").arg(pki.path("payerfsp.pem")).arg("-key").arg(pki.path("payerfsp.key"));
+    let outcome = run(command, b"R\n");
+    let (_, after) = outcome.complaints.split_once("RENEGOTIATING").expect("it tried");
+    assert!(after.contains(":error:") && !after.contains("verify return"), "{outcome:?}");
+    scheme.end();
+}
+
+#[test]
+fn admin_api_is_served_over_tls() {
+    let pki = Pki::new();
+    let settings = format!("[admin]\n{}", pki.settings());
+    let home = Home::configured(&settings);
+    let switch = home.serve();
+    let ask = |client: Option<&str>, path: &str| {
+        let mut command = Command::new("curl");
+        command.args(["--silent", "--show-error", "--cacert"]).arg(pki.path("ca.pem"));
+        if let Some(client) = client {
+            command.arg("--cert").arg(pki.path(&format!("{client}.pem")));
+            command.arg("--key").arg(pki.path(&format!("{client}.key")));
+        }
+        command.args(["--write-out", "HTTP/1.1 %{http_code}", "--header"]);
+        command.arg(format!("authorization: Bearer {}", home.token()));
+        command.arg(format!("https://{}{path}", switch.admin));
+        run(command, b"")
+    };
+    ask(Some("payerfsp"), "/state").is(200, "logIndex");
+    ask(Some("payerfsp"), "/metrics")
+        .is(200, "upesi_tls_handshakes_total{listener=\"admin\",result=\"complete\"} 2");
+    let refused = ask(None, "/participants");
+    assert!(refused.status() == 0 && refused.complaints.contains("certificate required"));
+    let mut plain = TcpStream::connect(switch.admin).unwrap();
+    plain.write_all(HEALTH.as_bytes()).unwrap();
+    let mut text = String::new();
+    plain.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 400") && text.contains("use https://"), "{text}");
+    switch.stop(Signal::TERM);
+}
+
+#[test]
+fn unusable_files_prevent_the_start_and_are_named_by_the_check() {
+    let pki = Pki::new();
+    let check = |files: &dyn Fn(), expected: &str| {
+        files();
+        let settings = format!("[fspiop]\n{}", pki.settings());
+        let home = Home::with(&settings);
+        let started = home.serve_or_not();
+        let reason = started.err().expect("it must not start");
+        assert!(reason.contains(expected), "{expected}: {reason}");
+        let mut command = Command::new(crate::support::switch::PROGRAM);
+        let output = command.arg("check-config").arg(home.configuration()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.contains(expected), "{expected}: {text}");
+    };
+    let request = CertificateRequest::new("hub", &[], 1);
+    let expired = CertificateRequest { valid_days: -30..-1, ..request.clone() };
+    check(&|| pki.issue("hub", &expired), "hub.pem: the certificate of CN=hub has expired");
+    let other = || {
+        pki.issue("other", &request);
+        pki.issue_hub(1);
+        std::fs::copy(pki.path("other.key"), pki.path("hub.key")).unwrap();
+    };
+    check(&other, "hub.key: is not the key of the certificate in ");
+    let empty = || {
+        pki.issue_hub(1);
+        pki.write("ca.pem", "");
+    };
+    check(&empty, "fspiop.tls_client_ca_file: ");
+}

@@ -66,7 +66,7 @@ pub struct TlsFileError {
     pub setting: String,
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: String,
 }
 

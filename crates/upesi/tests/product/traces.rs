@@ -388,3 +388,50 @@ fn collector_that_returns_gets_later_spans() {
     scheme.switch.wait_for_messages("the trace collector takes spans again", 1);
     end_with_warning(scheme);
 }
+
+/// Two nodes with a shared log. Each message is answered by one node, and its notices are delivered
+/// by the other one.
+#[cfg(feature = "real-brokers")]
+#[test]
+fn trace_continues_on_the_node_that_delivers() {
+    use crate::kafka::{Node, owner, send, start_brokers};
+    use crate::support::switch::Home;
+
+    let directory = tempfile::tempdir().unwrap();
+    let cluster = start_brokers(&directory);
+    let collector = Collector::start();
+    let home = |name: &str| {
+        let log = format!("kafka://{}/scheme", cluster.bootstrap());
+        let home = Home::configured(&settings("http", collector.ports().http));
+        home.with_arguments(&["--log", &log, "--node", name])
+    };
+    let scheme = Scheme::at(home("a"));
+    let home = home("b");
+    let other = Node { switch: home.serve(), home };
+    let not_of = |participant: &str| match &*owner(&scheme.admin, participant, 2) {
+        "a" => other.switch.fspiop,
+        _ => scheme.switch.fspiop,
+    };
+    let transfer = Transfer::of("5");
+    let prepare = transfer.prepare();
+    send(not_of("payeefsp"), &prepare, 202);
+    let asked = scheme.payee.wait("POST", "/transfers");
+    send(not_of("payerfsp"), &continuing(transfer.fulfil("COMMITTED"), &asked), 200);
+    scheme.payer.wait("PUT", &transfer.path());
+    scheme.wait_until_delivered();
+
+    // Two messages with their stages, and three notices.
+    let spans = collector.spans(&prepare.trace, 11);
+    let node = |span: &Span| span.resource("service.instance.id");
+    let (prepare, fulfil) = (only(&spans, "prepare"), only(&spans, "fulfil"));
+    let asked = only(&spans, "notify prepare");
+    assert_eq!(asked.parent(), prepare.id(), "{:#?}", lines(&spans));
+    assert_ne!(node(asked), node(prepare));
+    assert_eq!(fulfil.parent(), asked.id(), "{:#?}", lines(&spans));
+    let notified: Vec<_> = spans.iter().filter(|span| span.name() == "notify fulfil").collect();
+    assert_eq!(notified.len(), 2, "{:#?}", lines(&spans));
+    assert!(notified.iter().all(|span| span.parent() == fulfil.id()), "{:#?}", lines(&spans));
+    assert!(notified.iter().any(|span| node(span) != node(fulfil)));
+    scheme.switch.stop(Signal::TERM);
+    other.switch.stop(Signal::TERM);
+}

@@ -161,7 +161,13 @@ async fn exchange(
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    use tokio::runtime::Builder;
+
     use super::*;
+    use crate::message::tests::message;
 
     /// From the specification's libraries: `standardwebhooks`, tests of signing.
     #[test]
@@ -188,6 +194,31 @@ mod tests {
             assert_eq!(error.is_none(), is_valid, "{text}");
             assert!(error.is_none_or(|error| !error.contains("MfKQ")), "{text}");
         }
+    }
+
+    /// A receiver could otherwise make the hub call an internal address.
+    #[test]
+    fn redirect_is_a_failure_and_is_not_followed() {
+        let listen = || TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let (receiver, internal) = (listen(), listen());
+        let at = |listener: &TcpListener| listener.local_addr().expect("an address");
+        let url = format!("http://{}/alerts", at(&receiver));
+        let target = at(&internal);
+        let answering = std::thread::spawn(move || {
+            let (mut stream, _) = receiver.accept().expect("a connection");
+            let mut request = [0; 4096];
+            assert!(0 < stream.read(&mut request).expect("a request"));
+            let head = format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: http://{target}/\r\n");
+            stream.write_all(format!("{head}content-length: 0\r\n\r\n").as_bytes())
+        });
+        let webhook = Webhook::new(&url, WebhookSecret(vec![1; 32]), None).expect("a URL");
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let alert = message(ledger::AlertKind::ThresholdReached, "812", Some("1000"));
+        let sent = runtime.block_on(webhook.send(&alert, 1));
+        assert_eq!(sent, Err("answered 307 Temporary Redirect".to_owned()));
+        answering.join().expect("no panic").expect("it is read");
+        internal.set_nonblocking(true).expect("it is open");
+        assert!(internal.accept().is_err(), "the other address was called");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use testkit::http::{Connection, Headers, Response};
 use testkit::server::Reply;
 
 use crate::support::message::{Message, Transfer};
-use crate::support::scheme::Scheme;
+use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Printed, files};
 
 const HEALTH: &str = "GET /health HTTP/1.1\r\nhost: hub\r\n\r\n";
@@ -394,4 +394,29 @@ fn invalid_network_is_refused_at_start() {
         crate::support::switch::Home::configured("[endpoints]\nnetworks = [\"10.0.0.0/33\"]\n");
     let output_text = home.serve_in_vain(crate::support::switch::Ports::free()).err();
     assert!(output_text.contains("\"10.0.0.0/33\" is not a network"), "{output_text}");
+}
+
+/// The answer to a registration is given up, recorded and counted. It is no dead letter, and a
+/// restart does not send it again.
+#[test]
+fn refused_answer_to_a_registration_is_recorded_and_counted() {
+    let scheme = Scheme::start();
+    scheme.payee.answer(|_| Reply::Status(501));
+    let body = r#"{"fspId":"payeefsp"}"#;
+    let registration = Message::new("POST", "/participants/MSISDN/1", "payeefsp").body(body);
+    scheme.send(&registration, 202);
+    scheme.admin.wait_for("upesi_notices_given_up_total", |count| count == 1);
+    assert_eq!(scheme.admin.metric("upesi_dead_letters"), 0);
+    assert_eq!(scheme.admin.metric("upesi_notices_owed"), 0);
+    assert_eq!(scheme.payee.take(1)[0].path, "/participants/MSISDN/1");
+    let Scheme { switch, home, payee, .. } = scheme;
+    let ports = switch.ports();
+    switch.stop(Signal::TERM);
+    payee.answer(|_| Reply::Accept);
+    let switch = home.serve_on(ports);
+    let admin = Admin::new(&home, &switch);
+    assert_eq!(admin.metric("upesi_notices_owed"), 0);
+    assert_eq!(admin.json("/undeliverable"), serde_json::json!([]));
+    assert!(payee.take(0).is_empty());
+    switch.stop(Signal::TERM);
 }

@@ -10,17 +10,19 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::accounts::AccountKind;
 use crate::alerts::ALERTS_MAX;
 use crate::fees::FeeRule;
 use crate::field::{
-    BoundedAmount, Bytes, LONG, List, NonNegative, Optional, SHORT, Text, choices, numbered, stored,
+    AtMost, BoundedAmount, ByteSink, Bytes, Chooser, Field, FieldError, Form, LONG, List,
+    NonNegative, Optional, Reader, SHORT, Text, choices, numbered, stored,
 };
 use crate::ids::{
     ACCOUNTS_MAX, AccountId, AlertId, Digest, FeeRuleId, FspName, NoticeId, OperatorTokenId,
-    OracleId, SettlementId, Stamp, TransferId, WindowId,
+    OracleId, ProposalId, SettlementId, Stamp, TransferId, WindowId,
 };
 use crate::money::{Amount, Currency};
 use crate::operators::{GRANTED_ROLES_MAX, OperatorRole};
@@ -62,6 +64,8 @@ pub enum StatePart {
     FeeRules,
     /// Operators of the admin API, their roles and tokens.
     Operators,
+    /// Kinds of changes that need a second person, and proposals.
+    Proposals,
 }
 
 impl StatePart {
@@ -84,13 +88,19 @@ impl StatePart {
             | Self::LedgerAccountTypes
             | Self::Windows
             | Self::Settlements
-            | Self::Alerts => false,
+            | Self::Alerts
+            | Self::Proposals => false,
         }
     }
 }
 
 /// Longest public key, in bytes. A key of RSA with 8,192 bits takes half of it.
 pub const KEY_BYTES_MAX: usize = 2_048;
+
+/// Longest time for which a proposal is open, in seconds: 30 days.
+pub const PROPOSAL_SECONDS_MAX: u32 = 30 * 24 * 60 * 60;
+/// Longest text of a proposal, its reason or its request, in bytes.
+pub const PROPOSAL_TEXT_MAX: usize = 8_192;
 
 /// The declaration of a change, without its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,8 +161,8 @@ macro_rules! changes {
 
             /// The change as one that moves money; `None` for other changes.
             #[must_use]
-            pub const fn posting(&self) -> Option<PostingChange<'_>> {
-                match self {
+            pub fn posting(&self) -> Option<PostingChange<'_>> {
+                match self.decided() {
                     $( Self::$change(_change) => {
                         changes!(@subset PostingChange $change _change $($posts)?)
                     } )*
@@ -161,8 +171,8 @@ macro_rules! changes {
 
             /// The change as one of settlement windows; `None` for other changes.
             #[must_use]
-            pub const fn about_windows(&self) -> Option<WindowChange<'_>> {
-                match self {
+            pub fn about_windows(&self) -> Option<WindowChange<'_>> {
+                match self.decided() {
                     $( Self::$change(_change) => {
                         changes!(@subset WindowChange $change _change $($windows)?)
                     } )*
@@ -171,8 +181,8 @@ macro_rules! changes {
 
             /// The change as one about a transfer or a movement of funds; `None` for other changes.
             #[must_use]
-            pub const fn about_transfer(&self) -> Option<TransferChange<'_>> {
-                match self {
+            pub fn about_transfer(&self) -> Option<TransferChange<'_>> {
+                match self.decided() {
                     $( Self::$change(_change) => {
                         changes!(@subset TransferChange $change _change $($about_what)?)
                     } )*
@@ -251,6 +261,62 @@ macro_rules! changes {
     (@since $rules:literal) => { $rules };
     (@is) => { false };
     (@is $named:literal) => { true };
+}
+
+/// The stored form of a change that is proposed. Changes that no operator asks for, and changes of
+/// proposals, are not in it: the form does not nest.
+pub struct ProposableChange;
+
+impl Form<Arc<Change>> for ProposableChange {
+    fn write(value: &Arc<Change>, to: &mut impl ByteSink) {
+        assert!(Change::is_proposable(value.number()), "{value:?} can be proposed");
+        value.write(to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Arc<Change>, FieldError> {
+        let number = u8::read(from)?;
+        match Change::is_proposable(number) {
+            true => Change::read_fields(number, from).map(Arc::new),
+            false => Err(FieldError::Value),
+        }
+    }
+
+    fn generate(chooser: &mut impl Chooser) -> Arc<Change> {
+        let numbers = Change::TABLE.iter().map(|(_, number)| *number);
+        let numbers: Vec<u8> = numbers.filter(|number| Change::is_proposable(*number)).collect();
+        let number = numbers[chooser.choose(numbers.len() as u64 - 1) as usize];
+        Arc::new(Change::generate_fields(number, chooser))
+    }
+}
+
+/// Changes that cannot be proposed. The switch records the first ones by itself, and needs no
+/// operator for them.
+const NOT_PROPOSABLE: [&ChangeDeclaration; 7] = [
+    &Configure::DECLARATION,
+    &Activate::DECLARATION,
+    &CheckLiquidity::DECLARATION,
+    &FinishAlerts::DECLARATION,
+    &Propose::DECLARATION,
+    &ApproveProposal::DECLARATION,
+    &RejectProposal::DECLARATION,
+];
+
+impl Change {
+    /// The change that is decided: the proposed one for an approval, this one otherwise.
+    #[must_use]
+    pub fn decided(&self) -> &Self {
+        match self {
+            Self::ApproveProposal(approval) => &approval.change,
+            other => other,
+        }
+    }
+
+    /// Whether changes with this number can be proposed, and can need a second person.
+    #[must_use]
+    pub fn is_proposable(number: u8) -> bool {
+        Self::TABLE.iter().any(|(_, known)| *known == number)
+            && NOT_PROPOSABLE.iter().all(|declared| declared.number != number)
+    }
 }
 
 /// Whether `explain` can show all of these.
@@ -370,6 +436,28 @@ macro_rules! admin_outcomes {
             TokenExists = 145,
             /// Admin: no such token.
             TokenNotFound = 146,
+            /// Admin: a change of this kind is decided as part of an approval only. Precedes every
+            /// declared outcome.
+            ApprovalRequired = 160,
+            /// Admin: a list of kinds of changes that is not ascending, or names a kind that cannot
+            /// be proposed.
+            FourEyesRefused = 161,
+            /// Admin: a change of this kind needs no second person.
+            ProposalNotNeeded = 162,
+            /// Admin: the change is too large to be proposed.
+            ProposalTooLarge = 163,
+            /// Admin: the same operator has proposed the same change, and it is open.
+            ProposalRepeated = 164,
+            /// Admin: no such proposal, or one that was removed long after its end.
+            ProposalNotFound = 165,
+            /// Admin: the proposal was decided before.
+            ProposalEnded = 166,
+            /// Admin: the proposal was not decided in time.
+            ProposalExpired = 167,
+            /// Admin: the operator who proposed the change cannot approve it.
+            ProposerCannotApprove = 168,
+            /// Admin: the approved change is not the proposed one.
+            ProposalDiffers = 169,
         } }
     };
 }
@@ -717,6 +805,54 @@ changes! {
             /// Its encrypted secret; empty to remove it.
             secret: Vec<u8> as Bytes<SHORT>,
         } touches [Operators] => [OperatorNotFound, Accepted]
+            since 4,
+        /// `PUT /fourEyes`: the kinds of changes that need a second person.
+        70 SetFourEyes {
+            /// Numbers of changes, ascending.
+            changes: Vec<u8> as Bytes<SHORT>,
+        } touches [Proposals] => [FourEyesRefused, Accepted]
+            since 4,
+        /// A request for a change that needs a second person.
+        71 Propose {
+            /// The operator.
+            by: String as Text<SHORT>,
+            /// The reason.
+            reason: String as Text<PROPOSAL_TEXT_MAX>,
+            /// The request, as the admin API describes it.
+            request: String as Text<PROPOSAL_TEXT_MAX>,
+            /// Time for which the proposal is open, in seconds.
+            seconds: u32 as AtMost<PROPOSAL_SECONDS_MAX>,
+            /// The change.
+            change: Arc<Change> as ProposableChange,
+        } touches [Proposals] => [
+            ProposalNotNeeded, ProposalTooLarge, ProposalRepeated, RegistryFull, Accepted,
+        ]
+            since 4,
+        /// `POST /proposals/{id}/approve`: decides the proposed change. It also touches the parts
+        /// of that change, and has its outcomes.
+        72 ApproveProposal {
+            /// The proposal.
+            proposal: ProposalId,
+            /// The operator.
+            by: String as Text<SHORT>,
+            /// The reason.
+            reason: String as Text<PROPOSAL_TEXT_MAX>,
+            /// The proposed change, as the operator saw it.
+            change: Arc<Change> as ProposableChange,
+        } touches [Proposals] => [
+            ProposalNotFound, ProposalEnded, ProposalExpired, ProposerCannotApprove,
+            ProposalDiffers, Accepted,
+        ]
+            since 4,
+        /// `POST /proposals/{id}/reject`: rejects a proposal, or withdraws the operator's own one.
+        73 RejectProposal {
+            /// The proposal.
+            proposal: ProposalId,
+            /// The operator.
+            by: String as Text<SHORT>,
+            /// The reason.
+            reason: String as Text<PROPOSAL_TEXT_MAX>,
+        } touches [Proposals] => [ProposalNotFound, ProposalEnded, ProposalExpired, Accepted]
             since 4,
     }
 }

@@ -15,7 +15,8 @@ use alloc::vec::Vec;
 
 use crate::ids::{
     ACCOUNTS_MAX, AccountId, AlertId, ContentId, Digest, FeeRuleId, FspName, LogIndex, NoticeId,
-    OperatorTokenId, OracleId, ParticipantIndex, SettlementId, Stamp, TransferId, WindowId,
+    OperatorTokenId, OracleId, ParticipantIndex, ProposalId, SettlementId, Stamp, TransferId,
+    WindowId,
 };
 use crate::money::{Amount, Currency};
 
@@ -613,6 +614,7 @@ wrappers!(
     OperatorTokenId,
     OracleId,
     ParticipantIndex,
+    ProposalId,
     SettlementId,
     Stamp,
     WindowId
@@ -959,6 +961,25 @@ macro_rules! choices {
                     _ => return Err($crate::field::FieldError::Value),
                 })
             }
+
+            /// Generates the fields of the choice with this number.
+            ///
+            /// # Panics
+            /// If there is no such choice.
+            pub fn generate_fields(
+                number: $integer,
+                chooser: &mut impl $crate::field::Chooser,
+            ) -> Self {
+                match number {
+                    $( $number => Self::$choice {
+                        $( 0: <$crate::field::form!($($payload_form)?)
+                            as $crate::field::Form<$payload>>::generate(chooser), )?
+                        $( $( $field: <$crate::field::form!($($form)?)
+                            as $crate::field::Form<$type>>::generate(chooser), )* )?
+                    }, )*
+                    number => panic!("{number} is no number of a choice"),
+                }
+            }
         }
 
         impl $crate::field::Field for $name {
@@ -976,15 +997,8 @@ macro_rules! choices {
 
             fn generate(chooser: &mut impl $crate::field::Chooser) -> Self {
                 let numbers = [ $( $number, )* ];
-                match numbers[chooser.choose(numbers.len() as u64 - 1) as usize] {
-                    $( $number => Self::$choice {
-                        $( 0: <$crate::field::form!($($payload_form)?)
-                            as $crate::field::Form<$payload>>::generate(chooser), )?
-                        $( $( $field: <$crate::field::form!($($form)?)
-                            as $crate::field::Form<$type>>::generate(chooser), )* )?
-                    }, )*
-                    number => unreachable!("{number} was taken from the list"),
-                }
+                let number = numbers[chooser.choose(numbers.len() as u64 - 1) as usize];
+                Self::generate_fields(number, chooser)
             }
         }
     };

@@ -44,6 +44,7 @@ mod notice;
 mod operators;
 mod outcome;
 pub mod planted_bugs;
+mod proposals;
 mod query;
 mod registry;
 mod reservations;
@@ -80,8 +81,8 @@ pub use fees::{
 pub use field::FieldError;
 pub use ids::{
     ACCOUNTS_MAX, AccountId, AlertId, ContentId, Digest, FSP_NAME_BYTES_MAX, FeeRuleId, FspName,
-    LogIndex, NoticeId, OperatorTokenId, OracleId, ParticipantIndex, SettlementId, Stamp,
-    TransferId, WindowId,
+    LogIndex, NoticeId, OperatorTokenId, OracleId, ParticipantIndex, ProposalId, SettlementId,
+    Stamp, TransferId, WindowId,
 };
 pub use money::{Amount, Currency, PRECISION_MAX, SCALE};
 pub use notice::{DeadLetter, Notice, NoticeKind};
@@ -90,6 +91,10 @@ pub use operators::{
     PERMISSIONS_MAX, ROLES_MAX, TOKENS_MAX,
 };
 pub use outcome::*;
+pub use proposals::{
+    FourEyes, PROPOSAL_BYTES_MAX, PROPOSALS_BYTES_MAX, PROPOSALS_MAX, PROPOSALS_OPEN_MAX, Proposal,
+    ProposalDecision, ProposalEnd, ProposalState, Proposals, stored_bytes,
+};
 pub use query::{AbortCause, LookupResult, TransferView};
 pub use registry::{
     CurrencyAccounts, ENDPOINTS_MAX, KEYS_MAX, LEDGER_ACCOUNT_TYPES_MAX, NetDebitCap, ORACLES_MAX,

@@ -215,6 +215,8 @@ families! {
         ParticipantNotFound, HubAccountsMissing, AccountNotFound, AccountKindWrong, AccountInactive,
         CurrencyMismatch, FundsOutNotReserved, FundsInsufficient, DeadLetterNotFound, FundsRepeated,
         FundsModified, ParticipantInactive, FundsOutAborted,
+        ApprovalRequired, ProposalNotFound, ProposalEnded, ProposalExpired, ProposerCannotApprove,
+        ProposalDiffers,
     }
 
     /// Outcomes of a change of the party directory.

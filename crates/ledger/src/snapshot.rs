@@ -34,6 +34,7 @@ use crate::notice::{DeadLetter, Notice, Outbox};
 use crate::operators::{
     OPERATORS_MAX, Operator, OperatorBook, OperatorRole, OperatorToken, ROLES_MAX, TOKENS_MAX,
 };
+use crate::proposals::{FourEyes, PROPOSALS_MAX, Proposal, Proposals};
 use crate::registry::{
     LEDGER_ACCOUNT_TYPES_MAX, ORACLES_MAX, PARTICIPANTS_MAX, Participant, ReferenceData, Registry,
     SETTLEMENT_MODELS_MAX,
@@ -52,6 +53,7 @@ mod alerts;
 mod fees;
 mod notices;
 mod operators;
+mod proposals;
 mod registry;
 mod settlement;
 mod transfers;
@@ -147,6 +149,10 @@ tables! {
     23 Operators: Operator, ordered, at most OPERATORS_MAX;
     /// Tokens of operators, in order of id.
     24 OperatorTokens: OperatorToken, ordered, at most TOKENS_MAX;
+    /// Kinds of changes that need a second person, if there were ever any.
+    25 FourEyes: FourEyes, ordered, at most 1;
+    /// Proposals, in order of number.
+    26 Proposals: Proposal, ordered, at most PROPOSALS_MAX;
 }
 
 /// Receives the tables of a state, one after the other.
@@ -248,6 +254,7 @@ impl State {
             alerts: self.alerts.clone(),
             fees: self.fees.clone(),
             operators: self.operators.clone(),
+            proposals: self.proposals.clone(),
             counters: self.counters,
             nodes: self.nodes.clone(),
             batch_digest: BatchDigest::default(),
@@ -355,6 +362,7 @@ pub struct StateBuilder {
     alerts: Alerts,
     fees: FeeBook,
     operators: OperatorBook,
+    proposals: Proposals,
 }
 
 /// Amounts by account.
@@ -403,6 +411,7 @@ impl StateBuilder {
             settlement: SettlementRows::default(),
             fees: FeeBook::default(),
             operators: OperatorBook::default(),
+            proposals: Proposals::default(),
         })
     }
 
@@ -448,6 +457,9 @@ impl StateBuilder {
         if head.rules_version < OPERATORS && self.operators != OperatorBook::default() {
             return Err(InvalidState("the operators do not fit the rules in force"));
         }
+        if head.rules_version < OPERATORS && self.proposals != Proposals::default() {
+            return Err(InvalidState("the proposals do not fit the rules in force"));
+        }
         let registry = Registry::restore(keyed, self.participants, self.catalogue)?;
         let mut state = State {
             hub: head.hub,
@@ -464,6 +476,7 @@ impl StateBuilder {
             alerts: self.alerts,
             fees: self.fees,
             operators: self.operators,
+            proposals: self.proposals,
             counters: head.counters,
             nodes: head.nodes,
             batch_digest: BatchDigest::default(),

@@ -11,13 +11,14 @@ use crate::fees::FeeBook;
 use crate::field::stored;
 use crate::hashing::KeyedHashing;
 use crate::ids::{
-    AccountId, Digest, FspName, LogIndex, NoticeId, ParticipantIndex, SettlementId, Stamp,
-    TransferId, WindowId,
+    AccountId, Digest, FspName, LogIndex, NoticeId, ParticipantIndex, ProposalId, SettlementId,
+    Stamp, TransferId, WindowId,
 };
 use crate::money::Amount;
 use crate::notice::{Notice, Outbox};
 use crate::operators::OperatorBook;
 use crate::outcome::Outcome;
+use crate::proposals::Proposals;
 use crate::registry::Registry;
 use crate::rules::RULES_VERSION;
 use crate::settlement::{ArchivedSettlement, SettlementBook};
@@ -84,6 +85,8 @@ pub enum ChangeResult {
     Opened(WindowId),
     /// The settlement that was created.
     Created(SettlementId),
+    /// The proposal that was recorded, or that was open already.
+    Proposed(ProposalId),
     /// The windows that a settlement cannot take.
     Inapplicable(Vec<WindowId>),
     /// The result of each account of an [`AdvanceSettlement`](crate::AdvanceSettlement), in order.
@@ -216,6 +219,7 @@ pub struct State {
     pub(crate) alerts: Alerts,
     pub(crate) fees: FeeBook,
     pub(crate) operators: OperatorBook,
+    pub(crate) proposals: Proposals,
     pub(crate) counters: Counters,
     pub(crate) nodes: Vec<NodeTail>,
     pub(crate) batch_digest: BatchDigest,
@@ -248,6 +252,7 @@ impl State {
             alerts: Alerts::default(),
             fees: FeeBook::default(),
             operators: OperatorBook::default(),
+            proposals: Proposals::default(),
             counters: Counters::default(),
             nodes: Vec::new(),
             batch_digest: BatchDigest::default(),
@@ -319,6 +324,20 @@ impl State {
     #[must_use]
     pub const fn operators(&self) -> &OperatorBook {
         &self.operators
+    }
+
+    /// Kinds of changes that need a second person, and proposals.
+    #[must_use]
+    pub const fn proposals(&self) -> &Proposals {
+        &self.proposals
+    }
+
+    /// The same state without kinds that need a second person, and without proposals, for copies
+    /// that decide other changes than the log has.
+    #[must_use]
+    pub fn without_four_eyes(mut self) -> Self {
+        self.proposals = Proposals::default();
+        self
     }
 
     /// Decides by this version of the rules, which is that of the log. Before the first record

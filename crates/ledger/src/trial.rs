@@ -1,8 +1,8 @@
 //! A trial: a copy of the state that decides changes which no record asks for.
 //!
 //! A trial has participants, accounts, windows, settlements, alarms and fee rules. It has neither
-//! transfers nor notices, and decides only changes that read none of them ([`DECLARATIONS`]). The
-//! state that it was copied from stays as it is.
+//! transfers nor notices, and decides only changes that read none of them ([`DECLARATIONS`]). No
+//! change needs a second person. The state that it was copied from stays as it is.
 //!
 //! Costs: a copy of the participants and the accounts, of at most 10,000 participants.
 
@@ -19,6 +19,7 @@ use crate::context::Context;
 use crate::ids::LogIndex;
 use crate::notice::Outbox;
 use crate::operators::OperatorBook;
+use crate::proposals::Proposals;
 use crate::settlement::ArchivedSettlement;
 use crate::state::{ChangeReply, Effects, State};
 use crate::transfers::Transfers;
@@ -53,6 +54,7 @@ impl State {
             alerts: self.alerts.clone(),
             fees: self.fees.clone(),
             operators: OperatorBook::default(),
+            proposals: Proposals::default(),
             nodes: Vec::new(),
             batch_digest: self.batch_digest.clone(),
             ..*self

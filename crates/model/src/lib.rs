@@ -22,6 +22,7 @@ mod fees;
 mod funds;
 mod operators;
 mod outbox;
+mod proposals;
 mod reference_data;
 mod scheme;
 mod settlement;
@@ -40,6 +41,7 @@ use fees::FEE_RULES;
 use funds::FundsMovement;
 use operators::Operators;
 use outbox::{NoticeContent, Outbox};
+use proposals::Proposals;
 use reference_data::ReferenceData;
 use scheme::Scheme;
 use settlement::Settlements;
@@ -70,6 +72,7 @@ pub struct Model {
     alerts: Alerts,
     fee_rules: Vec<FeeRule>,
     operators: Operators,
+    proposals: Proposals,
     counters: Counters,
     reserved: usize,
     /// Number of reserved outflows that were returned.
@@ -98,6 +101,7 @@ impl Default for Model {
             alerts: Alerts::default(),
             fee_rules: Vec::new(),
             operators: Operators::default(),
+            proposals: Proposals::default(),
             counters: Counters::default(),
             reserved: 0,
             returned_outflows: 0,
@@ -140,7 +144,10 @@ impl Model {
             Command::Abort(abort) => self.abort(abort),
             Command::FinishDeliveries(ends) => self.finish_deliveries(ends),
             Command::ChangeParties(change) => self.change_parties(change),
-            Command::Administer(administer) => administer.change.predict(self),
+            Command::Administer(administer) => match self.must_be_approved(&administer.change) {
+                true => Outcome::ApprovalRequired,
+                false => administer.change.predict(self),
+            },
         }
     }
 
@@ -187,6 +194,7 @@ impl Model {
         self.alerts.compare(state);
         self.compare_fees(state);
         self.operators.compare(state);
+        self.proposals.compare(state);
         self.outbox.compare_in_full(state);
         assert_eq!(state.reserved_transfer_count(), self.reserved, "transfers in flight");
         for (id, transfer) in &self.transfers {

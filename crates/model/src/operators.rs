@@ -10,7 +10,7 @@ use ledger::{
 use super::{Model, Predict};
 
 /// The first version of the rules with operators.
-const OPERATOR_RULES: u32 = 4;
+pub(super) const OPERATOR_RULES: u32 = 4;
 
 /// An operator: whether it is active, how often its sessions ended, and its credentials.
 #[derive(Clone, Debug, Default)]

@@ -495,7 +495,7 @@ impl Model {
         open.transfers.push(committed);
     }
 
-    fn add_result(&mut self, result: ChangeResult) {
+    pub(super) fn add_result(&mut self, result: ChangeResult) {
         self.settlement.results.push((LogIndex(self.log_index), result));
     }
 

@@ -165,7 +165,8 @@ async fn remove(request: &AdminRequest<'_>) -> HandlerResult {
     let name = request.path(&NAME)?;
     let id = parse_id(&request.path(&KEY)?).ok_or_else(not_found)?;
     request.change(RemoveKey { name, id }).await.map_err(|refusal| {
-        let listed = request.keys.directory.as_ref().map(|keys| keys.ring()).unwrap_or_default();
+        let listed =
+            request.options.keys.directory.as_ref().map(|keys| keys.ring()).unwrap_or_default();
         match listed.of(&name).iter().any(|key| key.fingerprint() == id) {
             true => Refusal::new(
                 ErrorCode::VALIDATION,
@@ -179,7 +180,7 @@ async fn remove(request: &AdminRequest<'_>) -> HandlerResult {
 
 /// `POST /keyDirectory/reload`: reloads the key directory, like SIGHUP.
 async fn reload(request: &AdminRequest<'_>) -> HandlerResult {
-    let Some(directory) = request.keys.directory.as_ref().map(Arc::clone) else {
+    let Some(directory) = request.options.keys.directory.as_ref().map(Arc::clone) else {
         let detail = "no key directory is configured: set jws.keys and restart the switch";
         return Err(Refusal::new(ErrorCode::VALIDATION, detail));
     };
@@ -204,10 +205,10 @@ async fn all(request: &AdminRequest<'_>, name: FspName) -> Result<Vec<KeyRespons
         let parsed = VerificationKey::from_der(&key.der).ok();
         responses.extend(parsed.map(|it| KeyResponse::of(&it, "register", Some(key.added))));
     }
-    let directory = request.keys.directory.as_ref();
+    let directory = request.options.keys.directory.as_ref();
     let ring: KeyRing = directory.map(|keys| keys.ring()).unwrap_or_default();
     responses.extend(ring.of(&name).iter().map(|key| KeyResponse::of(key, "directory", None)));
-    let own = request.keys.hub.as_ref().filter(|_| is_hub);
+    let own = request.options.keys.hub.as_ref().filter(|_| is_hub);
     responses.extend(own.map(|key| KeyResponse::of(key, "configuration", None)));
     Ok(responses)
 }

@@ -18,12 +18,14 @@ use serde_json::{Value, json};
 
 use crate::auth::{ACTOR_BYTES_MAX, REASON_BYTES_MAX};
 use crate::dry_runs::NAME_BYTES_MAX;
+use crate::four_eyes::group_of;
 use crate::outcome_errors::{from_outcome, repeated};
 use crate::permissions::Permission;
+use crate::proposals::ProposalResponse;
 use crate::request::AdminRequest;
 use crate::response::{AdminResponse as Response, HandlerResult};
 use crate::route::{ALL, ParameterInfo, Resource, Route, RouteKind, SuccessResponse, routes};
-use crate::schema::{self, AnyObject, Content, any_text, unnamed_response};
+use crate::schema::{self, AnyObject, Content, Schema, any_text, unnamed_response};
 
 routes! {
     "/openapi/fspiop.json" {
@@ -172,7 +174,11 @@ unnamed_response! {
 
 /// The operation of a route.
 fn operation(tag: &'static str, resource: &Resource, route: &Route) -> Operation {
-    let responses = route.responses.iter().map(response);
+    let proposed = is_proposable(route).then(|| {
+        let text = "Proposed, where the change needs a second operator (`/fourEyes`).";
+        ApiResponse::json(202, text, reference(ProposalResponse::NAME))
+    });
+    let responses = route.responses.iter().map(response).chain(proposed);
     let refusals = refusals(resource, route).into_iter();
     let refusals = refusals.map(|(status, codes)| ApiResponse::refusal(status, codes));
     Operation {
@@ -193,6 +199,14 @@ fn operation(tag: &'static str, resource: &Resource, route: &Route) -> Operation
         permission: route.permission.map(Permission::name),
         access: if route.is_open { Access::Optional } else { Access::Token },
     }
+}
+
+/// Whether a change of the route can be proposed. A route that already answers 202 has no body in
+/// its description, which allows any.
+fn is_proposable(route: &Route) -> bool {
+    let mut declared = route.records.into_iter().chain(route.or_records);
+    let is_listed = |declared| group_of(declared).is_some();
+    declared.any(is_listed) && route.responses.iter().all(|response| response.status != 202)
 }
 
 fn parameters(resource: &Resource, route: &Route) -> Vec<Parameter> {

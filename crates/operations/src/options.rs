@@ -32,6 +32,8 @@ pub struct AdminOptions {
     pub tls: Option<Arc<ServerTls>>,
     /// Bounds on what a client can occupy.
     pub limits: Limits,
+    /// Time for which a proposed change can be approved, at most 30 days.
+    pub proposal_time: Duration,
 }
 
 /// Keys of signatures that are not in the registry; none by default.
@@ -56,6 +58,7 @@ impl AdminOptions {
             keys: AdminKeys::default(),
             tls: None,
             limits: Limits::default(),
+            proposal_time: Duration::from_secs(24 * 60 * 60),
         }
     }
 }

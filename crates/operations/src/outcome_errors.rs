@@ -2,6 +2,7 @@
 //! texts that partners are known to compare).
 
 use fspiop::{ErrorCode, Refusal};
+use http::StatusCode;
 use ledger::{AdminOutcome, Outcome, PartiesOutcome};
 
 use crate::backend::Unavailable;
@@ -58,6 +59,19 @@ pub(crate) fn from_outcome(outcome: AdminOutcome) -> Option<Refusal> {
         SettlementModelMissing => {
             (ErrorCode::GENERIC_SETTLEMENT, "no active settlement model serves the currency")
         }
+        ProposerCannotApprove => return Some(forbidden(PROPOSER)),
+        ApprovalRequired => return Some(forbidden(APPROVAL)),
+        FourEyesRefused => invalid("the kinds of changes cannot be listed"),
+        ProposalNotNeeded => client("changes of this kind need no second operator: retry"),
+        ProposalTooLarge => (
+            ErrorCode::TOO_LARGE_PAYLOAD,
+            "a change that needs a second operator is at most 1 MiB: divide it",
+        ),
+        ProposalRepeated => client("the same operator has proposed the same change"),
+        ProposalNotFound => not_found("proposal not found"),
+        ProposalEnded => invalid("the proposal was approved, rejected or withdrawn before"),
+        ProposalExpired => invalid("the proposal has expired: request the change again"),
+        ProposalDiffers => invalid("the proposed change is another one: show the proposal again"),
         AccountKindNotForHub => client("the Hub cannot have an account of this type"),
         AccountExists => client("Hub account has already been registered"),
         AccountNotFound => not_found("the participant has no such account"),
@@ -103,6 +117,9 @@ pub(crate) fn from_outcome(outcome: AdminOutcome) -> Option<Refusal> {
     Some(Refusal::new(code, detail))
 }
 
+const PROPOSER: &str = "the operator who proposed the change cannot approve it";
+const APPROVAL: &str =
+    "this change needs a second operator: set admin.auth = \"roles\" and use an operator's token";
 const MODEL_GROSS: &str = "Settlement can not be created for GROSS or IMMEDIATE models";
 const FUNDS_MODIFIED: &str = "a transfer with this transferId and different content exists";
 
@@ -129,6 +146,12 @@ pub(crate) fn repeated() -> Refusal {
 /// 503, 2003: the client may resend the request unchanged.
 pub(crate) fn from_unavailable(why: Unavailable) -> Refusal {
     Refusal::new(ErrorCode::SERVICE_UNAVAILABLE, &why.to_string())
+}
+
+/// 403, 3000.
+fn forbidden(detail: &str) -> Refusal {
+    let refusal = Refusal::new(ErrorCode::GENERIC_CLIENT, detail);
+    Refusal { status: StatusCode::FORBIDDEN, ..refusal }
 }
 
 /// 400, 3200, like the reference, for an unknown participant.
@@ -202,6 +225,16 @@ mod tests {
             OperatorNotFound: 400 Bad Request, 3200: Generic ID not found - operator not found
             TokenExists: 500 Internal Server Error, 2001: Internal server error - a token with this id exists: retry the request
             TokenNotFound: 400 Bad Request, 3200: Generic ID not found - token not found
+            ApprovalRequired: 403 Forbidden, 3000: Generic client error - this change needs a second operator: set admin.auth = "roles" and use an operator's token
+            FourEyesRefused: 400 Bad Request, 3100: Generic validation error - the kinds of changes cannot be listed
+            ProposalNotNeeded: 400 Bad Request, 3000: Generic client error - changes of this kind need no second operator: retry
+            ProposalTooLarge: 400 Bad Request, 3104: Too large payload - a change that needs a second operator is at most 1 MiB: divide it
+            ProposalRepeated: 400 Bad Request, 3000: Generic client error - the same operator has proposed the same change
+            ProposalNotFound: 400 Bad Request, 3200: Generic ID not found - proposal not found
+            ProposalEnded: 400 Bad Request, 3100: Generic validation error - the proposal was approved, rejected or withdrawn before
+            ProposalExpired: 400 Bad Request, 3100: Generic validation error - the proposal has expired: request the change again
+            ProposerCannotApprove: 403 Forbidden, 3000: Generic client error - the operator who proposed the change cannot approve it
+            ProposalDiffers: 400 Bad Request, 3100: Generic validation error - the proposed change is another one: show the proposal again
             Repeated: 503 Service Unavailable, 2003: Service currently unavailable - duplicate log record; retry the request to get its result
             Expired: 500 Internal Server Error, 2001: Internal server error - unexpected outcome Expired; please report this defect of the hub
         "#]].assert_eq(&table);

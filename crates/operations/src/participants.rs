@@ -114,7 +114,7 @@ pub(crate) async fn list(request: &AdminRequest<'_>) -> HandlerResult {
     if request.query(&IS_PROXY)?.is_some_and(|value| matches!(value.as_str(), "true" | "1")) {
         return Ok(AdminResponse::ok(&[(); 0]));
     }
-    let base_url = request.base_url.to_owned();
+    let base_url = request.options.base_url.clone();
     let all = request.query_state(move |state| {
         let participants = state.registry().iter();
         participants
@@ -178,7 +178,7 @@ pub(crate) async fn show_with(
     name: FspName,
     status: StatusCode,
 ) -> HandlerResult {
-    let base_url = request.base_url.to_owned();
+    let base_url = request.options.base_url.clone();
     let found = request.query_participant(name, move |state, participant| {
         ParticipantResponse::of(state, participant, &base_url)
     });

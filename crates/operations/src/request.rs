@@ -1,12 +1,13 @@
 //! A request in progress: the interface of handlers.
 
+use std::sync::{Arc, OnceLock};
+
 use bytes::Bytes;
-use fspiop::egress_policy::EgressPolicy;
 use fspiop::{ErrorCode, Refusal};
 use http::header::{ACCEPT, HeaderMap, HeaderValue};
 use ledger::{
-    AdminOutcome, Administer, Change, ChangeResult, Currency, FspName, Participant, State,
-    TransferId,
+    AdminOutcome, Administer, Change, ChangeDeclaration, ChangeResult, Currency, FspName,
+    PROPOSAL_SECONDS_MAX, PROPOSAL_TEXT_MAX, Participant, Propose, State, TransferId,
 };
 use openapi::schema::reference;
 use tokio::sync::oneshot;
@@ -19,17 +20,17 @@ use crate::body::Body;
 use crate::body_reader::{BodyReader, CURRENCY_FORM, known_currency, refuse};
 use crate::dry_runs::DryRuns;
 use crate::metrics::AdminCounters;
-use crate::options::AdminKeys;
+use crate::options::AdminOptions;
 use crate::outcome_errors;
+use crate::proposals::ProposalResponse;
+use crate::response::AdminResponse;
 use crate::route::{Parameter, Route, parameter};
 use crate::schema;
 
 /// An authenticated request with its body.
 pub(crate) struct AdminRequest<'a> {
     pub(crate) backend: &'a dyn AdminBackend,
-    pub(crate) base_url: &'a str,
-    pub(crate) egress: &'a EgressPolicy,
-    pub(crate) keys: &'a AdminKeys,
+    pub(crate) options: &'a AdminOptions,
     pub(crate) counters: AdminCounters,
     pub(crate) times: &'a AdminRequestTimes,
     pub(crate) dry_runs: &'a DryRuns,
@@ -42,6 +43,10 @@ pub(crate) struct AdminRequest<'a> {
     /// The sender.
     pub(crate) caller: &'a Caller,
     pub(crate) audit: &'a AuditEntry,
+    /// The path as the client sent it.
+    pub(crate) target: &'a str,
+    /// Set if the change that the handler asked for was proposed instead: the response.
+    pub(crate) proposed: OnceLock<AdminResponse>,
     /// The route, which names the changes that it records.
     pub(crate) route: &'static Route,
 }
@@ -68,10 +73,83 @@ impl AdminRequest<'_> {
         reason: String,
         change: impl Into<Change>,
     ) -> Result<(AdminOutcome, Option<ChangeResult>), Refusal> {
-        let (actor, change) = (self.identity.actor.clone(), change.into());
+        let change = change.into();
         let is_declared = self.route.is_for(change.declaration());
         assert!(is_declared, "a handler records the change that its route declares");
         self.must_be_in_force(change.declaration().rules).await?;
+        if let Some(name) = &self.caller.name
+            && self.needs_approval(change.declaration()).await?
+        {
+            return Err(self.propose(name, reason, (change, None)).await);
+        }
+        self.record(reason, change).await
+    }
+
+    /// Records a change that creates a secret, which the response to a proposal contains too.
+    pub(crate) async fn change_with_secret(
+        &self,
+        change: impl Into<Change>,
+        secret: String,
+    ) -> Result<(), Refusal> {
+        let (reason, change) = (self.identity.reason.clone(), change.into());
+        self.must_be_in_force(change.declaration().rules).await?;
+        if let Some(name) = &self.caller.name
+            && self.needs_approval(change.declaration()).await?
+        {
+            return Err(self.propose(name, reason, (change, Some(secret))).await);
+        }
+        self.change_because(reason, change).await
+    }
+
+    /// Whether changes of this kind need a second operator.
+    async fn needs_approval(&self, change: &'static ChangeDeclaration) -> Result<bool, Refusal> {
+        self.query_state(move |state| state.proposals().needs(change)).await
+    }
+
+    /// Proposes a change. Its response is kept in [`Self::proposed`]; the refusal only ends the
+    /// handler.
+    async fn propose(
+        &self,
+        by: &str,
+        reason: String,
+        (change, secret): (Change, Option<String>),
+    ) -> Refusal {
+        let propose = Propose {
+            by: by.to_owned(),
+            reason: shortened(&reason),
+            request: shortened(&format!("{} {}", self.route.verb, self.target)),
+            seconds: (self.options.proposal_time.as_secs() as u32).min(PROPOSAL_SECONDS_MAX),
+            change: Arc::new(change),
+        };
+        let id = match self.record(reason, propose.into()).await {
+            Err(refusal) => return refusal,
+            Ok((AdminOutcome::RegistryFull, _)) => {
+                let what = "1,000 proposals are open: approve or reject some first";
+                return Refusal::new(ErrorCode::VALIDATION, what);
+            }
+            Ok((_, Some(ChangeResult::Proposed(id)))) => id,
+            Ok((outcome, _)) => return outcome_errors::of_result(outcome),
+        };
+        let found = self.query_state(move |state| {
+            let proposal = state.proposals().get(id);
+            proposal.map(|proposal| ProposalResponse::of(proposal, state.stamp()))
+        });
+        match found.await {
+            Ok(Some(proposal)) => {
+                let _only_once = self.proposed.set(proposal.accepted(secret));
+                Refusal::internal("the change was proposed")
+            }
+            Ok(None) => outcome_errors::of_result(AdminOutcome::ProposalNotFound),
+            Err(refusal) => refusal,
+        }
+    }
+
+    async fn record(
+        &self,
+        reason: String,
+        change: Change,
+    ) -> Result<(AdminOutcome, Option<ChangeResult>), Refusal> {
+        let actor = self.identity.actor.clone();
         let decided = self
             .backend
             .administer(Administer { actor, reason, change })
@@ -128,7 +206,8 @@ impl AdminRequest<'_> {
 
     /// Refuses a member whose value is not an address that the hub can and may call.
     pub(crate) fn may_call(&self, member: &str, value: &str) -> Result<(), Refusal> {
-        self.egress
+        self.options
+            .egress
             .check(value)
             .map_err(|unreachable| refuse(ErrorCode::VALIDATION, member, &unreachable.to_string()))
     }
@@ -159,6 +238,12 @@ impl AdminRequest<'_> {
         let value = parameter(self.query, wanted.info.name);
         value.map(|value| (wanted.read)(&value)).transpose()
     }
+}
+
+/// A text within the bound of proposals.
+fn shortened(text: &str) -> String {
+    let end = (0..=text.len().min(PROPOSAL_TEXT_MAX)).rev().find(|at| text.is_char_boundary(*at));
+    text[..end.unwrap_or_default()].to_owned()
 }
 
 /// The id of a transfer in examples, as JSON.

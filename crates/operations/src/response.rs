@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use fspiop::Refusal;
 use http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, RETRY_AFTER,
-    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, LOCATION,
+    RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::{Response, StatusCode};
 use http_body_util::Full;
@@ -32,12 +32,14 @@ pub(crate) const BARE_HEADERS: [(&str, &str); 4] = [
 pub(crate) struct AdminResponse {
     status: StatusCode,
     body: Option<(HeaderValue, Bytes)>,
+    /// Path of a resource that the request created.
+    location: Option<String>,
 }
 
 impl AdminResponse {
     /// A status without a body.
     pub(crate) const fn empty(status: StatusCode) -> Self {
-        Self { status, body: None }
+        Self { status, body: None, location: None }
     }
 
     /// Its status.
@@ -48,7 +50,12 @@ impl AdminResponse {
     /// A body of JSON.
     pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Self {
         let body = serde_json::to_vec(value).expect("a response is always writable");
-        Self { status, body: Some((JSON, body.into())) }
+        Self { status, body: Some((JSON, body.into())), location: None }
+    }
+
+    /// The same with the path of a resource that the request created, of visible ASCII.
+    pub(crate) fn with_location(self, path: String) -> Self {
+        Self { location: Some(path), ..self }
     }
 
     /// 200 with a body of JSON.
@@ -59,28 +66,32 @@ impl AdminResponse {
     /// 200 with metrics.
     pub(crate) fn metrics(content_type: &'static str, body: Vec<u8>) -> Self {
         let content_type = HeaderValue::from_static(content_type);
-        Self { status: StatusCode::OK, body: Some((content_type, body.into())) }
+        Self::with_body(content_type, body.into())
     }
 
     /// 200 with a document that is JSON already.
     pub(crate) const fn document(text: Bytes) -> Self {
-        Self { status: StatusCode::OK, body: Some((JSON, text)) }
+        Self::with_body(JSON, text)
     }
 
     /// 200 with a text of a media type.
     pub(crate) fn of_media(media_type: &'static str, text: Bytes) -> Self {
         let media_type = HeaderValue::from_static(media_type);
-        Self { status: StatusCode::OK, body: Some((media_type, text)) }
+        Self::with_body(media_type, text)
     }
 
     /// 200 with an HTML page.
     pub(crate) const fn page(text: Bytes) -> Self {
-        Self { status: StatusCode::OK, body: Some((PAGE, text)) }
+        Self::with_body(PAGE, text)
+    }
+
+    const fn with_body(content_type: HeaderValue, body: Bytes) -> Self {
+        Self { status: StatusCode::OK, body: Some((content_type, body)), location: None }
     }
 
     /// The error body of a refusal.
     pub(crate) fn refusal(refusal: &Refusal) -> Self {
-        Self { status: refusal.status, body: Some((JSON, refusal.body())) }
+        Self { status: refusal.status, ..Self::with_body(JSON, refusal.body()) }
     }
 
     /// The HTTP response; `allow` lists the methods of the resource, if it exists.
@@ -99,6 +110,10 @@ impl AdminResponse {
         headers.insert(CONTENT_SECURITY_POLICY, if is_page { PAGE_POLICY } else { POLICY });
         if let Some(content_type) = content_type {
             headers.insert(CONTENT_TYPE, content_type);
+        }
+        if let Some(path) = self.location {
+            let path = HeaderValue::try_from(path).expect("a path of visible ASCII");
+            headers.insert(LOCATION, path);
         }
         let come_again = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS];
         if come_again.contains(&self.status) {

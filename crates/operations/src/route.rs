@@ -20,11 +20,11 @@ use crate::request::AdminRequest;
 use crate::response::HandlerResult;
 use crate::schema::{Content, any_text, some_text};
 use crate::{
-    accounts, cluster, dead_letters, dry_runs, endpoint_cache, enums, explanations, funds,
-    identity, interchange_fee_rules, keys, limits, liquidity, metrics, monitoring,
-    openapi_document, operators, oracles, participants, parties, roles, rules, settlement_models,
-    settlement_windows, settlements, snapshots, statements, storage, tokens, transactions,
-    waterfall,
+    accounts, cluster, dead_letters, dry_runs, endpoint_cache, enums, explanations, four_eyes,
+    funds, identity, interchange_fee_rules, keys, limits, liquidity, metrics, monitoring,
+    openapi_document, operators, oracles, participants, parties, proposals, roles, rules,
+    settlement_models, settlement_windows, settlements, snapshots, statements, storage, tokens,
+    transactions, waterfall,
 };
 
 /// The resources of every module, with their group in the document.
@@ -47,6 +47,8 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("operators", roles::RESOURCES),
     ("operators", tokens::RESOURCES),
     ("operators", identity::RESOURCES),
+    ("operators", four_eyes::RESOURCES),
+    ("operators", proposals::RESOURCES),
     ("hub", enums::RESOURCES),
     ("measurement", waterfall::RESOURCES),
     ("hub", snapshots::RESOURCES),
@@ -68,6 +70,7 @@ const RECORDED_ELSEWHERE: &[(&ChangeDeclaration, &str)] = &[
     (&ledger::Configure::DECLARATION, "a start with other settings than those in force"),
     (&ledger::CheckLiquidity::DECLARATION, "a position that crosses its alarm threshold"),
     (&ledger::FinishAlerts::DECLARATION, "alerts that were sent"),
+    (&ledger::Propose::DECLARATION, "a request for a change that needs a second operator"),
     (&ledger::SetPassword::DECLARATION, "nothing yet: operators have only tokens"),
     (&ledger::SetSecondFactor::DECLARATION, "nothing yet: operators have only tokens"),
 ];
@@ -104,6 +107,13 @@ const fn is_recorded(change: &ChangeDeclaration) -> bool {
         module += 1;
     }
     false
+}
+
+/// The permission of the routes that record a change; `None` if no route does.
+pub(crate) fn permission_of(change: &ChangeDeclaration) -> Option<Permission> {
+    let resources = ALL.iter().flat_map(|(_, resources)| *resources);
+    let mut routes = resources.flat_map(|resource| resource.routes);
+    routes.find(|route| route.is_for(change)).and_then(|route| route.permission)
 }
 
 /// The kind of a route: read, order or change.

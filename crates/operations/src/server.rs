@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -339,9 +339,7 @@ impl Server {
         };
         let request = AdminRequest {
             backend: trial.as_ref().map_or(&**backend, |trial| trial),
-            base_url: &self.options.base_url,
-            egress: &self.options.egress,
-            keys: &self.options.keys,
+            options: &self.options,
             counters: self.counters(),
             times: &self.request_times,
             dry_runs: &self.dry_runs,
@@ -352,13 +350,16 @@ impl Server {
             identity,
             caller: &caller,
             audit,
+            target: head.uri.path(),
+            proposed: OnceLock::new(),
             route,
         };
         if route.needs_accept {
             request.must_accept()?;
         }
         // HEAD is handled as GET; the body is omitted when the response is written.
-        (route.handler)(&request).await
+        let result = (route.handler)(&request).await;
+        request.proposed.into_inner().map_or(result, Ok)
     }
 
     /// Authenticates the request. A failure is counted, and its response may be delayed. A use of

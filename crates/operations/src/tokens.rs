@@ -174,7 +174,7 @@ async fn create(request: &AdminRequest<'_>, body: NewToken) -> HandlerResult {
         description: description.clone(),
         expires,
     };
-    request.change(change).await?;
+    request.change_with_secret(change, secret.to_string()).await?;
     let created = NewTokenResponse {
         token: secret.to_string(),
         id: id_text(secret.id),

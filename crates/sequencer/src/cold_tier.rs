@@ -355,7 +355,7 @@ fn changes_settlement(command: &Command) -> bool {
     match command {
         Command::Genesis(_) => true,
         Command::Administer(administer) => {
-            let mut touched = administer.change.declaration().touches.iter();
+            let mut touched = administer.change.decided().declaration().touches.iter();
             touched.any(|part| matches!(part, StatePart::Windows | StatePart::Settlements))
         }
         Command::Prepare(_)

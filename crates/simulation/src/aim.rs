@@ -6,6 +6,7 @@
 mod funds;
 mod liquidity;
 mod operators;
+mod proposals;
 mod reference_data;
 mod scheme;
 mod settlement;

@@ -584,7 +584,7 @@ impl SimulationRun {
 }
 
 /// More than the highest number of an outcome.
-const OUTCOMES: usize = 160;
+const OUTCOMES: usize = 176;
 
 /// A number per kind of event, for the trace.
 fn kind_of(event: &Event) -> u64 {

@@ -892,6 +892,7 @@ fn admin_options(
         origins: config.admin.origins.clone(),
         egress,
         tls,
+        proposal_time: Duration::from_secs(config.admin.proposal_seconds),
         ..AdminOptions::new(auth)
     }
 }

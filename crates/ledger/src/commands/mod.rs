@@ -1,5 +1,6 @@
 //! One file per command. Commands that share rules or a resource share a file: `funds`, `oracles`,
-//! `fee_rules`, `operators`, `set_active`, `set_keys`, `set_limits` and `create_settlement_model`.
+//! `fee_rules`, `operators`, `proposals`, `set_active`, `set_keys`, `set_limits` and
+//! `create_settlement_model`.
 //!
 //! Each command reads, decides, writes the next state, and returns its outcome.
 
@@ -27,6 +28,7 @@ mod genesis;
 mod operators;
 mod oracles;
 mod prepare;
+mod proposals;
 mod redeliver;
 mod response;
 mod set_active;
@@ -61,10 +63,21 @@ pub(crate) fn decide(context: &mut Context<'_>, command: &Command) -> Outcome {
     }
 }
 
+/// Decides a change that does not come by an approval.
 fn administer_change(context: &mut Context<'_>, change: &Change) -> AdminOutcome {
+    match context.state.proposals.needs(change.declaration()) {
+        true => AdminOutcome::ApprovalRequired,
+        false => decide_change(context, change),
+    }
+}
+
+/// Decides a change, whichever persons it needs.
+fn decide_change(context: &mut Context<'_>, change: &Change) -> AdminOutcome {
     let outcome = change.decide(context);
     let declared = change.declaration();
-    assert!(declared.outcomes.contains(&outcome), "{outcome:?} is declared for {change:?}");
+    let is_declared = |change: &Change| change.declaration().outcomes.contains(&outcome);
+    let fits = is_declared(change) || is_declared(change.decided());
+    assert!(fits, "{outcome:?} is declared for {change:?}");
     let viewed = || declared.touches.iter().any(|part| part.is_viewed());
     context.effects.registry_changed |= outcome == AdminOutcome::Accepted && viewed();
     outcome

@@ -7,6 +7,7 @@ use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -47,6 +48,7 @@ pub(super) enum Action {
     Check { party: usize },
     FinishAlerts { which: u8 },
     Operators(Change),
+    Approval(ApprovalAction),
     Adjust { id: u8, party: usize, units: i64, position: bool },
     Tick,
 }
@@ -83,6 +85,19 @@ pub(super) enum SettleAction {
         skips: bool,
     },
     Abort,
+}
+
+/// An action of four eyes.
+#[derive(Clone, Debug)]
+pub(super) enum ApprovalAction {
+    /// Lists one of four sets of kinds.
+    FourEyes { which: u8 },
+    /// Proposes an action of a participant's activity or cap, or other sets of kinds.
+    Propose { person: u8, seconds: u32, which: u8, units: i64 },
+    /// Approves one of the newest proposals, perhaps with another change.
+    Approve { person: u8, back: u32, is_same: bool },
+    /// Rejects one of the newest proposals.
+    Reject { person: u8, back: u32 },
 }
 
 /// `POST /transfers`.
@@ -161,6 +176,7 @@ fn action() -> impl Strategy<Value = Action> {
         3 => (0..4usize).prop_map(|party| Action::Check { party }),
         1 => any::<u8>().prop_map(|which| Action::FinishAlerts { which }),
         4 => operators().prop_map(Action::Operators),
+        8 => approval().prop_map(Action::Approval),
         2 => (0..IDS, 0..4usize, -DEPOSIT / 4..DEPOSIT / 4, any::<bool>())
             .prop_map(|(id, party, units, position)| Action::Adjust { id, party, units, position }),
         3 => Just(Action::Tick),
@@ -192,6 +208,19 @@ fn operators() -> impl Strategy<Value = Change> {
         1 => (name(), any::<[u8; 4]>()).prop_map(|(operator, secret)| {
             SetSecondFactor { operator, secret: secret.to_vec() }.into()
         }),
+    ]
+}
+
+/// Few persons and changes, so that proposals repeat.
+fn approval() -> impl Strategy<Value = ApprovalAction> {
+    prop_oneof![
+        2 => (0..5u8).prop_map(|which| ApprovalAction::FourEyes { which }),
+        5 => (0..3u8, 0..4u32, any::<u8>(), 0..3i64).prop_map(|(person, seconds, which, half)| {
+            ApprovalAction::Propose { person, seconds, which, units: half * CAP / 2 }
+        }),
+        5 => (0..3u8, 0..3u32, prop::bool::weighted(0.9))
+            .prop_map(|(person, back, is_same)| ApprovalAction::Approve { person, back, is_same }),
+        2 => (0..3u8, 0..3u32).prop_map(|(person, back)| ApprovalAction::Reject { person, back }),
     ]
 }
 
@@ -362,6 +391,7 @@ impl TestKernel {
             Action::Prepare(ref action) => return Command::Prepare(Box::new(self.prepare(action))),
             Action::Response(ref action) => return response_command(action),
             Action::Operators(ref change) => return administer(change.clone()),
+            Action::Approval(ref action) => self.approval(action),
             Action::Deliver { ref which, result } => {
                 return Command::FinishDeliveries(self.ends(which, result));
             }
@@ -422,6 +452,44 @@ impl TestKernel {
             }
             .into(),
         })
+    }
+
+    fn approval(&self, action: &ApprovalAction) -> Change {
+        let person = |number: u8| format!("person {number}");
+        let newest = self.state.proposals().four_eyes().last_proposal.0;
+        let id = |back: u32| ProposalId(newest.saturating_sub(back));
+        match *action {
+            ApprovalAction::FourEyes { which } => four_eyes(which),
+            ApprovalAction::Propose { person: number, seconds, which, units } => {
+                let (by, reason, request) = (person(number), String::new(), "PUT /x".to_owned());
+                let change = Arc::new(match which {
+                    0..20 => four_eyes(which),
+                    20..120 => SetLimit {
+                        name: name(usize::from(which % 4)),
+                        currency: usd(),
+                        net_debit_cap: amount(units),
+                        alarm_percentage: amount(100_000),
+                    }
+                    .into(),
+                    120..180 => self.funds(which % IDS, 1, units, FundsDirection::Out),
+                    _ => {
+                        let active = !which.is_multiple_of(3);
+                        SetParticipantActive { name: name(usize::from(which % 4)), active }.into()
+                    }
+                });
+                Propose { by, reason, request, seconds, change }.into()
+            }
+            ApprovalAction::Approve { person: number, back, is_same } => {
+                let known = self.state.proposals().get(id(back)).filter(|_| is_same);
+                let change = known.map_or_else(|| Arc::new(four_eyes(0)), |it| it.change.clone());
+                let (proposal, by, reason) = (id(back), person(number), String::new());
+                ApproveProposal { proposal, by, reason, change }.into()
+            }
+            ApprovalAction::Reject { person: number, back } => {
+                let (proposal, by, reason) = (id(back), person(number), String::new());
+                RejectProposal { proposal, by, reason }.into()
+            }
+        }
     }
 
     fn funds(&self, number: u8, party: usize, units: i64, direction: FundsDirection) -> Change {
@@ -573,6 +641,22 @@ fn response_command(action: &ResponseAction) -> Command {
     };
     let id = transfer_id;
     Command::Fulfil(Box::new(Fulfil { id, source, destination, state, fulfilment, hash, trace }))
+}
+
+/// One of four sets of kinds that need a second person; the last one is invalid.
+fn four_eyes(which: u8) -> Change {
+    let [active, limit, funds] = [
+        SetParticipantActive::DECLARATION.number,
+        SetLimit::DECLARATION.number,
+        MoveFunds::DECLARATION.number,
+    ];
+    let changes = match which % 5 {
+        0 | 1 => Vec::new(),
+        2 => vec![active, limit],
+        3 => vec![active, limit, funds],
+        _ => vec![limit, active],
+    };
+    SetFourEyes { changes }.into()
 }
 
 /// A share paid by the payer, a share paid by the payee, or a fixed fee in euros.

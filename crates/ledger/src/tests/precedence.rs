@@ -104,7 +104,7 @@ fn violations_have_the_declared_order_of_the_outcomes() {
 }
 
 /// Outcomes that a few commands cannot produce: a table is full, or the hub lost an account.
-const UNREACHED: [(u8, AdminOutcome); 14] = [
+const UNREACHED: [(u8, AdminOutcome); 15] = [
     (CreateHubAccount::DECLARATION.number, AdminOutcome::RegistryFull),
     (CreateSettlementModel::DECLARATION.number, AdminOutcome::RegistryFull),
     (CreateParticipant::DECLARATION.number, AdminOutcome::RegistryFull),
@@ -116,6 +116,7 @@ const UNREACHED: [(u8, AdminOutcome); 14] = [
     (CloseWindow::DECLARATION.number, AdminOutcome::RegistryFull),
     (CreateSettlement::DECLARATION.number, AdminOutcome::RegistryFull),
     (CreateFeeRule::DECLARATION.number, AdminOutcome::RegistryFull),
+    (Propose::DECLARATION.number, AdminOutcome::RegistryFull),
     (SetRole::DECLARATION.number, AdminOutcome::RegistryFull),
     (SetOperator::DECLARATION.number, AdminOutcome::RegistryFull),
     (CreateToken::DECLARATION.number, AdminOutcome::RegistryFull),
@@ -335,6 +336,39 @@ const STAIRS: &[(ChangeDeclaration, &str, &[&str])] = &[
         SetSecondFactor::DECLARATION,
         "operator anna viewer",
         &["second-factor bert seed", "second-factor anna seed"],
+    ),
+    (SetFourEyes::DECLARATION, "", &["four-eyes 41 40", "four-eyes 40 41"]),
+    (
+        Propose::DECLARATION,
+        "four-eyes SetLimit AdvanceSettlement",
+        &[
+            "propose amina : endpoint dfsp1 T http://a",
+            "propose-large amina",
+            "propose amina : limit dfsp1 USD 5\npropose amina : limit dfsp1 USD 5",
+            "propose amina : limit dfsp1 USD 5",
+        ],
+    ),
+    (
+        ApproveProposal::DECLARATION,
+        "four-eyes SetLimit\npropose amina : limit dfsp1 USD 5",
+        &[
+            "approve amina 2 : limit dfsp1 USD 6",
+            "reject benta 1\nat 60s\napprove amina 1 : limit dfsp1 USD 6",
+            "at 60s\napprove amina 1 : limit dfsp1 USD 6",
+            "approve amina 1 : limit dfsp1 USD 6",
+            "approve benta 1 : limit dfsp1 USD 6",
+            "approve benta 1",
+        ],
+    ),
+    (
+        RejectProposal::DECLARATION,
+        "four-eyes SetLimit\npropose amina : limit dfsp1 USD 5",
+        &[
+            "reject benta 2",
+            "reject benta 1\nat 60s\nreject benta 1",
+            "at 60s\nreject benta 1",
+            "reject benta 1",
+        ],
     ),
     (
         AbortSettlement::DECLARATION,

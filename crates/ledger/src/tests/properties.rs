@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeSet;
 use alloc::format;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use proptest::prelude::*;
@@ -147,6 +148,19 @@ fn full_tables_refuse() {
     kernel.administer(SetRole { role }.into());
     let change = SetOperator { name: operator(0), roles: Vec::new(), active: false };
     kernel.administer(change.into());
+    let changes = Vec::from([SetAccountActive::DECLARATION.number]);
+    kernel.administer(SetFourEyes { changes }.into());
+    fill(&mut kernel, PROPOSALS_OPEN_MAX, &|number| {
+        let (name, account) = (name(0), AccountId(number as u32));
+        Propose {
+            by: "amina".into(),
+            reason: "audit".into(),
+            request: "PUT /x".into(),
+            seconds: 60,
+            change: Arc::new(SetAccountActive { name, account, active: true }.into()),
+        }
+        .into()
+    });
     // A registered participant can still add a currency.
     for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
         let currency = Currency::parse("EUR").expect("a currency");

@@ -11,6 +11,8 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use sha2::{Digest as _, Sha256};
@@ -157,7 +159,7 @@ impl ScenarioRunner {
             "end" => self.end_batch(),
             "show" | "get" | "owed" | "dead" | "counters" | "deadline" | "accounts"
             | "limit-of" | "oracles" | "account-types" | "keys" | "window" | "settlement"
-            | "alerts" | "fees" | "operators" => {
+            | "alerts" | "fees" | "operators" | "proposals" => {
                 let result = self.query(&words);
                 self.print(&format!("{line} -> {result}"));
             }
@@ -340,6 +342,7 @@ impl ScenarioRunner {
             }
             "alerts" => self.alerts(),
             "fees" => self.fees(),
+            "proposals" => self.proposals(),
             "operators" => self.operators(),
             "window" => self.window(WindowId(words.at(1).parse().expect("a number"))),
             "settlement" => self.settlement(SettlementId(words.at(1).parse().expect("a number"))),
@@ -457,6 +460,25 @@ impl ScenarioRunner {
             book.tokens().map(token).collect(),
         ];
         all.map(|texts| texts.join(", ")).join("; ").trim_end().to_owned()
+    }
+
+    /// Kinds of changes that need a second person, and the proposals.
+    fn proposals(&self) -> String {
+        let proposals = self.state.proposals();
+        let name_of = |number: &u8| {
+            let mut known = Change::TABLE.iter().filter(|(_, it)| it == number);
+            known.next().expect("a kind of change").0
+        };
+        let listed: Vec<_> = proposals.four_eyes().changes.iter().map(name_of).collect();
+        let text = |it: &Proposal| {
+            let decided = it.decision.as_ref().map_or_else(String::new, |decision| {
+                format!(" by {} as {:?}", decision.by, decision.outcome)
+            });
+            let (change, state) = (it.change.declaration().name, it.state(self.state.stamp()));
+            format!("{} {change} of {} {state:?}{decided}", it.id.0, it.by)
+        };
+        let texts: Vec<_> = proposals.iter().map(text).collect();
+        format!("{}; {}", listed.join(", "), texts.join(", ")).trim_end().to_owned()
     }
 
     /// State, reason and contents of a window, and its sums.
@@ -767,8 +789,49 @@ impl ScenarioRunner {
                 reason: words.option("reason", "wrong").to_owned(),
             }
             .into(),
+            "four-eyes" | "propose" | "propose-large" | "approve" | "reject" => {
+                self.change_of_proposals(words)
+            }
             other => panic!("{other} is no command"),
         }
+    }
+
+    fn change_of_proposals(&self, words: &LineWords<'_>) -> Change {
+        match words.verb() {
+            "four-eyes" => {
+                SetFourEyes { changes: words.plain[1..].iter().map(kind_of_change).collect() }
+                    .into()
+            }
+            "propose" | "propose-large" => Propose {
+                by: words.at(1).to_owned(),
+                reason: "month end".to_owned(),
+                request: "POST /x".to_owned(),
+                seconds: words.option("seconds", "60").parse().expect("seconds"),
+                change: Arc::new(self.nested_change(words).unwrap_or_else(large_change)),
+            }
+            .into(),
+            "approve" => {
+                let proposal = proposal_id(words);
+                let known = self.state.proposals().get(proposal).map(|it| it.change.clone());
+                let nested = || self.nested_change(words).map(Arc::new);
+                let other = SetParticipantActive { name: name("dfsp1"), active: true };
+                let change = nested().or(known).unwrap_or_else(|| Arc::new(other.into()));
+                let (by, reason) = (words.at(1).to_owned(), "checked".to_owned());
+                ApproveProposal { proposal, by, reason, change }.into()
+            }
+            _ => RejectProposal {
+                proposal: proposal_id(words),
+                by: words.at(1).to_owned(),
+                reason: "wrong amount".to_owned(),
+            }
+            .into(),
+        }
+    }
+
+    /// The change after a colon.
+    fn nested_change(&self, words: &LineWords<'_>) -> Option<Change> {
+        let (_, nested) = words.line.split_once(" : ")?;
+        Some(self.change(&LineWords::new(nested)))
     }
 
     /// A step of the account `name/KIND.CUR`, with another participant than its owner if asked.
@@ -866,6 +929,7 @@ impl<'a> LineWords<'a> {
 fn result_text(result: &ChangeResult) -> String {
     match result {
         ChangeResult::Opened(window) => format!("window {} is open", window.0),
+        ChangeResult::Proposed(proposal) => format!("proposal {}", proposal.0),
         ChangeResult::Created(settlement) => format!("settlement {}", settlement.0),
         ChangeResult::Inapplicable(windows) => {
             let windows: Vec<_> = windows.iter().map(|window| window.0.to_string()).collect();
@@ -923,6 +987,29 @@ fn fee_rule(words: &LineWords<'_>) -> FeeRule {
         },
         active: words.option("active", "on") == "on",
     }
+}
+
+/// The number of a kind of change, or of a kind with this name.
+fn kind_of_change(word: &&str) -> u8 {
+    let named = Change::TABLE.iter().find(|(name, _)| name == word);
+    named.map_or_else(|| word.parse().expect("a number"), |(_, number)| *number)
+}
+
+/// `approve PERSON PROPOSAL`, `reject PERSON PROPOSAL`.
+fn proposal_id(words: &LineWords<'_>) -> ProposalId {
+    ProposalId(words.at(2).parse().expect("a number"))
+}
+
+/// A change of more than a mebibyte.
+fn large_change() -> Change {
+    let step = AccountStep {
+        participant: 2,
+        account: AccountId(6),
+        state: SettlementState::PsTransfersRecorded,
+        reason: "x".repeat(62_000),
+        external_reference: String::new(),
+    };
+    AdvanceSettlement { settlement: SettlementId(1), steps: vec![step; 17] }.into()
 }
 
 fn oracle_id(words: &LineWords<'_>) -> OracleId {

@@ -3,6 +3,7 @@
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -349,6 +350,76 @@ fn operators_need_their_rules_version() {
     assert_eq!(tables.build().err(), Some(expected));
 }
 
+/// Two listed kinds, an open proposal and a rejected one.
+fn proposing() -> State {
+    let mut kernel = TestKernel::new();
+    let propose = |active| Propose {
+        by: "amina".to_owned(),
+        reason: "audit".to_owned(),
+        request: "PUT /participants/dfsp1".to_owned(),
+        seconds: 60,
+        change: Arc::new(SetParticipantActive { name: name(0), active }.into()),
+    };
+    let declared = [SetParticipantActive::DECLARATION, SetLimit::DECLARATION];
+    let by = "benta".to_owned();
+    let reject = RejectProposal { proposal: ProposalId(1), by, reason: "no".to_owned() };
+    for change in [
+        SetFourEyes { changes: declared.map(|it| it.number).to_vec() }.into(),
+        propose(false).into(),
+        propose(true).into(),
+        reject.into(),
+    ] {
+        kernel.administer(change);
+    }
+    kernel.state
+}
+
+#[test]
+fn invalid_proposals_are_rejected() {
+    const LIST: &str = "the list of four eyes is invalid";
+    const NUMBER: &str = "a proposal has an invalid number";
+    let cases: [(&str, Corruption); 12] = [
+        (LIST, |it| it.four_eyes[0].changes.reverse()),
+        (LIST, |it| it.four_eyes[0].changes.push(10)),
+        (LIST, |it| it.four_eyes[0].changes.push(Propose::DECLARATION.number)),
+        (LIST, |it| it.four_eyes[0].changes.push(255)),
+        (LIST, |it| it.four_eyes[0].last_proposal = ProposalId(1 << 31)),
+        (TOO_MANY, |it| it.four_eyes.push(it.four_eyes[0].clone())),
+        (NUMBER, |it| it.four_eyes.clear()),
+        (NUMBER, |it| it.proposals.swap(0, 1)),
+        (NUMBER, |it| it.proposals[1].id = ProposalId(3)),
+        (NEWER, |it| it.proposals[1].record = LogIndex(1_000)),
+        (NEWER, |it| {
+            let decision = it.proposals[0].decision.as_mut();
+            decision.expect("it was rejected").record = LogIndex(1_000);
+        }),
+        ("a proposed change is too large", |it| {
+            let step = AccountStep {
+                participant: 1,
+                account: AccountId(1),
+                state: SettlementState::Settled,
+                reason: "x".repeat(65_000),
+                external_reference: String::new(),
+            };
+            let steps = vec![step; 17];
+            let large = AdvanceSettlement { settlement: SettlementId(1), steps };
+            it.proposals[1].change = Arc::new(large.into());
+        }),
+    ];
+    check_rejected(&proposing(), &cases);
+    let sound = CorruptibleTables::of(&proposing()).build().expect("it is sound");
+    assert_eq!((sound.proposals(), sound.hash()), (proposing().proposals(), proposing().hash()));
+}
+
+#[test]
+fn proposals_need_their_rules_version() {
+    let mut tables = CorruptibleTables::of(&TestKernel::new().state);
+    tables.four_eyes = CorruptibleTables::of(&proposing()).four_eyes;
+    tables.head.rules_version = 3;
+    let expected = InvalidState("the proposals do not fit the rules in force");
+    assert_eq!(tables.build().err(), Some(expected));
+}
+
 #[test]
 fn invalid_accounts_are_rejected() {
     const INTERNAL: &str = "a currency has missing internal accounts";
@@ -540,8 +611,8 @@ fn state_hashes_are_golden() {
         [NodeTail { node: 1, epoch: 1, sequence: 19 }]
         Counters { reserved: 4, refused: 0, committed: 1, aborted: 0, expired: 0, delivered: 0, given_up: 0 }
         c983a4d0106ca6c302d0e6aae1f9cf4640b1f8330c0077f9ac4635a7a2ab98c7
-        05f4ca5e5fddae4ac0720cf74d1a6247868273fd264e70f3535e244aa3525d1a
-        fb9dd80f501a87f7dad80daa94fcb06df815d2f448182e7a5e72a78f66681599
+        074192b92f21ea0801dfc737cef14986c3bdc3f0312d90594ae1b5c0817894f8
+        6543e3df8c1b5a0a3ccbd344bc31281463599aca25bdcd499ddf03c59ff04426
     "#]]
     .assert_eq(&text);
 }
@@ -791,6 +862,8 @@ struct CorruptibleTables {
     roles: Vec<OperatorRole>,
     operators: Vec<Operator>,
     tokens: Vec<OperatorToken>,
+    four_eyes: Vec<FourEyes>,
+    proposals: Vec<Proposal>,
 }
 
 impl CorruptibleTables {
@@ -819,6 +892,8 @@ impl CorruptibleTables {
             roles: rows(state),
             operators: rows(state),
             tokens: rows(state),
+            four_eyes: rows(state),
+            proposals: rows(state),
         }
     }
 
@@ -898,6 +973,8 @@ impl CorruptibleTables {
         self.roles.into_iter().try_for_each(|row| builder.add_row(row))?;
         self.operators.into_iter().try_for_each(|row| builder.add_row(row))?;
         self.tokens.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.four_eyes.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.proposals.into_iter().try_for_each(|row| builder.add_row(row))?;
         builder.finish()
     }
 }

@@ -131,7 +131,7 @@ impl PartDigests {
     /// the state before the change, `after` the state after it.
     #[track_caller]
     pub(super) fn touched(&self, after: &Self, change: &Change) -> Vec<StatePart> {
-        let declared = change.declaration().touches;
+        let declared = [change, change.decided()].map(|it| it.declaration().touches).concat();
         let both = self.0.iter().zip(&after.0);
         let changed: Vec<_> = both.filter(|(before, after)| before != after).collect();
         for ((part, _), _) in &changed {
@@ -183,6 +183,7 @@ const fn part_of(table: Table) -> Option<StatePart> {
         Table::Notices | Table::DeadLetters => Some(StatePart::Notices),
         Table::Windows | Table::WindowAccounts | Table::WindowPairs => Some(StatePart::Windows),
         Table::FeeRules => Some(StatePart::FeeRules),
+        Table::FourEyes | Table::Proposals => Some(StatePart::Proposals),
         Table::OperatorRoles | Table::Operators | Table::OperatorTokens => {
             Some(StatePart::Operators)
         }

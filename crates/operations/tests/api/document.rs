@@ -25,7 +25,7 @@ const FIRST: [&str; 14] = [
 ];
 
 /// Examples that the state of a fresh hub does not allow, with what they are answered.
-const REFUSED: [(&str, u16); 15] = [
+const REFUSED: [(&str, u16); 19] = [
     // No transfer was committed: the window is empty, and nothing can be settled.
     ("closeSettlementWindow", 400),
     ("createSettlement", 400),
@@ -45,6 +45,11 @@ const REFUSED: [(&str, u16); 15] = [
     ("showTransaction", 400),
     // There is no directory of keys.
     ("reloadKeys", 400),
+    // Operators have no names where they share a token, and there is no proposal.
+    ("setFourEyes", 400),
+    ("showProposal", 400),
+    ("approveProposal", 400),
+    ("rejectProposal", 400),
     // Nothing is traces of it.
     ("showStages", 404),
 ];

@@ -13,6 +13,7 @@ mod onboarding;
 mod operating;
 mod operators;
 mod probes;
+mod proposals;
 mod server;
 mod settlement;
 mod validation;

@@ -24,7 +24,7 @@ const ROLES: [(&str, &[&str]); 6] = [
 const CHANGE: &str = "PUT /participants/Hub";
 const BODY: &str = r#"{"isActive":true}"#;
 
-fn with_roles(options: &mut AdminOptions) {
+pub(crate) fn with_roles(options: &mut AdminOptions) {
     if let Auth::Token(token) = options.auth.clone() {
         options.auth = Auth::Roles(token);
     }
@@ -32,7 +32,7 @@ fn with_roles(options: &mut AdminOptions) {
 
 impl TestServer {
     /// Adds an operator with these roles and returns a token for it.
-    async fn add_operator(&self, name: &str, roles: &[&str]) -> String {
+    pub(crate) async fn add_operator(&self, name: &str, roles: &[&str]) -> String {
         let body = serde_json::json!({"roles": roles}).to_string();
         self.check_status(&format!("PUT /operators/{name}"), &body, 200).await;
         self.create_token(&serde_json::json!({"operator": name}).to_string()).await
@@ -46,13 +46,13 @@ impl TestServer {
         created["token"].as_str().unwrap().to_owned()
     }
 
-    async fn send_as(&self, token: &str, request: &str, body: &str) -> HttpResponse {
+    pub(crate) async fn send_as(&self, token: &str, request: &str, body: &str) -> HttpResponse {
         let headers =
             format!("host: localhost\r\naccept: */*\r\nauthorization: Bearer {token}\r\n");
         self.send(request, &headers, body).await
     }
 
-    fn log_index(&self) -> u64 {
+    pub(crate) fn log_index(&self) -> u64 {
         self.backend.inner().state.log_index().0
     }
 }
@@ -93,6 +93,10 @@ async fn each_role_may_use_the_routes_of_its_permissions_and_no_others() {
         let declared = &document["paths"][operation.path][method.to_ascii_lowercase()];
         let needed = declared["x-required-permission"].as_str();
         let body = body.as_ref().map_or("", |(_, text)| text.as_str());
+        // The permission to decide about a proposal is that of its change.
+        if operation.path.starts_with("/proposals/{id}/") {
+            continue;
+        }
         for (role, permissions, token) in &tokens {
             let before = server.log_index();
             let answer = server.send_as(token, &format!("{method} {path}"), body).await;

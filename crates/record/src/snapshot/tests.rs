@@ -2,20 +2,22 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::sync::Arc;
 use alloc::vec;
 use core::convert::Infallible;
 
 use expect_test::expect;
 use ledger::{
-    AccountId, AccountKind, AccountStep, AddKey, Administer, AdvanceSettlement, Amount, Batch,
-    Change, ChangeParties, CheckLiquidity, CloseWindow, Command, CreateFeeRule, CreateHubAccount,
-    CreateLedgerAccountType, CreateOracle, CreateParticipant, CreateSettlement,
-    CreateSettlementModel, CreateToken, Currency, DeliveryResult, Effects, Fee, FeeConditions,
-    FeePayer, FeeRule, FeeRuleId, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment,
-    FundsDirection, Genesis, LedgerAccountType, LogIndex, MoveFunds, NoticeId, OperatorRole,
-    OperatorTokenId, Oracle, Outcome, PartyChangeForm, Prepare, Rounding, SetEndpoint,
-    SetInitialPositionAndLimits, SetLimit, SetOperator, SetPassword, SetRole, SetSecondFactor,
-    SettlementId, SettlementModel, SettlementState, Stamp, TransferId, WindowId,
+    AccountId, AccountKind, AccountStep, AddKey, Administer, AdvanceSettlement, Amount,
+    ApproveProposal, Batch, Change, ChangeParties, CheckLiquidity, CloseWindow, Command,
+    CreateFeeRule, CreateHubAccount, CreateLedgerAccountType, CreateOracle, CreateParticipant,
+    CreateSettlement, CreateSettlementModel, CreateToken, Currency, DeliveryResult, Effects, Fee,
+    FeeConditions, FeePayer, FeeRule, FeeRuleId, FinishedDelivery, FspName, Fulfil, FulfilState,
+    Fulfilment, FundsDirection, Genesis, LedgerAccountType, LogIndex, MoveFunds, NoticeId,
+    OperatorRole, OperatorTokenId, Oracle, Outcome, PartyChangeForm, Prepare, ProposalId, Propose,
+    Rounding, SetEndpoint, SetFourEyes, SetInitialPositionAndLimits, SetLimit, SetOperator,
+    SetPassword, SetRole, SetSecondFactor, SettlementId, SettlementModel, SettlementState, Stamp,
+    TransferId, WindowId,
 };
 use proptest::prelude::*;
 
@@ -79,7 +81,7 @@ fn every_table_has_rows_in_the_fixture() {
     let mut counts = Counts(Vec::new());
     let Ok(()) = state.tables().visit(&mut counts);
     let counts = counts.0;
-    expect!["[13, 3, 3, 1, 1, 1, 1, 5, 6, 1, 2, 2, 1, 1, 2, 2, 1, 1, 0, 1, 1, 1]"]
+    expect!["[13, 3, 3, 1, 1, 1, 1, 5, 6, 1, 2, 2, 1, 1, 2, 3, 1, 1, 0, 1, 1, 1, 1, 1]"]
         .assert_eq(&format!("{counts:?}"));
 }
 
@@ -373,6 +375,12 @@ fn history() -> Vec<Command> {
         description: text("reports"),
         expires: Stamp(2_000_000_000_000_000),
     };
+    let limit = SetLimit {
+        name: name("payer"),
+        currency: usd(),
+        net_debit_cap: Amount::from_units(30_000),
+        alarm_percentage: Amount::from_units(800_000),
+    };
     let role = OperatorRole { name: text("treasury"), permissions: vec![text("finance")] };
     let mut history = third_history();
     history.extend([
@@ -385,6 +393,20 @@ fn history() -> Vec<Command> {
         administer(SetPassword { operator: text("anna"), hash: text("a hash") }),
         administer(SetSecondFactor { operator: text("anna"), secret: vec![1, 2, 3] }),
         administer(token),
+        administer(SetFourEyes { changes: vec![SetLimit::DECLARATION.number] }),
+        administer(Propose {
+            by: text("anna"),
+            reason: text("audit"),
+            request: text("PUT /participants/payer/limits"),
+            seconds: 60,
+            change: Arc::new(limit.clone().into()),
+        }),
+        administer(ApproveProposal {
+            proposal: ProposalId(1),
+            by: text("bert"),
+            reason: text("checked"),
+            change: Arc::new(limit.into()),
+        }),
     ]);
     history
 }

@@ -109,8 +109,8 @@ settings! {
         /// `"token"`: a change needs the bearer token in `admin-token` in the data directory, and
         /// so do `GET /state`, `GET /transactions/{id}`, `GET /parties/{Type}/{ID}`, `GET
         /// /participants/{name}/statement`, `GET /transfers/{transferId}/explanation`, `GET
-        /// /operators`, `GET /operators/{name}`, `GET /roles`, `GET /roles/{role}`, `GET /tokens`
-        /// and `GET /identity`.
+        /// /operators`, `GET /operators/{name}`, `GET /roles`, `GET /roles/{role}`, `GET /tokens`,
+        /// `GET /identity`, `GET /fourEyes`, `GET /proposals` and `GET /proposals/{id}`.
         /// `"roles"`: every request needs a token of an operator and the permission of its route
         /// ([operators](security/operators.md)); the token in `admin-token` is for emergencies.
         /// `"none"`: every client that reaches the port may change everything
@@ -119,6 +119,9 @@ settings! {
         /// mounted secret. It must exist at the start and be readable by owner and group only. New
         /// content takes effect with the next request
         token_file: Option<PathBuf> = None => Reload;
+        /// Time for which a proposed change can be approved ([four
+        /// eyes](security/four-eyes.md)), at most 30 days
+        proposal_seconds: u64 = DAY_SECONDS, 1..=MONTH_SECONDS;
         /// Names, without port, that the `Host` header may have. The names of the loopback
         /// interface and the address of the connection are always allowed
         hosts: Vec<String> = Vec::new();

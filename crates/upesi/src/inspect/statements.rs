@@ -88,7 +88,7 @@ pub(crate) fn participants_of(data: &Path) -> Result<Vec<FspName>, CliError> {
         for record in placed.frame.records() {
             let read = record::command::read_fields(record.kind, record.version, record.fields);
             if let Ok(Command::Administer(administer)) = read
-                && let Change::CreateParticipant(change) = administer.change
+                && let Change::CreateParticipant(change) = administer.change.decided()
                 && !names.contains(&change.name)
             {
                 names.push(change.name);

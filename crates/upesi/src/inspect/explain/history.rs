@@ -492,6 +492,10 @@ pub(crate) fn name_of(kind: AccountKind) -> String {
 }
 
 fn describe_change(change: &Change) -> String {
+    decided_change(change) + &of_proposal(change)
+}
+
+fn decided_change(change: &Change) -> String {
     match change.about_transfer() {
         Some(TransferChange::MoveFunds(funds)) => {
             let kind = match funds.direction {
@@ -513,6 +517,12 @@ fn describe_change(change: &Change) -> String {
         }
         None => format!("{change:?}"),
     }
+}
+
+/// The proposal that a change approves, as the end of its description.
+fn of_proposal(change: &Change) -> String {
+    let Change::ApproveProposal(approval) = change else { return String::new() };
+    format!(" (proposal {}, approved by {})", approval.proposal.0, approval.by)
 }
 
 /// The fee rule that the edge found.

@@ -341,8 +341,8 @@ impl<'r> Collector<'r> {
                 let own = external_reference(&administer.reason);
                 let of_outflow = || (self.reference)(before?.record);
                 Cause {
-                    text: text_of_change(&administer.change),
-                    settlement: settlement_of(&administer.change),
+                    text: text_of_change(administer.change.decided()),
+                    settlement: settlement_of(administer.change.decided()),
                     reference: own.or_else(of_outflow),
                     ..none
                 }

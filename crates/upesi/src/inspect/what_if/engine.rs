@@ -19,14 +19,15 @@
 //! each. Within the period everything is held four times. A transfer on which a copy differs takes
 //! about 250 bytes more.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ledger::{
-    Abort, AccountId, Administer, Amount, ApplyStep, Batch, Change, Command, Currency,
-    CurrencyAccounts, DeliveryResult, Digest, Effects, EndFundsOut, FinishedDelivery, FspName,
-    Fulfil, FulfilState, Fulfilment, FundsDirection, LogIndex, MoveFunds, Notice, NoticeId,
-    Outcome, ParticipantIndex, Prepare, PrepareOutcome, Redeliver, SetLimit, Stamp, State,
-    TransferChange, TransferId, TransferMessage, TransferState,
+    Abort, AccountId, Administer, Amount, ApplyStep, ApproveProposal, Batch, Change, Command,
+    Currency, CurrencyAccounts, DeliveryResult, Digest, Effects, EndFundsOut, FinishedDelivery,
+    FspName, Fulfil, FulfilState, Fulfilment, FundsDirection, LogIndex, MoveFunds, Notice,
+    NoticeId, Outcome, ParticipantIndex, Prepare, PrepareOutcome, Redeliver, SetLimit, Stamp,
+    State, TransferChange, TransferId, TransferMessage, TransferState,
 };
 use serde::Serialize;
 use sha2::Digest as _;
@@ -296,7 +297,7 @@ impl WhatIf {
         self.first = Some((log_index, state.stamp()));
         let mut copies = Box::new(AssumedEnd::ALL.map(|assumed_end| StateCopy {
             assumed_end,
-            state: state.clone(),
+            state: state.clone().without_four_eyes(),
             epoch: state.epoch_of(0) + 1,
             sequence: 0,
             effects: Effects::default(),
@@ -324,13 +325,17 @@ impl WhatIf {
         new: &[Notice],
     ) {
         let Some(copies) = &mut self.copies else { return };
-        let overridden = is_overridden(&self.overrides, command);
+        let plain = without_four_eyes(command, outcome);
+        let overridden = plain.as_ref().is_some_and(|it| is_overridden(&self.overrides, it));
         self.overridden += u64::from(overridden);
-        let followed = if overridden { &Command::Tick } else { command };
         let is_duplicate = outcome == Outcome::Repeated;
-        let outcomes = copies.each_mut().map(|copy| match is_duplicate {
-            true => copy.decide(state.stamp(), Some(&Command::Tick), new),
-            false => copy.follow(followed, outcome, state.stamp(), new),
+        let followed = plain.as_deref().filter(|_| !overridden && !is_duplicate);
+        let outcomes = copies.each_mut().map(|copy| match followed {
+            Some(command) => copy.follow(command, outcome, state.stamp(), new),
+            None => {
+                let ticked = copy.decide(state.stamp(), Some(&Command::Tick), new);
+                if plain.is_some() { ticked } else { outcome }
+            }
         });
         let record = |transfer| TransferRecord { log_index, stamp: state.stamp(), transfer };
         if let Some(TransferMessage::Prepare(prepare)) = command.message()
@@ -804,6 +809,26 @@ fn reached(bound: PeriodBound, log_index: LogIndex, stamp: Stamp) -> bool {
         PeriodBound::Record(from) => from <= log_index,
         PeriodBound::Time(from) => from <= stamp,
     }
+}
+
+/// The command as the copies decide it, which know no four eyes: an approved change as a change on
+/// its own. `None` for a command of four eyes that changed nothing else.
+fn without_four_eyes(command: &Command, outcome: Outcome) -> Option<Cow<'_, Command>> {
+    let Command::Administer(administer) = command else { return Some(Cow::Borrowed(command)) };
+    let change = &administer.change;
+    let of_list = matches!(change, Change::SetFourEyes(_));
+    let of_proposals = matches!(change, Change::Propose(_) | Change::RejectProposal(_));
+    if of_list || of_proposals || outcome == Outcome::ApprovalRequired {
+        return None;
+    }
+    let Change::ApproveProposal(approval) = change else { return Some(Cow::Borrowed(command)) };
+    let mut refusals = ApproveProposal::DECLARATION.outcomes.iter().map(|it| it.outcome());
+    if outcome != Outcome::Accepted && refusals.any(|it| it == outcome) {
+        return None;
+    }
+    let change = (*approval.change).clone();
+    let administer = Administer { change, ..(**administer).clone() };
+    Some(Cow::Owned(Command::Administer(Box::new(administer))))
 }
 
 /// Whether a command sets a cap for which another one is assumed.

@@ -27,6 +27,7 @@ pub(super) struct OpenFee {
 impl FeeRules {
     /// Follows an accepted change.
     pub(super) fn follow(&mut self, change: &Change) -> Result<(), String> {
+        let change = change.decided();
         if let Change::CreateFeeRule(create) = change {
             self.0.push((*create.rule).clone());
         } else if let Change::SetFeeRuleActive(switch) = change {

@@ -6,6 +6,7 @@ pub(crate) mod liquidity;
 pub(crate) mod onboard;
 pub(crate) mod operators;
 pub(crate) mod parties;
+pub(crate) mod proposals;
 pub(crate) mod quarantine;
 pub(crate) mod reconcile;
 pub(crate) mod settlement;

@@ -14,8 +14,8 @@ use crate::cli::stdout;
 use crate::data::{archive, backup, migrate, restore, snapshot};
 use crate::inspect::{audit, explain, replay, verify, what_if};
 use crate::operate::{
-    cluster, health, liquidity, onboard, operators, parties, quarantine, reconcile, settlement,
-    statement,
+    cluster, health, liquidity, onboard, operators, parties, proposals, quarantine, reconcile,
+    settlement, statement,
 };
 use crate::{config, serve};
 
@@ -59,6 +59,8 @@ const GROUPS: &[HelpGroup] = &[
             "statement",
             "reconcile",
             "liquidity",
+            "proposal",
+            "four-eyes",
             "quarantine",
         ],
     ),
@@ -200,6 +202,17 @@ enum Command {
     /// still send: the net debit cap or the liquidity cover, whichever is lower, less the position.
     #[command(after_help = liquidity::EXAMPLES)]
     Liquidity(liquidity::LiquidityArguments),
+    /// List proposed changes of a running switch; approve or reject them.
+    ///
+    /// A change of a listed group (`upesi four-eyes`) is proposed by one operator and made when
+    /// another one approves it. Both need the permission of the change.
+    #[command(after_help = proposals::PROPOSAL_EXAMPLES)]
+    Proposal(proposals::ProposalArguments),
+    /// Show or choose which changes need a second operator.
+    ///
+    /// Requires operators with names: `admin.auth = "roles"`.
+    #[command(after_help = proposals::FOUR_EYES_EXAMPLES)]
+    FourEyes(proposals::FourEyesArguments),
     /// Close windows and settle them, on a running switch.
     #[command(after_help = settlement::EXAMPLES)]
     Settlement(settlement::SettlementArguments),
@@ -329,6 +342,8 @@ impl Command {
             Self::Health(arguments) => health::health(&arguments),
             Self::Settlement(arguments) => settlement::settlement(&arguments),
             Self::Liquidity(arguments) => liquidity::liquidity(&arguments),
+            Self::Proposal(arguments) => proposals::proposal(&arguments),
+            Self::FourEyes(arguments) => proposals::four_eyes(&arguments),
             Self::Statement(arguments) => statement::statement(&arguments),
             Self::ImportLog(arguments) => migrate::import(&arguments),
             Self::Onboard(arguments) => onboard::onboard(&arguments),

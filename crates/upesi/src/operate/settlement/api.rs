@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::action::Action;
 use crate::CliError;
 use crate::cli::admin_get::query_value;
+use crate::operate::proposals::proposed;
 
 /// The earliest time: a filter that every window and settlement passes.
 const ALL: &str = "fromDateTime=1970-01-01T00:00:00.000Z";
@@ -254,6 +255,9 @@ impl SettlementApi {
         let answer = self.admin.call(method, path, body.as_deref());
         let answer = answer.map_err(|error| CliError::new(error.to_string()))?;
         let value = serde_json::from_slice::<Value>(&answer.body).unwrap_or(Value::Null);
+        if let Some(text) = proposed(&value).filter(|_| answer.status == 202) {
+            return Err(CliError::new(text));
+        }
         if [200, 201].contains(&answer.status) {
             return Ok((value, String::from_utf8_lossy(&answer.body).into_owned()));
         }

@@ -2,7 +2,8 @@
 //!
 //! An id has the form of a UUID of version 4, so that hubs of every version accept it: 48 bits of
 //! creation time, 33 random bits per simulator, one bit that distinguishes quote and transfer, and
-//! a 40-bit sequence number. The transfer's 128 bits are also its W3C trace id.
+//! a 40-bit sequence number. The W3C trace id is a one-to-one function of the transfer's id. Its
+//! low 64 bits are mixed, because hubs and collectors sample traces by them.
 
 use ledger::TransferId;
 
@@ -12,6 +13,12 @@ const QUOTE_BIT: u128 = 1 << SEQUENCE_BITS;
 const NONCE_MASK: u128 = 0xfff << 64 | 0x1f_ffff << (SEQUENCE_BITS + 1);
 const VERSION_4: u128 = 4 << 76;
 const VARIANT: u128 = 0b10 << 62;
+/// The steps of the mixing function of SplitMix64: shift, factor, inverse factor modulo 2^64.
+const MIXING: [(u32, u64, u64); 3] = [
+    (30, 0xbf58_476d_1ce4_e5b9, 0x96de_1b17_3f11_9089),
+    (27, 0x94d0_49bb_1331_11eb, 0x3196_42b2_d24d_8ec3),
+    (31, 1, 1),
+];
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// Generates the ids of one simulator.
@@ -68,10 +75,26 @@ impl TransactionId {
 
     /// The trace id that all legs carry: 32 hexadecimal digits.
     pub(crate) fn trace(self) -> [u8; 32] {
+        let mixed = self.0 >> 64 << 64 | u128::from(mix(self.0 as u64));
         let mut text = [0; 32];
-        hexadecimal(&self.0.to_be_bytes(), &mut text);
+        hexadecimal(&mixed.to_be_bytes(), &mut text);
         text
     }
+}
+
+/// Spreads similar numbers over all numbers, one to one.
+fn mix(number: u64) -> u64 {
+    MIXING
+        .iter()
+        .fold(number, |bits, (shift, factor, _)| (bits ^ bits >> shift).wrapping_mul(*factor))
+}
+
+/// The number that [`mix`] made this one of.
+fn unmix(mixed: u64) -> u64 {
+    MIXING.iter().rev().fold(mixed, |bits, (shift, _, inverse)| {
+        let bits = bits.wrapping_mul(*inverse);
+        bits ^ bits >> shift ^ bits >> (2 * shift)
+    })
 }
 
 /// The sequence number in an id of a simulator's form. Any other id also gives a number, so the row
@@ -83,8 +106,8 @@ pub(crate) fn sequence_of(id: TransferId) -> u64 {
 
 /// The transfer id in a `traceparent` header of a simulator.
 pub(crate) fn traced_id(traceparent: &str) -> Option<TransferId> {
-    let bits = u128::from_str_radix(trace_of(traceparent)?, 16).ok()?;
-    Some(to_transfer_id(bits))
+    let mixed = u128::from_str_radix(trace_of(traceparent)?, 16).ok()?;
+    Some(to_transfer_id(mixed >> 64 << 64 | u128::from(unmix(mixed as u64))))
 }
 
 /// The trace id in a `traceparent` header: 32 hexadecimal digits.
@@ -151,7 +174,26 @@ mod tests {
             }
             let trace = String::from_utf8(id.trace().to_vec()).expect("ASCII");
             assert_eq!(traced_id(&format!("00-{trace}-0-01")), Some(id.transfer()));
-            assert_eq!(trace, id.transfer().to_string().replace('-', ""));
+        }
+    }
+
+    /// Samplers select traces by the low 56 bits of their ids.
+    #[test]
+    fn trace_ids_of_each_simulator_are_spread() {
+        const IDS: usize = 20_000;
+        for seed in [0, 1, 0xfeed_beef_cafe, u64::MAX] {
+            let mut ids = Ids::new(seed);
+            let mut random = |number: usize| {
+                let trace = ids.next(1_900_000_000_000 + number as u64 / 10).trace();
+                let text = str::from_utf8(&trace[18..]).expect("ASCII");
+                u64::from_str_radix(text, 16).expect("hexadecimal")
+            };
+            let parts: Vec<_> =
+                (0..IDS).map(|at| random(at) as f64 / (1_u64 << 56) as f64).collect();
+            for (ratio, expected) in [(0.01, 130..280), (0.5, 9_700..10_300)] {
+                let selected = parts.iter().filter(|part| 1.0 - ratio <= **part).count();
+                assert!(expected.contains(&selected), "{seed} {ratio}: {selected} of {IDS}");
+            }
         }
     }
 

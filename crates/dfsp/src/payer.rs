@@ -50,7 +50,7 @@ pub struct Payment {
 /// The result of a transaction, as observed by the payer.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
-    /// The transfer's id, also the trace id.
+    /// The transfer's id, from which the trace id follows.
     pub transfer: TransferId,
     /// The requested payment.
     pub payment: Payment,

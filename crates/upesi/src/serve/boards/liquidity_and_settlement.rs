@@ -25,8 +25,10 @@ fn of(gauge: &str) -> String {
     format!("max by (participant) ({gauge}{{@currency}})")
 }
 
-/// The position in relation to the cap or the cover, whichever is lower.
+/// The position in relation to the cap or the cover, whichever is lower. Without `other`, whose
+/// position is a sum and whose headroom is the lowest one.
 fn used() -> String {
+    let of = |gauge| format!("max by (participant) ({gauge}{{@currency, participant!=\"other\"}})");
     let (position, headroom) = (of("upesi_position"), of("upesi_liquidity_headroom"));
     format!("{position} / clamp_min({position} + {headroom}, 0.0001)")
 }
@@ -38,7 +40,10 @@ fn now() -> Vec<Panel> {
             .help("Positions at or above the alarm percentage of their cap, of all currencies.")
             .yellow_and_red(1.0, 10.0),
         Panel::number("Highest use", Share, format!("max({})", used()))
-            .help("The highest position in relation to its cap or cover, whichever is lower.")
+            .help(
+                "The highest position in relation to its cap or cover, whichever is lower, of the \
+                 first 500 participants. The lowest headroom is that of all.",
+            )
             .yellow_and_red(0.8, 0.95),
         Panel::number(
             "Lowest headroom",
@@ -46,8 +51,10 @@ fn now() -> Vec<Panel> {
             format!("min({})", of("upesi_liquidity_headroom")),
         )
         .help("The amount that the participant with the lowest headroom can still send."),
-        Panel::number("To settle", Amount, format!("sum({} > 0)", of("upesi_position")))
-            .help("The sum of the positions above zero: what debtors owe until a settlement."),
+        Panel::number("To settle", Amount, format!("sum({} > 0)", of("upesi_position"))).help(
+            "The sum of the positions above zero: what debtors owe until a settlement. After \
+                 the first 500 participants all others are one, with the sum of their positions.",
+        ),
         Panel::number("Cover", Amount, sum("upesi_liquidity_cover"))
             .help("The liquidity cover of all participants together."),
         Panel::number(
@@ -80,7 +87,8 @@ fn participants() -> Vec<Panel> {
         )
         .width(Half),
         Panel::ranking("Use of the limit", Share, named(format!("topk(10, {})", used()))).help(
-            "The ten highest positions in relation to their cap or cover, whichever is lower.",
+            "The ten highest positions in relation to their cap or cover, whichever is lower, of \
+             the first 500 participants.",
         ),
         Panel::ranking(
             "Largest creditors",

@@ -1,14 +1,15 @@
 //! Values of the state per participant, for metrics. The watcher copies them once a second.
 //!
-//! Bounds: the first [`PARTICIPANTS_MAX`] participants have values of their own. The sums of the
-//! others are those of [`OTHER`].
+//! Bounds: the first [`PARTICIPANTS_MAX`] participants have values of their own. Those of [`OTHER`]
+//! are the sums of the others, but their lowest headroom and the age of their oldest notice. The
+//! hub has no values and takes no place.
 
 use std::collections::BTreeMap;
 
 use ledger::{
     Currency, CurrencyAccounts, FspName, Notice, Participant, ParticipantIndex, Stamp, State,
 };
-use metrics::{Labels, Number, OTHER, PARTICIPANTS_MAX};
+use metrics::{Labels, Number, OTHER, PARTICIPANTS_MAX, participant_label, participant_place};
 
 /// Notices of which the oldest one of each participant is found. Reading them delays the sequencer
 /// by less than 1 ms.
@@ -17,12 +18,11 @@ const NOTICES_READ_MAX: usize = 10_000;
 /// Values of participants.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ParticipantValues {
-    /// By index in the registry. Values of a participant named [`OTHER`] are added to those of the
-    /// last key when samples are taken.
+    /// By [`participant_place`]; the last one is [`OTHER`].
     rows: BTreeMap<usize, Row>,
 }
 
-/// Values of a participant, or sums of several.
+/// Values of a participant, or of several.
 #[derive(Clone, Debug, Default)]
 struct Row {
     /// `None` for several participants.
@@ -33,11 +33,12 @@ struct Row {
 }
 
 /// Amounts of a participant in a currency, in ten-thousandths of its unit.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Balances {
     position: i128,
     cover: i128,
     cap: i128,
+    /// The lowest one of several participants: a sum would hide one at its limit.
     headroom: i128,
 }
 
@@ -55,12 +56,15 @@ pub(crate) struct ParticipantSamples {
 impl ParticipantValues {
     /// Adds a participant.
     pub(super) fn add(&mut self, state: &State, index: ParticipantIndex, of: &Participant) {
+        if index == ParticipantIndex::HUB {
+            return;
+        }
         let row = self.row(index);
-        row.name = (index.at() < PARTICIPANTS_MAX).then_some(of.name);
+        row.name = (place_of(index) < PARTICIPANTS_MAX).then_some(of.name);
         row.notices_owed += u64::from(state.notices_owed_to(index));
         for accounts in &of.by_currency {
             let Some(balances) = Balances::of(state, accounts) else { continue };
-            row.by_currency.entry(accounts.currency).or_default().add(balances);
+            row.add_balances(accounts.currency, balances);
         }
     }
 
@@ -73,7 +77,7 @@ impl ParticipantValues {
     }
 
     fn row(&mut self, index: ParticipantIndex) -> &mut Row {
-        self.rows.entry(index.at().min(PARTICIPANTS_MAX)).or_default()
+        self.rows.entry(place_of(index)).or_default()
     }
 
     /// Adds the values of a later part of the participants.
@@ -94,15 +98,9 @@ impl ParticipantValues {
     /// The samples of the metrics at a time.
     pub(crate) fn samples(&self, now: Stamp) -> ParticipantSamples {
         let mut samples = ParticipantSamples::default();
-        let mut others: Option<Row> = None;
         for row in self.rows.values() {
-            match row.name.filter(|name| name.as_str() != OTHER) {
-                Some(name) => samples.add(name.as_str(), row, now),
-                None => others.get_or_insert_default().add(row.clone()),
-            }
-        }
-        if let Some(others) = others {
-            samples.add(OTHER, &others, now);
+            let name = row.name.as_ref().map(|name| participant_label(name.as_str()));
+            samples.add(name.unwrap_or(OTHER), row, now);
         }
         samples
     }
@@ -114,8 +112,13 @@ impl Row {
         self.notices_owed += more.notices_owed;
         self.oldest_notice = [self.oldest_notice, more.oldest_notice].into_iter().flatten().min();
         for (currency, balances) in more.by_currency {
-            self.by_currency.entry(currency).or_default().add(balances);
+            self.add_balances(currency, balances);
         }
+    }
+
+    fn add_balances(&mut self, currency: Currency, balances: Balances) {
+        let of_currency = self.by_currency.entry(currency).or_insert_with(Balances::of_none);
+        of_currency.add(balances);
     }
 }
 
@@ -153,12 +156,21 @@ impl Balances {
         Some(Self { position, cover, cap, headroom: cap.min(cover) - position })
     }
 
+    /// Of no participant.
+    const fn of_none() -> Self {
+        Self { position: 0, cover: 0, cap: 0, headroom: i128::MAX }
+    }
+
     fn add(&mut self, other: Self) {
         self.position += other.position;
         self.cover += other.cover;
         self.cap += other.cap;
-        self.headroom += other.headroom;
+        self.headroom = self.headroom.min(other.headroom);
     }
+}
+
+fn place_of(index: ParticipantIndex) -> usize {
+    participant_place(index.at())
 }
 
 fn age_seconds(since: Stamp, now: Stamp) -> u64 {
@@ -195,28 +207,33 @@ mod tests {
         let samples = values.samples(Stamp(0));
         let positions = shown(&samples.positions);
         // The hub is the first participant of the registry, and has no position.
-        assert_eq!(positions.len(), PARTICIPANTS_MAX);
+        assert_eq!(positions.len(), PARTICIPANTS_MAX + 1);
         assert_eq!(positions[0], "dfsp1 USD 1.0000");
-        assert_eq!(positions[PARTICIPANTS_MAX - 2], "dfsp499 USD 499.0000");
-        let others: usize = (PARTICIPANTS_MAX..=PARTICIPANTS_MAX + 3).sum();
-        assert_eq!(positions[PARTICIPANTS_MAX - 1], format!("other USD {others}.0000"));
-        assert_eq!(shown(&samples.caps)[PARTICIPANTS_MAX - 1], "other USD 4000.0000");
-        assert_eq!(shown(&samples.headrooms)[0], "dfsp1 USD -1.0000", "there is no cover");
+        assert_eq!(positions[PARTICIPANTS_MAX - 1], "dfsp500 USD 500.0000");
+        let others: usize = (PARTICIPANTS_MAX + 1..=PARTICIPANTS_MAX + 3).sum();
+        assert_eq!(positions[PARTICIPANTS_MAX], format!("other USD {others}.0000"));
+        assert_eq!(shown(&samples.caps)[PARTICIPANTS_MAX], "other USD 3000.0000");
+        let headrooms = shown(&samples.headrooms);
+        assert_eq!(headrooms[0], "dfsp1 USD -1.0000", "there is no cover");
+        assert_eq!(headrooms[PARTICIPANTS_MAX], "other USD -503.0000", "the lowest one");
+        let notices = shown(&samples.notices_owed);
+        assert_eq!((notices.len(), &*notices[0]), (PARTICIPANTS_MAX + 1, "dfsp1 0"));
     }
 
     /// A name of the label's value for several participants.
     #[test]
-    fn participant_named_other_is_one_of_the_others() {
+    fn participant_named_other_has_values_of_its_own() {
         let state = scheme(PARTICIPANTS_MAX + 1, |number| number as i128);
         let mut values = ParticipantValues::default();
         for (index, participant) in state.registry().iter() {
             values.add(&state, index, participant);
         }
-        values.rows.get_mut(&2).expect("the second participant").name = FspName::new(OTHER);
+        values.rows.get_mut(&1).expect("the second participant").name = FspName::new(OTHER);
         let positions = shown(&values.samples(Stamp(0)).positions);
-        assert_eq!(positions.len(), PARTICIPANTS_MAX - 1);
-        let sum = 2 + PARTICIPANTS_MAX + PARTICIPANTS_MAX + 1;
-        assert_eq!(positions.last(), Some(&format!("other USD {sum}.0000")));
+        assert_eq!(positions.len(), PARTICIPANTS_MAX + 1);
+        assert_eq!(positions[1], "other (participant) USD 2.0000");
+        let last = PARTICIPANTS_MAX + 1;
+        assert_eq!(positions.last(), Some(&format!("other USD {last}.0000")));
     }
 
     #[test]
@@ -237,7 +254,7 @@ mod tests {
         values
             .add_notices([notice(1, 5_000_000), notice(2, 3_500_000), notice(1, 4_000_000)].iter());
         assert_eq!(values.oldest_notice_seconds(Stamp(9_000_000)), 5);
-        for (index, name) in [(1, "dfsp1"), (2, "dfsp2")] {
+        for (index, name) in [(0, "dfsp1"), (1, "dfsp2")] {
             values.rows.get_mut(&index).expect("it has notices").name = FspName::new(name);
         }
         let ages = shown(&values.samples(Stamp(9_000_000)).oldest_notice);

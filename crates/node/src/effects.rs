@@ -15,7 +15,7 @@ use crate::handle::Shared;
 use crate::latency_trace::{self, TracePoint, TracedLog};
 use crate::mailbox::{BatchTimes, MailboxEvent};
 use crate::participants_view::ParticipantsView;
-use crate::stage_times::DecidedCommands;
+use crate::stage_times::{DecidedCommands, DecisionKind};
 use crate::submission::{ReplyTo, Submission, SubmissionRefused};
 
 /// Number of the sequencer's thread in the latency trace.
@@ -68,7 +68,10 @@ impl<M> EffectDispatcher<M> {
         }
         let mut decided = DecidedCommands::default();
         for (at, (command, outcome)) in commands.zip(&effects.outcomes).enumerate() {
-            decided.add(command, *outcome);
+            if decided.add(command, *outcome) == Some(DecisionKind::PrepareRefused) {
+                let times = &self.shared.stage_times;
+                times.count_refusal(sequencer.state(), command, *outcome);
+            }
             if let (Command::ChangeParties(change), Outcome::Accepted) = (command, outcome) {
                 self.shared.directory.apply(change, LogIndex(first.0 + at as u64));
             }

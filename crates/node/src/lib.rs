@@ -52,7 +52,7 @@ pub use participants_view::{ParticipantInfo, ParticipantsView};
 pub use record_reader::ReadFailure;
 pub use runner::{Node, NodeError, Runner, Turn};
 pub use shared_log::{Arrivals, FirstCommands, ReplicatedNode, ReplicatedNodeOptions};
-pub use stage_times::{DecisionKind, DecisionTimes, StageTimes};
+pub use stage_times::{DecisionKind, DecisionTimes, RefusedPrepares, StageTimes};
 pub use submission::{
     Callback, ReplyTo, Submission, SubmissionContext, SubmissionRefused, unattended,
 };

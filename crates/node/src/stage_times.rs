@@ -1,8 +1,13 @@
 //! Durations of the stages of the sequencer's thread, as histograms. The thread records them once
 //! per batch, and the time from reservation to commit once per transfer.
 
-use ledger::{Command, CommittedTransfer, Outcome, Stamp, TransferMessage};
-use metrics::{Exemplar, Exemplars, Histogram};
+use std::sync::OnceLock;
+
+use ledger::{
+    Command, CommittedTransfer, ErrorOutcome, Outcome, ParticipantIndex, Stamp, State,
+    TransferMessage,
+};
+use metrics::{Counter, Exemplar, Exemplars, Histogram, PARTICIPANTS_MAX, participant_place};
 
 /// The durations since the start.
 #[derive(Debug, Default)]
@@ -22,6 +27,41 @@ pub struct StageTimes {
     pub commit: Histogram,
     /// Transfers among [`StageTimes::commit`].
     pub commit_exemplars: Exemplars,
+    /// Refused prepares.
+    pub refused: RefusedPrepares,
+}
+
+/// Refused prepares since the start of the node, by sender and outcome.
+///
+/// Bounds: the first [`PARTICIPANTS_MAX`] participants of the registry have counters of their own,
+/// which take memory with their first refusal; the others share those of the last place.
+#[derive(Debug)]
+pub struct RefusedPrepares(Box<[OnceLock<Box<[Counter]>>]>);
+
+impl Default for RefusedPrepares {
+    fn default() -> Self {
+        Self((0..=PARTICIPANTS_MAX).map(|_| OnceLock::new()).collect())
+    }
+}
+
+impl RefusedPrepares {
+    /// Numbers other than 0, with the [`participant_place`] of the sender.
+    pub fn counts(&self) -> impl Iterator<Item = (usize, ErrorOutcome, u64)> {
+        let places = self.0.iter().enumerate();
+        let counters = places.filter_map(|(at, counters)| Some((at, counters.get()?)));
+        counters.flat_map(|(at, counters)| {
+            let counts = ErrorOutcome::ALL.iter().zip(counters.iter().map(Counter::get));
+            counts.filter(|(_, count)| *count != 0).map(move |(it, count)| (at, *it, count))
+        })
+    }
+
+    /// Counts a prepare that was refused.
+    fn add(&self, sender: ParticipantIndex, outcome: ErrorOutcome) {
+        let counters = self.0[participant_place(sender.at())]
+            .get_or_init(|| ErrorOutcome::ALL.iter().map(|_| Counter::default()).collect());
+        let at = ErrorOutcome::ALL.iter().position(|known| *known == outcome);
+        counters[at.expect("it is one of all")].add(1);
+    }
 }
 
 /// Durations of the batches of a kind of message, once per message.
@@ -83,16 +123,26 @@ impl DecisionKind {
 pub(crate) struct DecidedCommands([u64; DecisionKind::COUNT]);
 
 impl DecidedCommands {
-    /// Adds a command.
+    /// Adds a command, and returns its kind.
     #[inline]
-    pub(crate) fn add(&mut self, command: &Command, outcome: Outcome) {
-        if let Some(kind) = DecisionKind::of(command, outcome) {
-            self.0[kind as usize] += 1;
-        }
+    pub(crate) fn add(&mut self, command: &Command, outcome: Outcome) -> Option<DecisionKind> {
+        let kind = DecisionKind::of(command, outcome)?;
+        self.0[kind as usize] += 1;
+        Some(kind)
     }
 }
 
 impl StageTimes {
+    /// Counts a command that is a refused prepare, by its sender.
+    pub(crate) fn count_refusal(&self, state: &State, command: &Command, outcome: Outcome) {
+        let Some(TransferMessage::Prepare(_)) = command.message() else { return };
+        let Some(outcome) = ErrorOutcome::of(outcome) else { return };
+        let source = command.message().map(TransferMessage::source);
+        if let Some(sender) = source.and_then(|source| state.registry().sender(source)) {
+            self.refused.add(sender, outcome);
+        }
+    }
+
     /// Records the decisions of a batch. `moments` are the start of its write, the end of its write
     /// and sync, and the end of its decisions.
     pub(crate) fn record_decisions(&self, decided: &DecidedCommands, moments: [u64; 3]) {

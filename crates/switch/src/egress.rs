@@ -141,10 +141,10 @@ impl Egress {
         spawn_local(async move {
             let began_ns = monotonic_ns();
             let result = permit.egress.send_once(call).await;
-            permit.egress.end_span(span, result.as_ref().map(|answer| answer.status));
-            let outcome = CallResult::of(result.as_ref().ok().map(|answer| answer.status));
-            permit.egress.thread.measurements.forwarded(leg, began_ns, outcome);
-            if outcome == CallResult::Failed {
+            let ended = result.as_ref().map(|answer| answer.status);
+            permit.egress.end_span(span, ended);
+            permit.egress.thread.measurements.forwarded(leg, began_ns, ended);
+            if CallResult::of(ended.ok()) == CallResult::Failed {
                 Box::pin(send_failure_callback(permit, result, on_failure)).await;
             }
         });

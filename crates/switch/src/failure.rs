@@ -1,5 +1,7 @@
 //! Reasons why a message was not delivered.
 
+use http::StatusCode;
+
 /// The reason why a request has no status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
@@ -40,4 +42,89 @@ pub(crate) enum SendError {
     /// It has registered one that cannot be called.
     Unusable,
     Failed(Failure),
+}
+
+impl SendError {
+    /// Its name in metrics and traces.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoEndpoint => "no_endpoint",
+            Self::Unusable => "unusable_endpoint",
+            Self::Failed(failure) => match failure {
+                Failure::Connect => "connect",
+                Failure::Denied => "denied_address",
+                Failure::TimedOut => "timeout",
+                Failure::Broken | Failure::Unanswered => "connection_broken",
+                Failure::Unsent => "not_sent",
+                Failure::Crowded => "no_free_connection",
+                Failure::NotAnswering => "circuit_breaker_open",
+            },
+        }
+    }
+}
+
+/// Why a participant did not accept a call: values of the label `reason`. The first
+/// [`USUAL_REASONS`] have a series from the first call on, and not from the first failure.
+pub(crate) const REASONS: [&str; 13] = [
+    "connect",
+    "timeout",
+    "5xx",
+    "4xx",
+    "3xx",
+    "other_status",
+    "connection_broken",
+    "circuit_breaker_open",
+    "denied_address",
+    "no_free_connection",
+    "not_sent",
+    "no_endpoint",
+    "unusable_endpoint",
+];
+
+/// Number of reasons with a series from the first call on.
+pub(crate) const USUAL_REASONS: usize = 3;
+
+/// The place in [`REASONS`] of a call's result; `None` for a success.
+pub(crate) fn reason_of(result: Result<StatusCode, &SendError>) -> Option<usize> {
+    let name = match result {
+        Ok(status) if status.is_success() => return None,
+        Ok(status) => match status.as_u16() {
+            500..=599 => "5xx",
+            400..=499 => "4xx",
+            300..=399 => "3xx",
+            _ => "other_status",
+        },
+        Err(error) => error.as_str(),
+    };
+    let place = REASONS.iter().position(|known| *known == name);
+    Some(place.expect("each name is among the reasons"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_failure_has_its_reason() {
+        use Failure::*;
+        let failures =
+            [Connect, Denied, TimedOut, Broken, Unanswered, Unsent, Crowded, NotAnswering];
+        let failed = failures.into_iter().map(SendError::Failed);
+        for error in failed.chain([SendError::NoEndpoint, SendError::Unusable]) {
+            let reason = reason_of(Err(&error)).expect("it is a failure");
+            assert_eq!(REASONS[reason], error.as_str());
+        }
+        for (status, expected) in [
+            (200, None),
+            (202, None),
+            (503, Some("5xx")),
+            (404, Some("4xx")),
+            (301, Some("3xx")),
+            (100, Some("other_status")),
+            (999, Some("other_status")),
+        ] {
+            let status = StatusCode::from_u16(status).expect("a status");
+            assert_eq!(reason_of(Ok(status)).map(|at| REASONS[at]), expected, "{status}");
+        }
+    }
 }

@@ -108,6 +108,7 @@ pub use inbound::Envelope;
 pub use measurements::{CallResult, NoticeAction, PaymentSpan, RequestKind};
 pub use message::ForwardedMessage;
 pub use options::IoThreadOptions;
+pub use outcome_errors::error_code;
 pub use participant_limits::{ParticipantLimits, ParticipantUsage};
 pub use passthrough::TransferMode;
 pub use pool::{PoolLimits, SWEEP as TIMEOUT_GRAIN};
@@ -116,7 +117,9 @@ pub use signatures::Signatures;
 pub use signer::Signer;
 pub use stalled_lanes::{StalledLane, StalledLanes, described};
 pub use thread_status::Traffic;
-pub use traffic_times::{ParticipantTimes, TrafficTimes, added, is_success, resource_of};
+pub use traffic_times::{
+    ParticipantTimes, TrafficTimes, added, is_success, participant_at, resource_of,
+};
 
 use counters::Counters;
 use io_thread::{IoThread, IoThreadParams};

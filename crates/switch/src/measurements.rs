@@ -1,7 +1,7 @@
 //! Durations and refusals of one I/O thread, which scrapes read.
 //!
-//! Bounds: the first [`PARTICIPANTS_MAX`] participants of the registry have histograms of their
-//! own, which take memory once they are called; the others share those of `other`.
+//! Bounds: the first [`PARTICIPANTS_MAX`] participants of the registry have histograms and counters
+//! of their own, which take memory once they are called; the others share those of `other`.
 
 use std::array::from_fn;
 use std::collections::BTreeMap;
@@ -11,8 +11,10 @@ use fspiop::Refusal;
 use fspiop::route_table::Operation;
 use http::StatusCode;
 use ledger::{Notice, NoticeKind, Outcome, ParticipantIndex, Stamp, TraceId};
-use metrics::{Counter, Exemplar, Exemplars, Histogram, PARTICIPANTS_MAX};
+use metrics::{Counter, Exemplar, Exemplars, Histogram, PARTICIPANTS_MAX, participant_place};
 use node::latency_trace::monotonic_ns;
+
+use crate::failure::{REASONS, SendError, reason_of};
 
 /// A histogram that takes memory with its first duration.
 #[derive(Debug, Default)]
@@ -56,8 +58,10 @@ pub(crate) struct Measurements {
     pub(crate) answers: ByRequest<OnceLock<Box<AnswerTimes>>>,
     /// A refusal is rare, so the lock is.
     refusals: Mutex<Refusals>,
-    /// By index in the registry; the last one is `other`.
+    /// By [`participant_place`]; the last one is `other`.
     pub(crate) peers: Box<[OnceLock<Box<PeerTimes>>]>,
+    /// Failed calls, in the same order. They are counted without durations too.
+    pub(crate) failures: Box<[OnceLock<Box<PeerFailures>>]>,
     /// Building the message of a notice, by [`NoticeAction`].
     pub(crate) built: [ByResult; NoticeAction::COUNT],
     /// Attempts to deliver a notice, from the first step to the answer.
@@ -93,6 +97,8 @@ pub(crate) struct Refusals {
     pub(crate) counts: BTreeMap<Refused, u64>,
     /// Times from their arrival to the answer.
     pub(crate) times: BTreeMap<RequestKind, Box<Histogram>>,
+    /// Numbers by the place of the sender among the participants, and error code.
+    pub(crate) by_sender: BTreeMap<(usize, u16), u64>,
 }
 
 /// Operation, status and error code of a refusal; no operation if the path is unknown.
@@ -103,6 +109,15 @@ pub(crate) type Refused = (Option<Operation>, u16, u16);
 pub(crate) struct AnswerTimes {
     pub(crate) times: Histogram,
     pub(crate) exemplars: Exemplars,
+}
+
+/// Calls that a participant did not accept, by [`REASONS`].
+#[derive(Debug, Default)]
+pub(crate) struct PeerFailures {
+    /// Attempts to deliver a notice; absent before the first attempt.
+    pub(crate) callbacks: OnceLock<[Counter; REASONS.len()]>,
+    /// Forwarded messages; absent before the first one.
+    pub(crate) forwards: OnceLock<[Counter; REASONS.len()]>,
 }
 
 /// Times of a participant.
@@ -127,6 +142,7 @@ impl Measurements {
             answers: ByRequest::default(),
             refusals: Mutex::default(),
             peers: (0..=PARTICIPANTS_MAX).map(|_| OnceLock::new()).collect(),
+            failures: (0..=PARTICIPANTS_MAX).map(|_| OnceLock::new()).collect(),
             built: from_fn(|_| ByResult::default()),
             notices: ByResult::default(),
             payments: from_fn(|_| LazyHistogram::default()),
@@ -289,12 +305,21 @@ impl Measurements {
         exemplars.record(&Exemplar { trace, nanoseconds, at_ms });
     }
 
-    /// Records a refused request, which is answered now.
-    pub(crate) fn refused(&self, request: Option<RequestKind>, arrived_ns: u64, refusal: &Refusal) {
+    /// Records a refused request, which is answered now. `sender` is absent if no participant has
+    /// the name that the request states.
+    pub(crate) fn refused(
+        &self,
+        (request, sender): (Option<RequestKind>, Option<ParticipantIndex>),
+        arrived_ns: u64,
+        refusal: &Refusal,
+    ) {
         let operation = request.map(|request| request.operation);
-        let key = (operation, refusal.status.as_u16(), refusal.code.number());
+        let code = refusal.code.number();
         let mut refusals = self.refusals();
-        *refusals.counts.entry(key).or_default() += 1;
+        *refusals.counts.entry((operation, refusal.status.as_u16(), code)).or_default() += 1;
+        if let Some(sender) = sender {
+            *refusals.by_sender.entry((place_of(sender), code)).or_default() += 1;
+        }
         if let Some(request) = request {
             refusals.times.entry(request).or_default().record(monotonic_ns() - arrived_ns);
         }
@@ -315,11 +340,17 @@ impl Measurements {
     }
 
     /// Records one attempt to deliver a notice, which ends now.
-    pub(crate) fn called_back(&self, attempt: &MeasuredAttempt<'_>, status: Option<StatusCode>) {
+    pub(crate) fn called_back(
+        &self,
+        attempt: &MeasuredAttempt<'_>,
+        ended: Result<StatusCode, &SendError>,
+    ) {
+        let MeasuredAttempt { notice, reserved_at, began_ns, built_ns } = *attempt;
+        count_failure(&self.failures_of(notice.recipient).callbacks, ended);
         if !self.is_recording {
             return;
         }
-        let MeasuredAttempt { notice, reserved_at, began_ns, built_ns } = *attempt;
+        let status = ended.ok();
         let (now, action) = (monotonic_ns(), NoticeAction::of(notice));
         let result = CallResult::of(status);
         if action != NoticeAction::Registration {
@@ -352,11 +383,13 @@ impl Measurements {
         &self,
         (to, request): (ParticipantIndex, RequestKind),
         began_ns: u64,
-        result: CallResult,
+        ended: Result<StatusCode, &SendError>,
     ) {
+        count_failure(&self.failures_of(to).forwards, ended);
         if !self.is_recording {
             return;
         }
+        let result = CallResult::of(ended.ok());
         let forwards = self.peer(to).forwards.get_or_init(Box::default);
         forwards.get(request)[result as usize].record(monotonic_ns() - began_ns);
     }
@@ -379,7 +412,25 @@ impl Measurements {
     }
 
     fn peer(&self, participant: ParticipantIndex) -> &PeerTimes {
-        self.peers[participant.at().min(PARTICIPANTS_MAX)].get_or_init(Box::default)
+        self.peers[place_of(participant)].get_or_init(Box::default)
+    }
+
+    fn failures_of(&self, participant: ParticipantIndex) -> &PeerFailures {
+        self.failures[place_of(participant)].get_or_init(Box::default)
+    }
+}
+
+fn place_of(participant: ParticipantIndex) -> usize {
+    participant_place(participant.at())
+}
+
+fn count_failure(
+    counters: &OnceLock<[Counter; REASONS.len()]>,
+    ended: Result<StatusCode, &SendError>,
+) {
+    let counters = counters.get_or_init(Default::default);
+    if let Some(reason) = reason_of(ended) {
+        counters[reason].add(1);
     }
 }
 

@@ -81,10 +81,9 @@ impl Notices {
         let (notice, built_ns) = (&outgoing.notice, monotonic_ns());
         let measured = MeasuredAttempt { notice, reserved_at, began_ns, built_ns };
         let response = self.egress.send(&mut call, RequestClass::Notice).await;
-        let status = response.as_ref().ok().map(|response| response.status);
-        thread.measurements.called_back(&measured, status);
         let ended = response.as_ref().map(|response| response.status);
         let ended = ended.map_err(|failure| SendError::Failed(*failure));
+        thread.measurements.called_back(&measured, ended.as_ref().copied());
         self.egress.end_span(span, ended.as_ref().copied());
         let response = response.map_err(SendError::Failed)?;
         thread.tracer.answered(&outgoing.notice, response.times);

@@ -62,6 +62,12 @@ pub(crate) fn error(outcome: ErrorOutcome, named: &PrepareFields) -> (ErrorCode,
     (code, code.describe(&detail))
 }
 
+/// The error code of an outcome.
+#[must_use]
+pub fn error_code(outcome: ErrorOutcome) -> u16 {
+    error(outcome, &PrepareFields::default()).0.number()
+}
+
 /// Whether the text of [`error`] for an outcome contains fields of the prepare.
 pub(crate) const fn names_prepare(outcome: ErrorOutcome) -> bool {
     use ErrorOutcome::*;

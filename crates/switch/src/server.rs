@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use fspiop::egress_policy::Network;
-use fspiop::headers::X_CLIENT_ID;
+use fspiop::headers::{FSPIOP_SOURCE, X_CLIENT_ID};
 use fspiop::{ErrorCode, MatchedRoute, Refusal, Resource, Route};
 use http::header::{
     ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName, RETRY_AFTER,
@@ -24,7 +24,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use ledger::{FspName, Stamp, TraceId};
+use ledger::{FspName, ParticipantIndex, Stamp, TraceId};
 use node::Handle;
 use node::latency_trace::{TracePoint, monotonic_ns};
 use socket2::SockRef;
@@ -62,6 +62,8 @@ const DISCARD_BYTES_MAX: usize = 16 << 20;
 const DISCARD_PATIENCE: Duration = Duration::from_secs(2);
 /// A client that sends nothing for this time waits for the response first.
 const DISCARD_SILENCE: Duration = Duration::from_millis(100);
+/// Part of the header `FSPIOP-Source` that the access log has, in bytes. A name has at most 32.
+const LOGGED_SOURCE_BYTES_MAX: usize = 64;
 
 /// The parts of the thread that serve clients.
 pub(crate) struct Server {
@@ -200,7 +202,13 @@ pub(crate) fn serve(
         if let Err(refusal) = fspiop::request_head::check(&parts) {
             server.thread.counters.malformed.add(1);
             server.thread.counters.refused.add(1);
-            server.thread.measurements.refused(None, arrived_ns, &refusal);
+            let sender = stated_sender(&server, &parts.headers);
+            server.thread.measurements.refused((None, sender), arrived_ns, &refusal);
+            if server.logs_requests {
+                let about = RequestInfo::arrived(read_ns);
+                let head = (&parts.method, &parts.uri, parts.headers.get(&FSPIOP_SOURCE));
+                log_request(head, (&about, arrived_ns), &Err(refusal.clone()));
+            }
             return Ok(with_close(refuse(&refusal)));
         }
         if guard.client.ignores_client_id.get() {
@@ -208,12 +216,14 @@ pub(crate) fn serve(
         }
         // A client that sends `Expect: 100-continue` gets an error before it sends the body.
         let expects_continue = parts.headers.contains_key(EXPECT);
-        let mut about =
-            RequestInfo { read_ns, request: None, trace: [0; 16], facts: None, decision: None };
-        let logged = server.logs_requests.then(|| parts.method.clone());
+        let mut about = RequestInfo::arrived(read_ns);
+        let logged = server
+            .logs_requests
+            .then(|| (parts.method.clone(), parts.headers.get(&FSPIOP_SOURCE).cloned()));
         let result = respond(&server, &mut about, (&mut parts, &mut body), &guard).await;
-        if let Some(method) = logged {
-            log_request((&method, &parts.uri), (&about, arrived_ns), &result);
+        if let Some((method, source)) = &logged {
+            let head = (method, &parts.uri, source.as_ref());
+            log_request(head, (&about, arrived_ns), &result);
         }
         if server.thread.spans.is_on() {
             write_span(&server.thread, about.facts.take(), (&about, arrived_ns), &result);
@@ -222,8 +232,8 @@ pub(crate) fn serve(
         let refusal = match result {
             Ok(response) => {
                 server.thread.counters.requests.add(1);
-                if let Some(request) = about.request {
-                    measurements.answered(request, arrived_ns, about.trace);
+                if let (Some(request), Some(trace)) = (about.request, about.trace) {
+                    measurements.answered(request, arrived_ns, trace);
                 }
                 return Ok(response);
             }
@@ -234,7 +244,11 @@ pub(crate) fn serve(
             Box::pin(discard(&mut body)).await;
         }
         server.thread.counters.refused.add(1);
-        server.thread.measurements.refused(about.request, arrived_ns, &refusal);
+        let sender = match &about.source {
+            Some(source) => server.directory.sender(source),
+            None => stated_sender(&server, &parts.headers),
+        };
+        server.thread.measurements.refused((about.request, sender), arrived_ns, &refusal);
         Ok(refuse(&refusal))
     }
 }
@@ -264,9 +278,16 @@ fn write_span(
     }
 }
 
+/// The participant that a refused request states as its sender.
+#[cold]
+fn stated_sender(server: &Server, headers: &HeaderMap) -> Option<ParticipantIndex> {
+    let name = FspName::new(headers.get(&FSPIOP_SOURCE)?.to_str().ok()?)?;
+    server.directory.sender(&name)
+}
+
 #[cold]
 fn log_request(
-    (method, uri): (&Method, &Uri),
+    (method, uri, source): (&Method, &Uri, Option<&HeaderValue>),
     (about, arrived_ns): (&RequestInfo, u64),
     result: &Result<Response<Full<Bytes>>, Refusal>,
 ) {
@@ -274,14 +295,20 @@ fn log_request(
         Ok(response) => (response.status(), None),
         Err(refusal) => (refusal.status, Some(refusal.code.number())),
     };
+    let source = source.map(|source| {
+        let bytes = source.as_bytes();
+        String::from_utf8_lossy(&bytes[..bytes.len().min(LOGGED_SOURCE_BYTES_MAX)])
+    });
+    let trace = about.trace.filter(|trace| trace.iter().any(|byte| *byte != 0));
     tracing::info!(
         target: "access",
+        source = source.as_deref(),
         %method,
         path = uri.path(),
         status = status.as_u16(),
         code,
         micros = (monotonic_ns() - arrived_ns) / 1_000,
-        trace_id = format_args!("{:032x}", u128::from_be_bytes(about.trace)),
+        trace_id = trace.map(|trace| format!("{:032x}", u128::from_be_bytes(trace))),
         "request"
     );
 }
@@ -291,11 +318,19 @@ struct RequestInfo {
     read_ns: u64,
     /// Of the API; `None` for an unknown path.
     request: Option<RequestKind>,
-    trace: TraceId,
+    /// Of the sender; `None` before its headers are accepted.
+    trace: Option<TraceId>,
+    source: Option<FspName>,
     /// Facts about its span, if spans are exported and its headers were accepted.
     facts: Option<Box<RequestFacts>>,
     /// Facts about the decision, if it became a command.
     decision: Option<Box<DecisionFacts>>,
+}
+
+impl RequestInfo {
+    fn arrived(read_ns: u64) -> Self {
+        Self { read_ns, request: None, trace: None, source: None, facts: None, decision: None }
+    }
 }
 
 async fn respond(
@@ -315,7 +350,7 @@ async fn respond(
     let resource = api.resource();
     about.request = Some(RequestKind { operation: api.operation(), has_sub_id: api.has_sub_id() });
     let envelope = envelope(server, parts, resource)?;
-    about.trace = envelope.trace.trace_id;
+    (about.trace, about.source) = (Some(envelope.trace.trace_id), Some(envelope.source));
     let span = server.thread.begin_span(&envelope.trace);
     about.facts = server.thread.spans.facts(&envelope, span);
     // Before the request counts as one of its sender.

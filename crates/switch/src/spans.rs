@@ -18,9 +18,9 @@ use node::BatchTimes;
 use node::latency_trace::{self, monotonic_ns};
 use traces::{Peer, SpanError, SpanIds, SpanQueue, SpanRecord, SpanStep, SpanSubject};
 
-use crate::failure::{Failure, SendError};
+use crate::failure::SendError;
 use crate::inbound::{Envelope, RequestSpan};
-use crate::outcome_errors::{self, PrepareFields};
+use crate::outcome_errors::error_code;
 
 /// States of a transfer, by their names in the API.
 const RESERVED: &str = "RESERVED";
@@ -339,9 +339,7 @@ fn is_failure(outcome: Outcome) -> bool {
 
 /// The error of a refused command.
 fn error_of(outcome: Outcome) -> Option<SpanError> {
-    let outcome = ErrorOutcome::of(outcome)?;
-    let (code, _) = outcome_errors::error(outcome, &PrepareFields::default());
-    Some(SpanError::Code(code.number()))
+    ErrorOutcome::of(outcome).map(|outcome| SpanError::Code(error_code(outcome)))
 }
 
 /// The state of a transfer after a command with this outcome, if the command set it.
@@ -365,17 +363,7 @@ fn call_error(result: Result<StatusCode, &SendError>) -> Option<SpanError> {
     Some(match result {
         Ok(status) if status.is_success() => return None,
         Ok(status) => SpanError::Status(status.as_u16()),
-        Err(SendError::NoEndpoint) => SpanError::Call("no_endpoint"),
-        Err(SendError::Unusable) => SpanError::Call("unusable_endpoint"),
-        Err(SendError::Failed(failure)) => SpanError::Call(match failure {
-            Failure::Connect => "connect",
-            Failure::Denied => "denied_address",
-            Failure::TimedOut => "timeout",
-            Failure::Broken | Failure::Unanswered => "connection_broken",
-            Failure::Unsent => "not_sent",
-            Failure::Crowded => "no_free_connection",
-            Failure::NotAnswering => "circuit_breaker_open",
-        }),
+        Err(error) => SpanError::Call(error.as_str()),
     })
 }
 

@@ -1,17 +1,20 @@
 //! The measurements of all I/O threads, added up for a scrape.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use fspiop::Resource;
 use fspiop::route_table::Operation;
 use ledger::ParticipantIndex;
-use metrics::{Histogram, HistogramValue, Labels, Number, OTHER, PARTICIPANTS_MAX};
+use metrics::{
+    Histogram, HistogramValue, Labels, Number, OTHER, PARTICIPANTS_MAX, participant_label,
+};
 use node::ParticipantsView;
 
+use crate::failure::{REASONS, USUAL_REASONS};
 use crate::measurements::{
-    ByResult, CallResult, Measurements, NoticeAction, PaymentSpan, PeerTimes, Refused, RequestKind,
-    USUAL_STATUSES,
+    ByResult, CallResult, Measurements, NoticeAction, PaymentSpan, PeerFailures, PeerTimes,
+    Refused, RequestKind, USUAL_STATUSES,
 };
 
 /// The measurements of all threads since the start. Histograms without a duration are left out.
@@ -23,6 +26,8 @@ pub struct TrafficTimes {
     pub refused: BTreeMap<RequestKind, HistogramValue>,
     /// Numbers of refusals by operation, status and error code; no operation for unknown paths.
     pub refusal_counts: BTreeMap<(Option<Operation>, u16, u16), u64>,
+    /// Numbers of refusals by the label of their sender, and error code.
+    pub refusals_by_sender: BTreeMap<(String, u16), u64>,
     /// Participants in the order of the registry; the last one may be `other`.
     pub participants: Vec<ParticipantTimes>,
     /// Building the messages of notices.
@@ -38,8 +43,12 @@ pub struct TrafficTimes {
 /// The times of a participant.
 #[derive(Clone, Debug, Default)]
 pub struct ParticipantTimes {
-    /// Its name, or [`OTHER`] for several.
+    /// Its label, or [`OTHER`] for several.
     pub name: String,
+    /// Attempts to deliver a notice that it did not accept, by reason. Empty without an attempt.
+    pub callbacks_failed: BTreeMap<&'static str, u64>,
+    /// The same of messages that were forwarded to it.
+    pub forwards_failed: BTreeMap<&'static str, u64>,
     /// Attempts to deliver a notice to it, by the status of the answer; 0 without an answer.
     pub deliveries: BTreeMap<(NoticeAction, u16), HistogramValue>,
     /// Messages that were forwarded to it.
@@ -51,7 +60,7 @@ impl TrafficTimes {
     pub(crate) fn of(threads: &[Arc<Measurements>], view: &ParticipantsView) -> Self {
         let mut sum = Self::default();
         Operation::ALL.iter().for_each(|operation| sum.add_answers(threads, *operation));
-        threads.iter().for_each(|thread| sum.add_refusals(thread));
+        threads.iter().for_each(|thread| sum.add_refusals(thread, view));
         sum.add_participants(threads, view);
         for action in NoticeAction::ALL {
             let results = by_result(threads.iter().map(|thread| &thread.built[action as usize]));
@@ -78,8 +87,12 @@ impl TrafficTimes {
         }
     }
 
-    fn add_refusals(&mut self, thread: &Measurements) {
+    fn add_refusals(&mut self, thread: &Measurements, view: &ParticipantsView) {
         let refusals = thread.refusals();
+        for ((at, code), count) in &refusals.by_sender {
+            let label = participant_at(view, *at).unwrap_or(OTHER).to_owned();
+            *self.refusals_by_sender.entry((label, *code)).or_default() += count;
+        }
         for (key, count) in &refusals.counts {
             *self.refusal_counts.entry(*key).or_default() += count;
         }
@@ -91,8 +104,8 @@ impl TrafficTimes {
     fn add_participants(&mut self, threads: &[Arc<Measurements>], view: &ParticipantsView) {
         let mut others = vec![PARTICIPANTS_MAX];
         for at in 0..PARTICIPANTS_MAX {
-            match view.get(ParticipantIndex(at as u32)).map(|member| member.name.as_str()) {
-                None | Some(OTHER) => others.push(at),
+            match participant_at(view, at) {
+                None => others.push(at),
                 Some(name) => self.add_participant(threads, (name, &[at])),
             }
         }
@@ -101,12 +114,18 @@ impl TrafficTimes {
 
     /// Adds the times of one participant, or the sums of several, by their indexes.
     fn add_participant(&mut self, threads: &[Arc<Measurements>], (name, all): (&str, &[usize])) {
-        let all = threads.iter().flat_map(|thread| all.iter().map(|at| &thread.peers[*at]));
-        let peers: Vec<&PeerTimes> = all.filter_map(OnceLock::get).map(|it| &**it).collect();
-        if peers.is_empty() {
+        let mut times = ParticipantTimes { name: name.to_owned(), ..Default::default() };
+        let places = || threads.iter().flat_map(|thread| all.iter().map(move |at| (thread, *at)));
+        let failures = places().filter_map(|(thread, at)| thread.failures[at].get());
+        failures.for_each(|failures| times.add_failures(failures));
+        let peers: Vec<&PeerTimes> = places()
+            .filter_map(|(thread, at)| thread.peers[at].get())
+            .map(|peer| &**peer)
+            .collect();
+        if peers.is_empty() && times.callbacks_failed.is_empty() && times.forwards_failed.is_empty()
+        {
             return;
         }
-        let mut times = ParticipantTimes { name: name.to_owned(), ..Default::default() };
         peers.iter().for_each(|peer| times.add_deliveries(peer));
         let forwards: Vec<_> = peers.iter().filter_map(|peer| peer.forwards.get()).collect();
         for request in Operation::ALL.into_iter().flat_map(RequestKind::of) {
@@ -117,7 +136,30 @@ impl TrafficTimes {
     }
 }
 
+/// The label of the participant at a place ([`metrics::participant_place`]); `None` without a
+/// participant, or if it shares the series of [`OTHER`].
+#[must_use]
+pub fn participant_at(view: &ParticipantsView, place: usize) -> Option<&str> {
+    let index = (place < PARTICIPANTS_MAX).then_some(ParticipantIndex(place as u32 + 1))?;
+    view.get(index).map(|member| participant_label(member.name.as_str()))
+}
+
 impl ParticipantTimes {
+    fn add_failures(&mut self, failures: &PeerFailures) {
+        for (counts, counters) in [
+            (&mut self.callbacks_failed, &failures.callbacks),
+            (&mut self.forwards_failed, &failures.forwards),
+        ] {
+            let Some(counters) = counters.get() else { continue };
+            for (at, (reason, counter)) in REASONS.iter().zip(counters).enumerate() {
+                let count = counter.get();
+                if at < USUAL_REASONS || count != 0 {
+                    *counts.entry(*reason).or_default() += count;
+                }
+            }
+        }
+    }
+
     fn add_deliveries(&mut self, peer: &PeerTimes) {
         for action in NoticeAction::ALL {
             for (at, status) in USUAL_STATUSES.into_iter().enumerate() {
@@ -161,6 +203,17 @@ impl TrafficTimes {
         self.refusal_counts.iter().map(sample).collect()
     }
 
+    /// Refused requests by `participant` and `code`, without those of unknown senders.
+    #[must_use]
+    pub fn refusals_by_sender(&self) -> Vec<(Labels, Number)> {
+        let sample = |((sender, code), count): (&(String, u16), &u64)| {
+            let code = format!("{code:04}").into();
+            let labels = vec![("participant", sender.clone().into()), ("code", code)];
+            (labels, Number::Integer((*count).into()))
+        };
+        self.refusals_by_sender.iter().map(sample).collect()
+    }
+
     /// Attempts to deliver a notice, by `participant`.
     #[must_use]
     pub fn callbacks(&self) -> Vec<(Labels, HistogramValue)> {
@@ -168,15 +221,10 @@ impl TrafficTimes {
         called.map(|it| (it.labels(), added(it.deliveries.values()))).collect()
     }
 
-    /// Attempts without a success, by `participant`.
+    /// Attempts without a success, by `participant` and `reason`.
     #[must_use]
     pub fn callbacks_failed(&self) -> Vec<(Labels, Number)> {
-        let called = self.participants.iter().filter(|it| !it.deliveries.is_empty());
-        let sample = |it: &ParticipantTimes| {
-            let failed = it.deliveries.iter().filter(|((_, status), _)| !is_success(*status));
-            (it.labels(), count_of(failed.map(|(_, value)| value)))
-        };
-        called.map(sample).collect()
+        self.failures(|participant| &participant.callbacks_failed)
     }
 
     /// Forwarded messages, by `participant` and `resource`.
@@ -198,14 +246,25 @@ impl TrafficTimes {
         self.participants.iter().flat_map(of_participant).collect()
     }
 
-    /// Forwarded messages without a success, by `participant`.
+    /// Forwarded messages without a success, by `participant` and `reason`.
     #[must_use]
     pub fn forwards_failed(&self) -> Vec<(Labels, Number)> {
-        let sample = |it: &ParticipantTimes| {
-            let failed = it.forwards.iter().filter(|(_, result, _)| *result == CallResult::Failed);
-            (it.labels(), count_of(failed.map(|(_, _, value)| value)))
+        self.failures(|participant| &participant.forwards_failed)
+    }
+
+    fn failures(
+        &self,
+        counts: impl Fn(&ParticipantTimes) -> &BTreeMap<&'static str, u64>,
+    ) -> Vec<(Labels, Number)> {
+        let of_participant = |it| {
+            let counts: &BTreeMap<_, _> = counts(it);
+            counts.iter().map(|(reason, count)| {
+                let mut labels = it.labels();
+                labels.push(("reason", (*reason).into()));
+                (labels, Number::Integer((*count).into()))
+            })
         };
-        self.participants.iter().filter(|it| !it.forwards.is_empty()).map(sample).collect()
+        self.participants.iter().flat_map(of_participant).collect()
     }
 }
 
@@ -227,10 +286,6 @@ pub fn added<'a>(values: impl Iterator<Item = &'a HistogramValue>) -> HistogramV
     let mut sum = HistogramValue::default();
     values.for_each(|value| sum.add_sum(value));
     sum
-}
-
-fn count_of<'a>(values: impl Iterator<Item = &'a HistogramValue>) -> Number {
-    Number::Integer(values.map(|value| i128::from(value.distribution.count())).sum())
 }
 
 /// The results of which there are durations.

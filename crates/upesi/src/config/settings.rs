@@ -342,7 +342,8 @@ settings! {
         /// [the list](operating/mojaloop-metrics.md)
         mojaloop_names: MojaloopNames = MojaloopNames::Both;
         /// Record durations of requests, callbacks and forwarded messages. Without them, the
-        /// histograms of these and the reference's names for them are absent
+        /// histograms of these and the reference's names for them are absent, and the alerts
+        /// UpesiRequestsSlow and UpesiCallbacksRejected cannot fire. Counters stay
         histograms: bool = true;
     }
 

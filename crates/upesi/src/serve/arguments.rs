@@ -34,7 +34,10 @@ pub(crate) struct ServeArguments {
     /// Format of the messages on standard error, overrides `logging.format`.
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub(crate) log_format: Option<LogFormat>,
-    /// Lowest level of messages, overrides `logging.level`: `warn`, `off`, `info,switch=debug`.
+    /// Lowest level of messages, overrides `logging.level`: `warn`, `info,switch=debug`.
+    ///
+    /// The levels are `error`, `warn`, `info`, `debug`, `trace` and `off`. The audit trail is
+    /// written at every level.
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log_level: Option<LogLevels>,
     /// Truncate a damaged log tail after the last valid record.

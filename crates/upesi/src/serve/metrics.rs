@@ -1,8 +1,8 @@
 //! The metrics of the node, each declared once; those of the admin API are in `operations`.
 
-use ledger::Stamp;
-use metrics::{Family, HistogramValue, Labels, Metric, Number, metrics};
-use node::{Handle, StageTimes};
+use ledger::{ErrorOutcome, Stamp};
+use metrics::{Family, HistogramValue, Labels, Metric, Number, OTHER, metrics};
+use node::{Handle, ParticipantsView, RefusedPrepares, StageTimes};
 use operations::ProcessStatus;
 use switch::{ForwardedMessage, StalledLanes, Totals, Traffic, TrafficTimes};
 use traces::SpanCounts;
@@ -34,6 +34,7 @@ struct MetricSources {
     participants: ParticipantSamples,
     spans: SpanCounts,
     tls: TlsSamples,
+    refused_prepares: Vec<(Labels, Number)>,
 }
 
 /// Values of TLS.
@@ -232,6 +233,12 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
         now.times.answers();
     Counter "upesi_refusals_total" "Refused FSPIOP requests, by status and error code."
         now.times.refusals();
+    Counter "upesi_participant_requests_refused_total"
+        "Refused FSPIOP requests, by sender and error code, without unknown senders."
+        now.times.refusals_by_sender();
+    Counter "upesi_participant_transfers_refused_total"
+        "Prepares refused since the start of the node, by sender, error code and reason."
+        now.refused_prepares;
     Histogram "upesi_inbox_wait_seconds"
         "Commands, from their submission until the sequencer takes them."
         now.stages.inbox;
@@ -244,12 +251,14 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
     Histogram "upesi_callback_seconds"
         "Attempts to deliver a notice, to the participant's answer or the failure."
         now.times.callbacks();
-    Counter "upesi_callbacks_failed_total" "Attempts that the participant did not accept."
+    Counter "upesi_callbacks_failed_total"
+        "Attempts that the participant did not accept, by reason."
         now.times.callbacks_failed();
     Histogram "upesi_forward_seconds"
         "Forwarded look-ups and quotes, to the participant's answer or the failure."
         now.times.forwards();
-    Counter "upesi_forwards_refused_total" "Forwarded messages that the participant did not accept."
+    Counter "upesi_forwards_refused_total"
+        "Forwarded messages that the participant did not accept, by reason."
         now.times.forwards_failed();
 };
 
@@ -264,6 +273,31 @@ fn callers_refused(edge: &Totals) -> Vec<(Labels, Number)> {
         (vec![("reason", reason.into())], Number::Integer(count.into()))
     };
     reasons.into_iter().map(sample).collect()
+}
+
+/// Refused prepares by `participant`, `code` and `reason`.
+fn refused_prepares(refused: &RefusedPrepares, view: &ParticipantsView) -> Vec<(Labels, Number)> {
+    let sample = |(at, outcome, count): (usize, ErrorOutcome, u64)| {
+        let sender = switch::participant_at(view, at).unwrap_or(OTHER).to_owned();
+        let code = format!("{:04}", switch::error_code(outcome));
+        let reason = snake_case(format!("{outcome:?}").trim_start_matches("Prepare"));
+        let labels = [("participant", sender), ("code", code), ("reason", reason)];
+        let labels = labels.into_iter().map(|(name, value)| (name, value.into())).collect();
+        (labels, Number::Integer(count.into()))
+    };
+    refused.counts().map(sample).collect()
+}
+
+/// A name such as `cap_exceeded` of `CapExceeded`.
+fn snake_case(name: &str) -> String {
+    let mut words = String::with_capacity(name.len() + 4);
+    for (at, letter) in name.char_indices() {
+        if letter.is_ascii_uppercase() && at != 0 {
+            words.push('_');
+        }
+        words.push(letter.to_ascii_lowercase());
+    }
+    words
 }
 
 /// The metrics of the node.
@@ -285,6 +319,7 @@ pub(crate) fn collect(
         audit_entries_failed: logging::audit_entries_failed(),
         stages: StageHistograms::of(handle.stage_times()),
         times: traffic.times(&handle.view()),
+        refused_prepares: refused_prepares(&handle.stage_times().refused, &handle.view()),
         alerts: liquidity.counts(),
         at,
         settlement: liquidity.settlement(),

@@ -55,6 +55,7 @@ mod offline;
 mod onboard;
 mod operations;
 mod operators;
+mod participant_metrics;
 mod parties;
 mod preload;
 mod reconcile;

@@ -82,7 +82,7 @@ fn variables(board: &Board) -> Vec<Value> {
             labels("instance", "Node", query, Choice::Several)
         }
         Variable::Participant => {
-            let query = "label_values(upesi_callback_seconds_count{job=\"$job\"}, participant)";
+            let query = "label_values(upesi_participant_notices_owed{job=\"$job\"}, participant)";
             labels("participant", "Participant", query, Choice::One)
         }
         Variable::Currency => {

@@ -141,6 +141,7 @@ fn scheme_times(participants: usize) -> TrafficTimes {
         forwards: operations
             .map(|operation| (request(operation), CallResult::Succeeded, value(9_000_000)))
             .into(),
+        ..ParticipantTimes::default()
     };
     let participants = (0..participants).map(participant).collect();
     TrafficTimes { participants, ..times() }
@@ -217,6 +218,7 @@ fn times() -> TrafficTimes {
         ]
         .into(),
         forwards: requests().map(|request| (request, CallResult::Succeeded, value(1))).collect(),
+        ..ParticipantTimes::default()
     };
     TrafficTimes {
         accepted: requests().map(|request| (request, value(2_000_000))).collect(),

@@ -119,6 +119,16 @@ mod tests {
     }
 
     #[test]
+    fn a_generated_key_signs() {
+        let key = SigningKey::from_pem(SigningKey::generate().unwrap().as_bytes()).unwrap();
+        let text = sign_statement(b"{}", &key).unwrap();
+        let public = key.verification_key().unwrap();
+        let public = VerificationKey::from_pem(public.to_pem().as_bytes()).unwrap();
+        assert_eq!(verify_statement(&text, &public).unwrap(), b"{}");
+        assert_eq!(key.algorithm(), Algorithm::Rs256);
+    }
+
+    #[test]
     fn a_changed_or_foreign_statement_is_refused() {
         use StatementError::{Critical, Malformed, OtherKey, TooLong, Wrong};
         let (rsa, ec) = (key("rsa"), key("ec"));

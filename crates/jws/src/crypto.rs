@@ -9,7 +9,8 @@ pub(crate) use self::present::{Hash, Private, Public, fingerprint, hasher};
 #[cfg(feature = "signatures")]
 mod present {
     use aws_lc_rs::digest::{self, SHA256, SHA384, SHA512};
-    use aws_lc_rs::encoding::AsDer;
+    use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
+    use aws_lc_rs::rsa::KeySize;
     use aws_lc_rs::signature::{
         ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair,
         ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384,
@@ -101,6 +102,13 @@ mod present {
             key.map_err(|_| KeyError::Unsupported)
         }
 
+        /// A new RSA key of 2,048 bits in PKCS#8. `None` if the library fails.
+        pub(crate) fn generate() -> Option<Vec<u8>> {
+            let key = RsaKeyPair::generate(KeySize::Rsa2048).ok()?;
+            let der: Pkcs8V1Der<'_> = key.as_der().ok()?;
+            Some(der.as_ref().to_vec())
+        }
+
         pub(crate) const fn algorithm(&self) -> Algorithm {
             match self {
                 Self::Rsa(_) => Algorithm::Rs256,
@@ -182,6 +190,10 @@ mod absent {
     impl Private {
         pub(crate) fn parse(_: SectionKind, _der: &[u8]) -> Result<Self, KeyError> {
             Err(KeyError::Absent)
+        }
+
+        pub(crate) fn generate() -> Option<Vec<u8>> {
+            None
         }
 
         pub(crate) const fn algorithm(&self) -> Algorithm {

@@ -187,17 +187,7 @@ impl VerificationKey {
     /// The key in PEM, `PUBLIC KEY`.
     #[must_use]
     pub fn to_pem(&self) -> String {
-        let text = STANDARD.encode(&self.0.der);
-        let mut pem = String::with_capacity(text.len() + text.len() / 64 + 64);
-        pem.push_str("-----BEGIN PUBLIC KEY-----\n");
-        for (at, character) in text.char_indices() {
-            if 0 < at && at % PEM_LINE == 0 {
-                pem.push('\n');
-            }
-            pem.push(character);
-        }
-        pem.push_str("\n-----END PUBLIC KEY-----\n");
-        pem
+        pem("PUBLIC KEY", &self.0.der)
     }
 
     /// Reads a `SubjectPublicKeyInfo`.
@@ -249,6 +239,16 @@ impl SigningKey {
         Ok(key)
     }
 
+    /// A new RSA key of 2,048 bits, in PEM: RS256 is the algorithm of the scheme. Takes about a
+    /// tenth of a second.
+    ///
+    /// # Errors
+    /// [`KeyError::Absent`] if the library cannot make keys.
+    pub fn generate() -> Result<String, KeyError> {
+        let der = Private::generate().ok_or(KeyError::Absent)?;
+        Ok(pem("PRIVATE KEY", &der))
+    }
+
     /// RS256 for an RSA key, ES256 for one on P-256, as in the reference.
     #[must_use]
     pub const fn algorithm(&self) -> Algorithm {
@@ -274,6 +274,21 @@ impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SigningKey({})", self.algorithm().as_str())
     }
+}
+
+/// A PEM block.
+fn pem(label: &str, der: &[u8]) -> String {
+    let text = STANDARD.encode(der);
+    let mut pem = String::with_capacity(text.len() + text.len() / PEM_LINE + 64);
+    pem.push_str(&format!("-----BEGIN {label}-----\n"));
+    for (at, character) in text.char_indices() {
+        if 0 < at && at % PEM_LINE == 0 {
+            pem.push('\n');
+        }
+        pem.push(character);
+    }
+    pem.push_str(&format!("\n-----END {label}-----\n"));
+    pem
 }
 
 fn check_bits(bits: usize) -> Result<(), KeyError> {

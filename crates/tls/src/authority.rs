@@ -71,19 +71,20 @@ impl Authority {
         self.issuer.pem()
     }
 
+    /// Its private key, in PEM.
+    #[must_use]
+    pub fn key_pem(&self) -> String {
+        self.issuer.key().serialize_pem()
+    }
+
     /// Issues a certificate for clients and servers.
     #[must_use]
     pub fn issue(&self, request: &CertificateRequest) -> Issued {
         let key = key();
-        let mut params = CertificateParams::new(request.hosts.clone()).expect(VALID);
-        params.distinguished_name.push(DnType::CommonName, &*request.common_name);
-        let uri = |uri: &String| SanType::URI(uri.as_str().try_into().expect(VALID));
-        params.subject_alt_names.extend(request.uris.iter().map(uri));
+        let mut params = request.params();
         params.serial_number = Some(SerialNumber::from(request.serial));
         params.not_before = in_days(request.valid_days.start);
         params.not_after = in_days(request.valid_days.end);
-        params.extended_key_usages =
-            vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
         let certificate = params.signed_by(&key, &self.issuer).expect(VALID);
         let certificate = format!("{}{}", certificate.pem(), self.chain);
         Issued { certificate, key: key.serialize_pem() }
@@ -117,6 +118,26 @@ impl CertificateRequest {
         let hosts = hosts.iter().map(|&host| host.to_owned()).collect();
         let common_name = common_name.to_owned();
         Self { common_name, hosts, uris: Vec::new(), valid_days: -1..30, serial }
+    }
+
+    /// A request for the certificate, to be signed by another authority, and its private key, both
+    /// in PEM. Validity and serial number are the authority's.
+    #[must_use]
+    pub fn to_sign(&self) -> (String, String) {
+        let key = key();
+        let request = self.params().serialize_request(&key).and_then(|request| request.pem());
+        (request.expect(VALID), key.serialize_pem())
+    }
+
+    /// The subject, its names and purposes.
+    fn params(&self) -> CertificateParams {
+        let mut params = CertificateParams::new(self.hosts.clone()).expect(VALID);
+        params.distinguished_name.push(DnType::CommonName, &*self.common_name);
+        let uri = |uri: &String| SanType::URI(uri.as_str().try_into().expect(VALID));
+        params.subject_alt_names.extend(self.uris.iter().map(uri));
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
+        params
     }
 }
 

@@ -14,8 +14,8 @@ use crate::cli::stdout;
 use crate::data::{archive, backup, migrate, restore, snapshot};
 use crate::inspect::{audit, explain, replay, verify, what_if};
 use crate::operate::{
-    cluster, health, liquidity, onboard, operators, parties, proposals, quarantine, reconcile,
-    settlement, statement,
+    cluster, health, init, liquidity, onboard, operators, parties, proposals, quarantine,
+    reconcile, settlement, statement,
 };
 use crate::{config, serve};
 
@@ -46,7 +46,7 @@ Examples:
   upesi openapi fspiop";
 
 const GROUPS: &[HelpGroup] = &[
-    ("Run", &["serve", "demo", "simulate"]),
+    ("Run", &["init", "serve", "demo", "simulate"]),
     (
         "Operate",
         &[
@@ -81,6 +81,12 @@ enum Command {
     Archive(archive::ArchiveArguments),
     /// Verify that a log was not changed after its chain heads were signed.
     Audit(audit::AuditArguments),
+    /// Write keys, certificates and a secure configuration for a new scheme.
+    ///
+    /// The configuration has TLS with certificates on both sides, signatures, operators with roles,
+    /// bounds, an audit file and signed chain heads. Nothing is overwritten.
+    #[command(after_help = init::EXAMPLES)]
+    Init(init::InitArguments),
     /// Copy the log to a backup; a switch may be running.
     ///
     /// Copies the records added since the previous run, up to the last complete batch. `restore`
@@ -319,6 +325,7 @@ impl Command {
             Self::Archive(arguments) => archive::archive(&arguments),
             Self::Audit(arguments) => audit::run(&arguments),
             Self::Backup(arguments) => backup::backup(&arguments),
+            Self::Init(arguments) => init::init(&arguments),
             Self::Cluster(arguments) => cluster::run(&arguments),
             Self::Completions(arguments) => {
                 print_completions(&arguments, command_line());

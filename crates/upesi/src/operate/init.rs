@@ -1,0 +1,188 @@
+//! `upesi init`: the files of a new, secure scheme: keys, certificates and a configuration that has
+//! everything on.
+
+mod administrator;
+#[cfg(feature = "tls")]
+mod certificates;
+mod configuration;
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use jws::SigningKey;
+use ledger::FspName;
+use serde::Serialize;
+
+use crate::CliError;
+use crate::cli::stdout::print_json;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  upesi init --scheme sandbox --to sandbox --participant bank-a,bank-b
+  upesi init --scheme kes --to /etc/upesi --hosts hub.kes.example,10.0.0.5 --csr
+Then:
+  upesi check-config sandbox/upesi.toml
+  upesi serve --data sandbox/data --config sandbox/upesi.toml";
+
+/// Longest name of a scheme, in bytes: it becomes part of the names in certificates.
+const SCHEME_BYTES_MAX: usize = 40;
+
+/// Arguments of `init`.
+#[derive(clap::Args)]
+pub(crate) struct InitArguments {
+    /// Name of the scheme, for the certificates: 1 to 40 letters, digits, dots and hyphens.
+    #[arg(long, value_name = "NAME", value_parser = scheme_name)]
+    scheme: String,
+    /// Directory for the files; it must not exist, or be empty.
+    #[arg(long, value_name = "DIR")]
+    to: PathBuf,
+    /// Names and addresses under which participants and operators reach the switch.
+    #[arg(long, value_name = "HOST,...", value_delimiter = ',',
+        default_values_t = ["localhost".to_owned(), "127.0.0.1".to_owned()])]
+    hosts: Vec<String>,
+    /// Write requests to the scheme's authority instead of making a test authority.
+    #[arg(long, conflicts_with = "participant")]
+    csr: bool,
+    /// Name of the first administrator, who gets a token for 30 days.
+    #[arg(long, value_name = "NAME", default_value = "administrator")]
+    administrator: String,
+    /// Participants that get a certificate of the test authority and a key for signatures.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = participant)]
+    participant: Vec<FspName>,
+    /// Print the written files as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn scheme_name(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || ".-".contains(c);
+    match (1..=SCHEME_BYTES_MAX).contains(&text.len()) && text.chars().all(fits) {
+        true => Ok(text.to_owned()),
+        false => Err("expected 1 to 40 letters, digits, dots and hyphens".to_owned()),
+    }
+}
+
+fn participant(text: &str) -> Result<FspName, String> {
+    let name = FspName::new(text).filter(|_| !text.contains(['/', '.']) && 2 <= text.len());
+    name.ok_or_else(|| "expected 2 to 32 characters of a participant's name".to_owned())
+}
+
+/// A written file and its purpose.
+#[derive(Debug, Serialize)]
+struct WrittenFile {
+    file: PathBuf,
+    purpose: &'static str,
+}
+
+/// Writes files below one directory.
+struct Files {
+    to: PathBuf,
+    written: Vec<WrittenFile>,
+}
+
+pub(crate) fn init(arguments: &InitArguments) -> Result<(), CliError> {
+    if !tls::IS_AVAILABLE {
+        return Err(CliError::new(
+            "this binary was built without TLS; build it with `cargo build --profile dist \
+             --package upesi`",
+        ));
+    }
+    let mut files = Files::create(&arguments.to)?;
+    files.sign()?;
+    files.certify(arguments)?;
+    files.folder("chain-heads")?;
+    let token = administrator::create(&files.to.join("data"), &arguments.administrator)?;
+    files.write("administrator.token", &token, "token of the first administrator, for 30 days")?;
+    let text = configuration::text(&arguments.scheme, &files.to);
+    files.write("upesi.toml", &text, "configuration of the switch, with everything on")?;
+    match arguments.json {
+        true => print_json(&files.written),
+        false => {
+            files.print(arguments);
+            Ok(())
+        }
+    }
+}
+
+impl Files {
+    fn create(to: &Path) -> Result<Self, CliError> {
+        let failed = |error: &dyn std::fmt::Display| {
+            CliError::new(format!("--to {}: {error}", to.display()))
+        };
+        if fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_some()) {
+            return Err(failed(&"not empty; nothing was written. Choose another directory"));
+        }
+        private_folder(to).map_err(|error| failed(&error))?;
+        let to = to.canonicalize().map_err(|error| failed(&error))?;
+        Ok(Self { to, written: Vec::new() })
+    }
+
+    fn folder(&self, name: &str) -> Result<(), CliError> {
+        let path = self.to.join(name);
+        private_folder(&path).map_err(|error| CliError::new(format!("{}: {error}", path.display())))
+    }
+
+    /// Writes a file that only its owner can read.
+    fn write(&mut self, name: &str, text: &str, purpose: &'static str) -> Result<(), CliError> {
+        let file = self.to.join(name);
+        let failed = |error: io::Error| CliError::new(format!("{}: {error}", file.display()));
+        let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file);
+        let mut open = opened.map_err(failed)?;
+        open.write_all(text.as_bytes()).and_then(|()| open.sync_all()).map_err(failed)?;
+        self.written.push(WrittenFile { file, purpose });
+        Ok(())
+    }
+
+    /// The hub's key for signatures, and the folder for those of participants.
+    fn sign(&mut self) -> Result<(), CliError> {
+        self.folder("jws")?;
+        self.folder("jws/participants")?;
+        let (private, public) = new_key()?;
+        self.write("jws/hub.key", &private, "private key: signs the hub's messages")?;
+        self.write("jws/hub.pem", &public, "public key of the hub, for participants")?;
+        let (private, public) = new_key()?;
+        self.write("jws/chain-heads.key", &private, "private key: signs chain heads")?;
+        self.write("jws/chain-heads.pem", &public, "public key, for the auditor")
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn certify(&mut self, _: &InitArguments) -> Result<(), CliError> {
+        unreachable!("checked before")
+    }
+
+    fn print(&self, arguments: &InitArguments) {
+        for WrittenFile { file, purpose } in &self.written {
+            println!("{:<48} {purpose}", file.display());
+        }
+        let to = self.to.display();
+        println!();
+        match arguments.csr {
+            true => println!(
+                "Send tls/server.csr and tls/client.csr to the scheme's authority. Put its answers \
+                 into tls/server.pem and tls/client.pem, and the certificate of the authority into \
+                 tls/ca.pem. Then:"
+            ),
+            false => println!(
+                "The authority is for tests: a person with {to}/tls/ca.key can act as any \
+                 participant. Next:"
+            ),
+        }
+        println!("  upesi check-config {to}/upesi.toml");
+        println!("  upesi serve --data {to}/data --config {to}/upesi.toml");
+    }
+}
+
+fn private_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// A new private key, and its public key.
+fn new_key() -> Result<(String, String), CliError> {
+    let failed = |error: jws::KeyError| CliError::new(format!("cannot make a key: {error}"));
+    let private = SigningKey::generate().map_err(failed)?;
+    let key = SigningKey::from_pem(private.as_bytes()).map_err(failed)?;
+    let public = key.verification_key().map_err(failed)?.to_pem();
+    Ok((private, public))
+}

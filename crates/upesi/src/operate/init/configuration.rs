@@ -1,0 +1,56 @@
+//! The configuration that `upesi init` writes.
+
+use std::path::Path;
+
+/// Its text, for files below `to`.
+pub(super) fn text(scheme: &str, to: &Path) -> String {
+    let file = |name: &str| format!("{:?}", to.join(name).display().to_string());
+    format!(
+        r#"# Configuration of the hub of {scheme}. `upesi check-config` explains every setting.
+
+[fspiop]
+listen = "0.0.0.0:4000"
+# TLS with certificates on both sides. The name in a participant's certificate must equal
+# FSPIOP-Source.
+tls_certificate_file = {server}
+tls_key_file = {server_key}
+tls_client_ca_file = {ca}
+callers = "certificate"
+# Choose it above the busiest second of the largest participant.
+participant_rate_max = 2000
+
+[admin]
+listen = "127.0.0.1:3001"
+auth = "roles"
+tls_certificate_file = {server}
+tls_key_file = {server_key}
+
+[jws]
+validate = ["participants", "parties", "quotes", "transfers"]
+sign = ["participants", "parties", "quotes", "transfers"]
+signing_key = {hub_key}
+# Public keys of participants, <fspId>.pem, in addition to those of the admin API.
+keys = {keys}
+
+[transfers]
+expiration_max = "24h"
+
+[chain_heads]
+# Better on another machine, or in a bucket of the auditor.
+to = {heads}
+key = {heads_key}
+
+[logging]
+format = "json"
+audit_file = {audit}
+"#,
+        server = file("tls/server.pem"),
+        server_key = file("tls/server.key"),
+        ca = file("tls/ca.pem"),
+        hub_key = file("jws/hub.key"),
+        keys = file("jws/participants"),
+        heads = format_args!("{:?}", format!("file://{}", to.join("chain-heads").display())),
+        heads_key = file("jws/chain-heads.key"),
+        audit = file("audit.log"),
+    )
+}

@@ -1,0 +1,143 @@
+//! `upesi init`: a new scheme with everything on, used by operator and participant.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::support::switch::{Home, PROGRAM, Ports, Printed, files, finish};
+
+struct NewScheme(TempDir);
+
+impl NewScheme {
+    fn new(more: &[&str]) -> Self {
+        let scheme = Self(tempfile::tempdir().unwrap());
+        scheme.init(more).succeeds();
+        scheme
+    }
+
+    fn init(&self, more: &[&str]) -> Output {
+        let mut command = Command::new(PROGRAM);
+        command.args(["init", "--scheme", "sandbox", "--to"]).arg(self.path("scheme"));
+        command.args(more);
+        finish(command)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.path("scheme").join(name)
+    }
+
+    fn serve(&self) -> Command {
+        let Ports { fspiop, admin } = Ports::free();
+        let mut command = Command::new(PROGRAM);
+        command.arg("serve").arg("--data").arg(self.file("data"));
+        command.arg("--config").arg(self.file("upesi.toml"));
+        command.args(["--fspiop", &fspiop.to_string(), "--admin", &admin.to_string()]);
+        command
+    }
+
+    /// Status and body of a request by `curl`.
+    fn curl(&self, url: &str, client: Option<&str>, headers: &[&str]) -> String {
+        let mut command = Command::new("curl");
+        command.args(["--silent", "--max-time", "20", "--write-out", "%{http_code} "]);
+        command.arg("--cacert").arg(self.file("tls/ca.pem"));
+        if let Some(client) = client {
+            let file = |end: &str| self.file(&format!("participants/{client}/certificate.{end}"));
+            command.arg("--cert").arg(file("pem")).arg("--key").arg(file("key"));
+        }
+        command.args(headers.iter().flat_map(|header| ["--header", header]));
+        let output = finish({
+            command.arg(url);
+            command
+        });
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// The written configuration is accepted without a warning, and the switch that it starts knows its
+/// administrator, requires certificates, and signs its log.
+#[test]
+fn new_scheme_starts_with_everything_on() {
+    let scheme = NewScheme::new(&["--participant", "bank-a,bank-b"]);
+    for file in files(&scheme.path("scheme")) {
+        let is_of_store = file.starts_with(scheme.file("data/store"));
+        assert!(is_of_store || mode(&file) == 0o600, "{}: {:o}", file.display(), mode(&file));
+    }
+    let mut check = Command::new(PROGRAM);
+    check.arg("check-config").arg(scheme.file("upesi.toml")).arg("--json");
+    let checked = finish(check).succeeds().json();
+    assert_eq!(checked["warnings"], serde_json::json!([]), "{checked}");
+
+    let home = Home::new();
+    let switch = home.started(scheme.serve());
+    let [fspiop, admin] = [switch.fspiop, switch.admin]
+        .map(|address| format!("https://localhost:{}", address.port()));
+    let token = fs::read_to_string(scheme.file("administrator.token")).unwrap();
+    let token = format!("Authorization: Bearer {}", token.trim_end());
+    let identity = scheme.curl(&format!("{admin}/identity"), None, &[&token]);
+    assert!(identity.contains("\"administrator\"") && identity.ends_with("200 "), "{identity}");
+    let refused = scheme.curl(&format!("{admin}/participants"), None, &[]);
+    assert!(refused.ends_with("401 "), "{refused}");
+
+    let media = "application/vnd.interoperability.parties+json;version=1.1";
+    let headers = [
+        &*format!("Accept: {media}"),
+        &format!("Content-Type: {media}"),
+        "Date: Thu, 26 Nov 2026 19:00:00 GMT",
+        "FSPIOP-Source: bank-b",
+    ];
+    let party = format!("{fspiop}/parties/MSISDN/27713803912");
+    assert_eq!(scheme.curl(&party, None, &headers), "000 ", "no certificate");
+    let other = scheme.curl(&party, Some("bank-a"), &headers);
+    assert!(other.contains("the certificate is of bank-a") && other.ends_with("403 "), "{other}");
+    switch.signal(Signal::TERM);
+    assert!(switch.end().0.success());
+
+    let mut audit = Command::new(PROGRAM);
+    audit.args(["audit", "verify", "--data"]).arg(scheme.file("data"));
+    audit.arg("--heads").arg(scheme.file("chain-heads"));
+    audit.arg("--key").arg(scheme.file("jws/chain-heads.pem"));
+    finish(audit).succeeds();
+    let trail = fs::read_to_string(scheme.file("audit.log")).unwrap();
+    assert!(trail.contains("\"status\":401"), "{trail}");
+}
+
+#[test]
+fn requests_for_certificates_go_to_the_authority_of_the_scheme() {
+    let scheme = NewScheme::new(&["--csr", "--hosts", "hub.example,10.0.0.5"]);
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-verify", "-noout", "-text", "-in"]).arg(scheme.file("tls/server.csr"));
+    let output = finish(openssl).succeeds();
+    let text = String::from_utf8_lossy(&output.stdout);
+    for expected in ["CN = sandbox hub", "DNS:hub.example", "IP Address:10.0.0.5"] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    assert!(!scheme.file("tls/ca.key").exists());
+    let refused = finish(scheme.serve()).fails();
+    assert!(refused.contains("server.pem"), "it waits for the certificate: {refused}");
+}
+
+#[test]
+fn nothing_is_overwritten_and_names_are_checked() {
+    let scheme = NewScheme::new(&[]);
+    let key = fs::read(scheme.file("jws/hub.key")).unwrap();
+    let refused = scheme.init(&[]).fails();
+    assert!(refused.contains("not empty; nothing was written"), "{refused}");
+    assert_eq!(fs::read(scheme.file("jws/hub.key")).unwrap(), key);
+    for wrong in ["../bank", "a", "bank/a"] {
+        let refused = scheme.init(&["--participant", wrong]).fails();
+        assert!(refused.contains("2 to 32 characters"), "{wrong}: {refused}");
+    }
+    assert!(scheme.init(&["--csr", "--participant", "bank-a"]).fails().contains("--csr"));
+}

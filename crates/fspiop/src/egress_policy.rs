@@ -124,6 +124,18 @@ pub struct EgressPolicy {
     pub loopback: Loopback,
     /// The hub's own listeners, which are never called.
     pub own: Vec<SocketAddr>,
+    /// Whether this program can call `https`.
+    pub encrypted: EncryptedCalls,
+}
+
+/// Whether `https` can be called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EncryptedCalls {
+    /// The program was built without TLS.
+    #[default]
+    Unsupported,
+    /// It can.
+    Supported,
 }
 
 /// Whether loopback addresses may be called if [`EgressPolicy::networks`] is empty.
@@ -193,6 +205,9 @@ impl EgressPolicy {
     /// The reason for the refusal.
     pub fn check(&self, value: &str) -> Result<(), ForbiddenTarget> {
         let target = CallTarget::parse(value)?;
+        if (target.scheme, self.encrypted) == (CallScheme::Https, EncryptedCalls::Unsupported) {
+            return Err(ForbiddenTarget::Encrypted);
+        }
         if !has_whole_templates(&target.path) {
             return Err(ForbiddenTarget::Braces);
         }
@@ -278,11 +293,11 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
 /// The reasons why a value cannot be an endpoint. The texts follow the name of the member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForbiddenTarget {
-    /// `https`.
-    #[error("must begin with http://: the hub cannot call https yet, use a proxy that can")]
+    /// `https`, in a program without TLS.
+    #[error("must begin with http://: this program was built without TLS")]
     Encrypted,
     /// Any other scheme, or none.
-    #[error("must begin with http://")]
+    #[error("must begin with http:// or https://")]
     Scheme,
     /// `name@host`.
     #[error("must not hold a user name or password before the host")]
@@ -313,9 +328,30 @@ pub enum ForbiddenTarget {
     Own,
 }
 
+/// The scheme of an endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CallScheme {
+    /// `http`.
+    #[default]
+    Http,
+    /// `https`.
+    Https,
+}
+
+impl CallScheme {
+    const fn default_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+}
+
 /// A parsed endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallTarget {
+    /// Whether the connection uses TLS.
+    pub scheme: CallScheme,
     /// `host:port`.
     pub authority: String,
     /// The path: a template, or the base of a path.
@@ -323,18 +359,18 @@ pub struct CallTarget {
 }
 
 impl CallTarget {
-    /// Parses `http://host[:port][/path]`. A template may only follow the host, so that no
-    /// identifier determines the called host.
+    /// Parses `http://host[:port][/path]`, or the same with `https`. A template may only follow the
+    /// host, so that no identifier determines the called host.
     ///
     /// # Errors
     /// The reason for the refusal.
     pub fn parse(value: &str) -> Result<Self, ForbiddenTarget> {
         let (scheme, rest) = value.trim().split_once("://").ok_or(ForbiddenTarget::Scheme)?;
-        match scheme.to_ascii_lowercase().as_str() {
-            "http" => {}
-            "https" => return Err(ForbiddenTarget::Encrypted),
+        let scheme = match scheme.to_ascii_lowercase().as_str() {
+            "http" => CallScheme::Http,
+            "https" => CallScheme::Https,
             _ => return Err(ForbiddenTarget::Scheme),
-        }
+        };
         let end = rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
         if authority.contains('@') {
@@ -348,8 +384,8 @@ impl CallTarget {
         if outside.into_iter().any(|text| text.contains(char::is_whitespace)) {
             return Err(ForbiddenTarget::Path);
         }
-        let authority = with_port(authority).ok_or(ForbiddenTarget::Host)?;
-        Ok(Self { authority, path: path.to_owned() })
+        let authority = with_port(authority, scheme.default_port()).ok_or(ForbiddenTarget::Host)?;
+        Ok(Self { scheme, authority, path: path.to_owned() })
     }
 
     /// The port to call.
@@ -371,8 +407,8 @@ impl CallTarget {
     }
 }
 
-/// `host:port`, with port 80 by default; `None` if the host is invalid.
-fn with_port(authority: &str) -> Option<String> {
+/// `host:port`; `None` if the host is invalid.
+fn with_port(authority: &str, default: u16) -> Option<String> {
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
         _ => (authority, None),
@@ -380,7 +416,7 @@ fn with_port(authority: &str) -> Option<String> {
     let port = match port {
         Some(port) if port.bytes().all(|b| b.is_ascii_digit()) => port.parse::<u16>().ok()?,
         Some(_) => return None,
-        None => 80,
+        None => default,
     };
     let is_name = |host: &str| {
         !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b))
@@ -407,7 +443,7 @@ mod tests {
     fn targets_are_parsed_or_refused() {
         test_table::check(&expect_file!["test_tables/endpoints.txt"], |value| {
             match CallTarget::parse(value) {
-                Ok(target) => format!("{} {:?}", target.authority, target.path),
+                Ok(target) => format!("{:?} {} {:?}", target.scheme, target.authority, target.path),
                 Err(fault) => format!("{fault:?}"),
             }
         });

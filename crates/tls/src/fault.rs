@@ -17,6 +17,8 @@ pub enum HandshakeFault {
     Revoked,
     /// No revocation list covers the client's certificate.
     UnknownRevocation,
+    /// The certificate of a called host does not contain its name.
+    WrongName,
     /// The client's certificate is damaged, or not for clients.
     InvalidCertificate,
     /// The client offers no version or cipher suite that is allowed.
@@ -66,13 +68,14 @@ impl HandshakeCounts {
 
 impl HandshakeFault {
     /// All faults, in the order of their declaration.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::NoCertificate,
         Self::Untrusted,
         Self::Expired,
         Self::NotYetValid,
         Self::Revoked,
         Self::UnknownRevocation,
+        Self::WrongName,
         Self::InvalidCertificate,
         Self::Incompatible,
         Self::RefusedByPeer,
@@ -93,6 +96,7 @@ impl HandshakeFault {
             Self::NotYetValid => "not_yet_valid",
             Self::Revoked => "revoked",
             Self::UnknownRevocation => "unknown_revocation",
+            Self::WrongName => "wrong_name",
             Self::InvalidCertificate => "invalid_certificate",
             Self::Incompatible => "incompatible",
             Self::RefusedByPeer => "refused_by_peer",
@@ -101,6 +105,28 @@ impl HandshakeFault {
             Self::Evicted => "evicted",
             Self::PlainHttp => "plain_http",
             Self::Malformed => "malformed",
+        }
+    }
+
+    /// The fault of a call, as a label.
+    #[must_use]
+    pub const fn call_label(self) -> &'static str {
+        match self {
+            Self::NoCertificate => "tls_no_certificate",
+            Self::Untrusted => "tls_untrusted",
+            Self::Expired => "tls_expired",
+            Self::NotYetValid => "tls_not_yet_valid",
+            Self::Revoked => "tls_revoked",
+            Self::UnknownRevocation => "tls_unknown_revocation",
+            Self::WrongName => "tls_wrong_name",
+            Self::InvalidCertificate => "tls_invalid_certificate",
+            Self::Incompatible => "tls_incompatible",
+            Self::RefusedByPeer => "tls_refused_by_peer",
+            Self::Closed => "tls_closed",
+            Self::TimedOut => "tls_timed_out",
+            Self::Evicted => "tls_evicted",
+            Self::PlainHttp => "tls_plain_http",
+            Self::Malformed => "tls_malformed",
         }
     }
 
@@ -114,6 +140,7 @@ impl HandshakeFault {
             Self::NotYetValid => "the certificate is not valid yet",
             Self::Revoked => "the certificate is revoked",
             Self::UnknownRevocation => "no revocation list covers the certificate",
+            Self::WrongName => "the certificate does not contain the name of the host",
             Self::InvalidCertificate => "the certificate is invalid",
             Self::Incompatible => "no common version or cipher suite",
             Self::RefusedByPeer => "the other side refused the handshake",
@@ -158,6 +185,7 @@ mod of_rustls {
             E::NotValidYet | E::NotValidYetContext { .. } => HandshakeFault::NotYetValid,
             E::Revoked => HandshakeFault::Revoked,
             E::UnknownRevocationStatus => HandshakeFault::UnknownRevocation,
+            E::NotValidForName | E::NotValidForNameContext { .. } => HandshakeFault::WrongName,
             E::UnknownIssuer | E::BadSignature => HandshakeFault::Untrusted,
             _ => HandshakeFault::InvalidCertificate,
         }

@@ -14,6 +14,8 @@ pub const CERTIFICATES_BYTES_MAX: usize = 1 << 20;
 pub const KEY_BYTES_MAX: usize = 64 << 10;
 /// Maximum size of a file with revocation lists.
 pub const CRL_BYTES_MAX: usize = 16 << 20;
+/// Maximum number of files with authorities of single participants.
+pub const AUTHORITY_FILES_MAX: usize = 10_000;
 /// Maximum size of an OCSP response.
 pub const OCSP_BYTES_MAX: usize = 64 << 10;
 
@@ -38,6 +40,21 @@ pub struct ServerFiles {
     pub minimum: MinimumVersion,
     /// Protocols that may be agreed on, by their names of ALPN. The hub prefers the first.
     pub protocols: &'static [&'static [u8]],
+}
+
+/// The files of calls. Their settings are named `section.tls_..._file` in errors.
+#[derive(Clone, Debug)]
+pub struct ClientFiles {
+    /// Section of the configuration, such as `endpoints`.
+    pub section: &'static str,
+    /// PEM: the certificate that is presented, and its private key.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// PEM: trusted authorities; `None` for those of the system.
+    pub ca: Option<PathBuf>,
+    /// Directory with `NAME.pem`: the only authorities that are trusted for this participant.
+    pub ca_directory: Option<PathBuf>,
+    /// The lowest version of TLS.
+    pub minimum: MinimumVersion,
 }
 
 /// Whether clients of a listener with authorities need a certificate.
@@ -82,7 +99,7 @@ pub enum ReloadOutcome {
 /// A loaded certificate or revocation list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateStatus {
-    /// `certificate`, `client_ca` or `crl`.
+    /// `certificate`, `client_ca`, `ca` or `crl`.
     pub kind: &'static str,
     /// Subject of a certificate, issuer of a revocation list.
     pub subject: String,

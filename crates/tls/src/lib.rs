@@ -1,17 +1,19 @@
-//! TLS of the hub's listeners: certificates, trusted authorities, revocation lists, reloading, and
-//! the names in a client's certificate.
+//! TLS of the hub's listeners and calls: certificates, trusted authorities, revocation lists,
+//! reloading, and the names in a client's certificate.
 //!
 //! [`ServerTls`] holds the files of one listener. [`ServerTls::accept`] makes one handshake with
 //! the files as last read. [`ServerTls::reload`] reads them again: later handshakes use the new
 //! ones, open connections stay. A file that cannot be used changes nothing and is reported.
 //!
-//! Sessions are resumed by tickets whose keys change every 6 hours and with each change of a file,
-//! so that a revoked certificate cannot resume a session. A resumed session has the certificate of
-//! the first one. There is no early data, no renegotiation and no compression of certificates.
+//! [`ClientTls`] does the same for calls.
 //!
-//! Costs: a handshake with client certificates takes about 0.5 ms of CPU, a resumed one 0.2 ms. A
-//! connection takes a read lock once. Bounds: [`CERTIFICATES_BYTES_MAX`] and the other limits of
-//! files; a client's messages of a handshake have at most 64 KiB.
+//! Sessions of listeners are resumed by tickets whose keys change every 6 hours and with each
+//! change of a file, so that a revoked certificate cannot resume a session. A resumed session has
+//! the certificate of the first one. There is no early data, no renegotiation and no compression of
+//! certificates.
+//!
+//! Costs: a connection takes a read lock once. Bounds: [`CERTIFICATES_BYTES_MAX`] and the other
+//! limits of files; a client's messages of a handshake have at most 64 KiB.
 //!
 //! Only this crate uses the libraries for TLS and for certificates. Without the feature `rustls` no
 //! file can be opened ([`IS_AVAILABLE`]).
@@ -22,6 +24,8 @@
 pub mod authority;
 #[cfg(feature = "rustls")]
 mod certificate;
+#[cfg(feature = "rustls")]
+mod client;
 mod fault;
 mod file;
 #[cfg(feature = "rustls")]
@@ -34,14 +38,19 @@ mod unavailable;
 /// Whether this build supports TLS.
 pub const IS_AVAILABLE: bool = cfg!(feature = "rustls");
 
+#[cfg(feature = "rustls")]
+pub use client::ClientTls;
 pub use fault::{HandshakeCounts, HandshakeFault};
 pub use file::{
-    CERTIFICATES_BYTES_MAX, CRL_BYTES_MAX, CertificateStatus, ClientCertificates, KEY_BYTES_MAX,
-    MinimumVersion, OCSP_BYTES_MAX, ReloadOutcome, ServerFiles, TlsFileError,
+    AUTHORITY_FILES_MAX, CERTIFICATES_BYTES_MAX, CRL_BYTES_MAX, CertificateStatus,
+    ClientCertificates, ClientFiles, KEY_BYTES_MAX, MinimumVersion, OCSP_BYTES_MAX, ReloadOutcome,
+    ServerFiles, TlsFileError,
 };
 #[cfg(feature = "rustls")]
 pub use server::{Accepted, Peer, Rejected, ServerTls};
 #[cfg(feature = "rustls")]
+pub use tokio_rustls::client::TlsStream as ClientTlsStream;
+#[cfg(feature = "rustls")]
 pub use tokio_rustls::server::TlsStream;
 #[cfg(not(feature = "rustls"))]
-pub use unavailable::{Accepted, Peer, Rejected, ServerTls, TlsStream};
+pub use unavailable::{Accepted, ClientTls, ClientTlsStream, Peer, Rejected, ServerTls, TlsStream};

@@ -306,12 +306,8 @@ fn load(files: &ServerFiles, content: &Content) -> Result<Loaded, TlsFileError> 
         key_file.failed("contains no PEM block of a private key without a password")
     })?;
     let verifier = client_verifier(files, content, (&provider, &mut status))?;
-    let versions = match files.minimum {
-        MinimumVersion::Tls12 => FROM_12,
-        MinimumVersion::Tls13 => FROM_13,
-    };
     let builder = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(versions)
+        .with_protocol_versions(versions(files.minimum))
         .map_err(|error| file.failed(error.to_string()))?;
     let builder = match &verifier {
         Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier)),
@@ -327,7 +323,20 @@ fn load(files: &ServerFiles, content: &Content) -> Result<Loaded, TlsFileError> 
     Ok(Loaded { config: Arc::new(config), verifier, status: status.into() })
 }
 
-fn key_fault(error: &rustls::Error, certificate: &Path) -> String {
+pub(crate) fn versions(minimum: MinimumVersion) -> &'static [&'static SupportedProtocolVersion] {
+    match minimum {
+        MinimumVersion::Tls12 => FROM_12,
+        MinimumVersion::Tls13 => FROM_13,
+    }
+}
+
+/// The end of the validity of a chain: that of its first certificate to expire.
+pub(crate) fn expiry(chain: &[CertificateDer<'_>]) -> Option<i64> {
+    let facts = chain.iter().map(certificate::read).collect::<Option<Vec<_>>>()?;
+    facts.iter().map(|facts| facts.not_after).min()
+}
+
+pub(crate) fn key_fault(error: &rustls::Error, certificate: &Path) -> String {
     match error {
         rustls::Error::InconsistentKeys(_) => {
             format!("is not the key of the certificate in {}", certificate.display())
@@ -337,7 +346,7 @@ fn key_fault(error: &rustls::Error, certificate: &Path) -> String {
 }
 
 /// Reads PEM certificates, at least one, and adds them to the shown ones.
-fn certificates(
+pub(crate) fn certificates(
     file: &FileToRead<'_>,
     content: &[u8],
     (kind, status): (&'static str, &mut Vec<CertificateStatus>),
@@ -356,7 +365,10 @@ fn certificates(
     }
 }
 
-fn check_validity(file: &FileToRead<'_>, chain: &[CertificateDer<'_>]) -> Result<(), TlsFileError> {
+pub(crate) fn check_validity(
+    file: &FileToRead<'_>,
+    chain: &[CertificateDer<'_>],
+) -> Result<(), TlsFileError> {
     let now = now();
     for facts in chain.iter().filter_map(certificate::read) {
         if facts.not_after <= now {
@@ -422,6 +434,6 @@ fn revocation_lists(
     }
 }
 
-fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     UnixTime::now().as_secs().cast_signed()
 }

@@ -7,10 +7,14 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 
 use crate::fault::{HandshakeCounts, HandshakeFault};
-use crate::file::{CertificateStatus, FileToRead, ReloadOutcome, ServerFiles, TlsFileError};
+use crate::file::{
+    CertificateStatus, ClientFiles, FileToRead, ReloadOutcome, ServerFiles, TlsFileError,
+};
 
-/// A connection.
+/// A connection of a listener.
 pub type TlsStream<S> = S;
+/// A connection of a call.
+pub type ClientTlsStream<S> = S;
 
 /// The TLS side of a listener.
 #[derive(Debug)]
@@ -139,6 +143,68 @@ impl Peer {
     /// Not possible.
     #[must_use]
     pub fn expires(&self) -> i64 {
+        match self.0 {}
+    }
+}
+
+/// The TLS side of calls.
+#[derive(Debug)]
+pub struct ClientTls(Infallible);
+
+impl ClientTls {
+    /// Fails.
+    ///
+    /// # Errors
+    /// Always: this build has no TLS.
+    pub fn open(files: ClientFiles) -> Result<Self, TlsFileError> {
+        let path = files.certificate.map(|(path, _)| path).or(files.ca).or(files.ca_directory);
+        let path = path.unwrap_or_default();
+        let file =
+            FileToRead { section: files.section, setting: "tls_certificate_file", path: &path };
+        Err(file.failed("this program was built without tls; build it with --features tls"))
+    }
+
+    /// Not possible.
+    ///
+    /// # Errors
+    /// None.
+    pub fn reload(&self) -> Result<ReloadOutcome, TlsFileError> {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    ///
+    /// # Errors
+    /// None.
+    pub async fn connect(
+        &self,
+        _to: (&str, &str),
+        _stream: TcpStream,
+    ) -> Result<ClientTlsStream<TcpStream>, HandshakeFault> {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    #[must_use]
+    pub fn status(&self) -> Arc<[CertificateStatus]> {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    #[must_use]
+    pub fn section(&self) -> &'static str {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    #[must_use]
+    pub fn counts(&self) -> &HandshakeCounts {
         match self.0 {}
     }
 }

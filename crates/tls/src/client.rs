@@ -1,0 +1,278 @@
+//! The TLS side of calls.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use rustls::crypto::CryptoProvider;
+use rustls::{ClientConfig, HandshakeKind, RootCertStore};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::fault::{HandshakeCounts, HandshakeFault};
+use crate::file::{
+    AUTHORITY_FILES_MAX, CERTIFICATES_BYTES_MAX, CertificateStatus, ClientFiles, FileToRead,
+    KEY_BYTES_MAX, ReloadOutcome, TlsFileError,
+};
+use crate::server::{certificates, check_validity, expiry, key_fault, now, versions};
+
+/// The certificate of the hub and the trusted authorities of calls, for any thread.
+#[derive(Debug)]
+pub struct ClientTls {
+    files: ClientFiles,
+    /// The files as last read, to recognise changes.
+    content: Mutex<Content>,
+    loaded: RwLock<Arc<Loaded>>,
+    has_failed: AtomicBool,
+    counts: HandshakeCounts,
+}
+
+/// The bytes of the files.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Content {
+    certificate: Option<(Vec<u8>, Vec<u8>)>,
+    ca: Option<Vec<u8>>,
+    /// By the name of the participant.
+    participants: Vec<(String, PathBuf, Vec<u8>)>,
+}
+
+/// The parts that come from one reading of the files.
+#[derive(Debug)]
+struct Loaded {
+    others: Arc<ClientConfig>,
+    participants: HashMap<String, Arc<ClientConfig>>,
+    status: Arc<[CertificateStatus]>,
+}
+
+impl ClientTls {
+    /// Reads the files for the first time, and the authorities of the system if no file names any.
+    ///
+    /// # Errors
+    /// The first file that is missing, too large, damaged, readable by others, expired, not valid
+    /// yet, or that does not fit to the others.
+    pub fn open(files: ClientFiles) -> Result<Self, TlsFileError> {
+        let content = read_files(&files)?;
+        let loaded = RwLock::new(Arc::new(load(&files, &content)?));
+        let (content, has_failed) = (Mutex::new(content), AtomicBool::new(false));
+        Ok(Self { files, content, loaded, has_failed, counts: HandshakeCounts::default() })
+    }
+
+    /// Reads the files again. If they have changed and can be used, later connections use them.
+    ///
+    /// Do not call it on a thread that serves messages.
+    ///
+    /// # Errors
+    /// As [`ClientTls::open`]; nothing has changed then.
+    pub fn reload(&self) -> Result<ReloadOutcome, TlsFileError> {
+        let mut before = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        let reloaded = read_files(&self.files).and_then(|content| {
+            if *before == content {
+                return Ok(ReloadOutcome::Unchanged);
+            }
+            let loaded = Arc::new(load(&self.files, &content)?);
+            *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
+            *before = content;
+            Ok(ReloadOutcome::Replaced)
+        });
+        self.has_failed.store(reloaded.is_err(), Ordering::Relaxed);
+        reloaded
+    }
+
+    /// Makes a handshake with a participant's host, whose certificate must contain the host's name
+    /// or address. The caller limits its time.
+    ///
+    /// # Errors
+    /// Why it failed.
+    pub async fn connect(
+        &self,
+        (participant, host): (&str, &str),
+        stream: TcpStream,
+    ) -> Result<TlsStream<TcpStream>, HandshakeFault> {
+        let loaded = self.loaded();
+        let config = loaded.participants.get(participant).unwrap_or(&loaded.others);
+        let connected = handshake(Arc::clone(config), host, stream).await;
+        match &connected {
+            Ok((_, is_resumed)) => self.counts.succeeded(*is_resumed),
+            Err(fault) => self.counts.failed(*fault),
+        }
+        connected.map(|(stream, _)| stream)
+    }
+
+    /// The loaded certificates.
+    #[must_use]
+    pub fn status(&self) -> Arc<[CertificateStatus]> {
+        Arc::clone(&self.loaded().status)
+    }
+
+    /// Whether the last attempt to read the files failed.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Section of the configuration.
+    #[must_use]
+    pub fn section(&self) -> &'static str {
+        self.files.section
+    }
+
+    /// The handshakes since the start.
+    #[must_use]
+    pub fn counts(&self) -> &HandshakeCounts {
+        &self.counts
+    }
+
+    fn loaded(&self) -> Arc<Loaded> {
+        Arc::clone(&self.loaded.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+async fn handshake(
+    config: Arc<ClientConfig>,
+    host: &str,
+    stream: TcpStream,
+) -> Result<(TlsStream<TcpStream>, bool), HandshakeFault> {
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let name = ServerName::try_from(host).map_err(|_| HandshakeFault::InvalidCertificate)?;
+    let connected = TlsConnector::from(config).connect(name, stream).await;
+    let stream = connected.map_err(|error| HandshakeFault::from(&error))?;
+    let (_, session) = stream.get_ref();
+    let is_resumed = session.handshake_kind() == Some(HandshakeKind::Resumed);
+    // The certificate of a resumed session was verified when the session began.
+    let expires = session.peer_certificates().and_then(expiry);
+    match expires {
+        Some(expires) if now() < expires => Ok((stream, is_resumed)),
+        _ => Err(HandshakeFault::Expired),
+    }
+}
+
+fn to_read<'a>(files: &ClientFiles, setting: &'static str, path: &'a Path) -> FileToRead<'a> {
+    FileToRead { section: files.section, setting, path }
+}
+
+fn read_files(files: &ClientFiles) -> Result<Content, TlsFileError> {
+    let certificate = match &files.certificate {
+        None => None,
+        Some((certificate, key)) => Some((
+            to_read(files, "tls_certificate_file", certificate).read(CERTIFICATES_BYTES_MAX)?,
+            to_read(files, "tls_key_file", key).read_secret(KEY_BYTES_MAX)?,
+        )),
+    };
+    let ca = files.ca.as_ref();
+    let ca = ca.map(|path| to_read(files, "tls_ca_file", path).read(CERTIFICATES_BYTES_MAX));
+    let participants = files.ca_directory.as_deref();
+    let participants = participants.map(|path| read_directory(files, path));
+    Ok(Content {
+        certificate,
+        ca: ca.transpose()?,
+        participants: participants.transpose()?.unwrap_or_default(),
+    })
+}
+
+/// Reads the files `NAME.pem` of a directory. Other files are ignored.
+fn read_directory(
+    files: &ClientFiles,
+    directory: &Path,
+) -> Result<Vec<(String, PathBuf, Vec<u8>)>, TlsFileError> {
+    let file = to_read(files, "tls_ca_directory", directory);
+    let failed = |error: std::io::Error| file.failed(error.to_string());
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(name) = name.and_then(|name| name.strip_suffix(".pem")) else { continue };
+        if name.is_empty() || name.starts_with('.') {
+            continue;
+        }
+        if AUTHORITY_FILES_MAX <= found.len() {
+            return Err(file.failed(format!("more than {AUTHORITY_FILES_MAX} files")));
+        }
+        let (name, file) = (name.to_owned(), to_read(files, "tls_ca_directory", &path));
+        let content = file.read(CERTIFICATES_BYTES_MAX)?;
+        found.push((name, path, content));
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn load(files: &ClientFiles, content: &Content) -> Result<Loaded, TlsFileError> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut status = Vec::new();
+    let own = own_certificate(files, content, &mut status)?;
+    let config = |roots| client_config(files, (&provider, roots), own.as_ref());
+    let others = match (&files.ca, &content.ca) {
+        (Some(path), Some(content)) => {
+            roots(&to_read(files, "tls_ca_file", path), content, &mut status)?
+        }
+        _ => {
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            roots
+        }
+    };
+    let others = config(others)?;
+    let mut participants = HashMap::new();
+    for (name, path, content) in &content.participants {
+        let file = to_read(files, "tls_ca_directory", path);
+        participants.insert(name.clone(), config(roots(&file, content, &mut status)?)?);
+    }
+    Ok(Loaded { others, participants, status: status.into() })
+}
+
+fn roots(
+    file: &FileToRead<'_>,
+    content: &[u8],
+    status: &mut Vec<CertificateStatus>,
+) -> Result<RootCertStore, TlsFileError> {
+    let mut roots = RootCertStore::empty();
+    for authority in certificates(file, content, ("ca", status))? {
+        roots.add(authority).map_err(|error| file.failed(error.to_string()))?;
+    }
+    Ok(roots)
+}
+
+/// The chain and the key of the hub.
+type OwnCertificate = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+fn own_certificate(
+    files: &ClientFiles,
+    content: &Content,
+    status: &mut Vec<CertificateStatus>,
+) -> Result<Option<OwnCertificate>, TlsFileError> {
+    let (Some((path, key_path)), Some((chain, key))) = (&files.certificate, &content.certificate)
+    else {
+        return Ok(None);
+    };
+    let file = to_read(files, "tls_certificate_file", path);
+    let chain = certificates(&file, chain, ("certificate", status))?;
+    check_validity(&file, &chain)?;
+    let file = to_read(files, "tls_key_file", key_path);
+    let key = PrivateKeyDer::from_pem_slice(key)
+        .map_err(|_| file.failed("contains no PEM block of a private key without a password"))?;
+    Ok(Some((chain, key)))
+}
+
+fn client_config(
+    files: &ClientFiles,
+    (provider, roots): (&Arc<CryptoProvider>, RootCertStore),
+    own: Option<&OwnCertificate>,
+) -> Result<Arc<ClientConfig>, TlsFileError> {
+    let path = files.certificate.as_ref().map_or(Path::new(""), |(_, key)| key);
+    let file = to_read(files, "tls_key_file", path);
+    let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
+        .with_protocol_versions(versions(files.minimum))
+        .map_err(|error| file.failed(error.to_string()))?
+        .with_root_certificates(roots);
+    let config = match (own, &files.certificate) {
+        (Some((chain, key)), Some((certificate, _))) => builder
+            .with_client_auth_cert(chain.clone(), key.clone_key())
+            .map_err(|error| file.failed(key_fault(&error, certificate)))?,
+        _ => builder.with_no_client_auth(),
+    };
+    Ok(Arc::new(config))
+}

@@ -74,9 +74,9 @@ routes! {
                 Sets or overwrites the endpoint of one type; an unknown type gets 3101. Values \
                 are templates with placeholders such as `{{transferId}}` or, for quotes, base \
                 addresses. Endpoints that the hub calls (types that begin with \
-                `FSPIOP_CALLBACK_URL_`) must start with `http://`, have no user name and a fixed \
-                host, and use a port and an address that the configuration allows; otherwise, \
-                and for `https://`, 3100.",
+                `FSPIOP_CALLBACK_URL_`) must start with `http://` or `https://`, have no user name \
+                and a fixed host, and use a port and an address that the configuration allows; \
+                otherwise 3100.",
             example: {
                 "type": "FSPIOP_CALLBACK_URL_TRANSFER_PUT",
                 "value": "http://payerfsp.example/transfers/{{transferId}}"

@@ -306,7 +306,7 @@ impl Egress {
         call: &mut AddressedMessage,
         usage: RequestClass,
     ) -> Result<PeerResponse, Failure> {
-        let to = (call.to, &*call.target.authority);
+        let to = (call.to, &*call.target);
         let answer = self.pools.send(to, usage, &mut call.request).await?;
         self.report(call.to, self.breakers.answered(call.to));
         Ok(answer)

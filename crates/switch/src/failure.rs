@@ -1,12 +1,15 @@
 //! Reasons why a message was not delivered.
 
 use http::StatusCode;
+use tls::HandshakeFault;
 
 /// The reason why a request has no status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// No connection could be made.
     Connect,
+    /// The connection could not be encrypted.
+    Tls(HandshakeFault),
     /// The address is not one that may be called.
     Denied,
     /// The response did not arrive in time.
@@ -28,7 +31,7 @@ impl Failure {
     /// Whether the participant was called and gave no HTTP response.
     pub(crate) fn is_silence(self) -> bool {
         match self {
-            Self::Connect | Self::TimedOut | Self::Broken | Self::Unanswered => true,
+            Self::Connect | Self::Tls(_) | Self::TimedOut | Self::Broken | Self::Unanswered => true,
             Self::Denied | Self::Unsent | Self::Crowded | Self::NotAnswering => false,
         }
     }
@@ -52,6 +55,7 @@ impl SendError {
             Self::Unusable => "unusable_endpoint",
             Self::Failed(failure) => match failure {
                 Failure::Connect => "connect",
+                Failure::Tls(_) => "tls",
                 Failure::Denied => "denied_address",
                 Failure::TimedOut => "timeout",
                 Failure::Broken | Failure::Unanswered => "connection_broken",
@@ -65,7 +69,7 @@ impl SendError {
 
 /// Why a participant did not accept a call: values of the label `reason`. The first
 /// [`USUAL_REASONS`] have a series from the first call on, and not from the first failure.
-pub(crate) const REASONS: [&str; 13] = [
+pub(crate) const REASONS: [&str; 14] = [
     "connect",
     "timeout",
     "5xx",
@@ -79,6 +83,7 @@ pub(crate) const REASONS: [&str; 13] = [
     "not_sent",
     "no_endpoint",
     "unusable_endpoint",
+    "tls",
 ];
 
 /// Number of reasons with a series from the first call on.
@@ -109,7 +114,8 @@ mod tests {
         use Failure::*;
         let failures =
             [Connect, Denied, TimedOut, Broken, Unanswered, Unsent, Crowded, NotAnswering];
-        let failed = failures.into_iter().map(SendError::Failed);
+        let failures = failures.into_iter().chain([Tls(HandshakeFault::Untrusted)]);
+        let failed = failures.map(SendError::Failed);
         for error in failed.chain([SendError::NoEndpoint, SendError::Unusable]) {
             let reason = reason_of(Err(&error)).expect("it is a failure");
             assert_eq!(REASONS[reason], error.as_str());

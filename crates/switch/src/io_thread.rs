@@ -78,8 +78,8 @@ impl IoThread {
         let signatures = ThreadSignatures::new(options.signatures, &thread, &directory);
         let breakers = params.breakers;
         let pool = options.pool;
-        let pools =
-            Pools::new(pool, options.egress_policy, Rc::clone(&thread), Arc::clone(&breakers));
+        let callable = (options.egress_policy, options.calls_tls);
+        let pools = Pools::new(pool, callable, (&thread, &directory), &breakers);
         let egress =
             Egress::new(&directory, &signatures, pools, breakers, (&thread, options.forwards_max));
         let passthrough = (options.transfer_mode == TransferMode::Passthrough)

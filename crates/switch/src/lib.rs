@@ -34,6 +34,7 @@
 #![warn(missing_docs)]
 
 mod breaker;
+mod call_stream;
 mod callers;
 mod commands;
 mod connections;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fspiop::egress_policy::{EgressPolicy, Network};
+use tls::ClientTls;
 use traces::SpanQueue;
 
 use crate::connections::ConnectionLimits;
@@ -23,6 +24,8 @@ pub struct IoThreadOptions {
     pub pool: PoolLimits,
     /// Which addresses of participants may be called.
     pub egress_policy: Arc<EgressPolicy>,
+    /// TLS of calls to participants; `None` in a program without TLS.
+    pub calls_tls: Option<Arc<ClientTls>>,
     /// Bounds of the connections from clients.
     pub connections: ConnectionLimits,
     /// Counts of requests, if participants have bounds; shared by the threads.
@@ -58,6 +61,7 @@ impl Default for IoThreadOptions {
             policy: delivery::Policy::default(),
             pool: PoolLimits::default(),
             egress_policy: Arc::default(),
+            calls_tls: None,
             connections: ConnectionLimits::default(),
             participant_usage: None,
             gateways: Arc::default(),

@@ -27,19 +27,22 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use fspiop::egress_policy::EgressPolicy;
+use fspiop::egress_policy::{CallScheme, CallTarget, EgressPolicy};
 use http::header::{HOST, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{self, SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use ledger::ParticipantIndex;
+use tls::{ClientTls, HandshakeFault};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
 use crate::breaker::Breakers;
+use crate::call_stream::CallStream;
 use crate::counted_stream::{CountedStream, WrittenAt};
+use crate::directory::Directory;
 use crate::failure::Failure;
 use crate::fair_share::Shares;
 use crate::resolver::{Name, Names};
@@ -141,7 +144,9 @@ pub(crate) struct PeerResponse {
 pub(crate) struct Pools {
     limits: PoolLimits,
     egress_policy: Arc<EgressPolicy>,
+    tls: Option<Arc<ClientTls>>,
     thread: Rc<Thread>,
+    directory: Rc<Directory>,
     breakers: Arc<Breakers>,
     names: Names,
     /// By the participant's index in the registry.
@@ -180,16 +185,19 @@ struct ParticipantConnections {
     totals: Rc<Totals>,
 }
 
-/// One participant at one `host:port`.
+/// One participant at one `host:port` with one scheme.
 struct Peer {
     account: Rc<ParticipantConnections>,
     name: Rc<Name>,
+    scheme: CallScheme,
+    /// Why the last handshake failed, if it did.
+    fault: Cell<Option<HandshakeFault>>,
     idle: RefCell<Vec<Rc<Connection>>>,
     busy: RefCell<Vec<Rc<Connection>>>,
 }
 
 /// Reads and writes one connection.
-type ConnectionIo = http1::Connection<TokioIo<CountedStream<TcpStream>>, Full<Bytes>>;
+type ConnectionIo = http1::Connection<TokioIo<CountedStream<CallStream>>, Full<Bytes>>;
 
 /// A connection has no task of its own: it is driven by the exchange that uses it, so that one poll
 /// builds and writes a request, and another reads and returns its response.
@@ -206,15 +214,28 @@ struct Connection {
 impl Pools {
     pub(crate) fn new(
         limits: PoolLimits,
-        egress_policy: Arc<EgressPolicy>,
-        thread: Rc<Thread>,
-        breakers: Arc<Breakers>,
+        (egress_policy, tls): (Arc<EgressPolicy>, Option<Arc<ClientTls>>),
+        (thread, directory): (&Rc<Thread>, &Rc<Directory>),
+        breakers: &Arc<Breakers>,
     ) -> Self {
+        let (thread, directory) = (Rc::clone(thread), Rc::clone(directory));
+        let breakers = Arc::clone(breakers);
         let shares = Shares { all: limits.connections_all, most: limits.connections_max };
         let zero = || Cell::new(0);
         let totals = Rc::new(Totals { shares, in_use: zero(), idle: zero(), next: zero() });
         let (participants, names, sweeps) = (RefCell::default(), Names::default(), Cell::new(0));
-        Self { limits, egress_policy, thread, breakers, names, participants, totals, sweeps }
+        Self {
+            limits,
+            egress_policy,
+            tls,
+            thread,
+            directory,
+            breakers,
+            names,
+            participants,
+            totals,
+            sweeps,
+        }
     }
 
     /// Counts a denied call, and logs the first one of this address.
@@ -233,11 +254,11 @@ impl Pools {
     /// Sends a request and waits for the complete response.
     pub(crate) async fn send(
         &self,
-        (to, authority): (ParticipantIndex, &str),
+        (to, target): (ParticipantIndex, &CallTarget),
         usage: RequestClass,
         letter: &mut OutboundRequest,
     ) -> Result<PeerResponse, Failure> {
-        let peer = self.peer(to, authority)?;
+        let peer = self.peer(to, target)?;
         for request in letter.request.iter_mut().chain(&mut letter.spare) {
             request.headers_mut().insert(HOST, peer.name.host.clone());
         }
@@ -392,8 +413,7 @@ impl Pools {
 
     async fn connect(&self, peer: &Rc<Peer>) -> Result<Rc<Connection>, Failure> {
         self.make_room(&peer.account);
-        let connecting =
-            tokio::time::timeout(self.limits.connect, peer.connect(&self.egress_policy));
+        let connecting = tokio::time::timeout(self.limits.connect, self.open(peer));
         let stream = match connecting.await {
             Ok(Err(Failure::Denied)) => return Err(self.deny(&peer.name)),
             connected => connected.map_err(|_| Failure::Connect)??,
@@ -409,6 +429,33 @@ impl Pools {
             timed_out: Cell::new(false),
             written_at,
         }))
+    }
+
+    /// Connects, and makes a handshake if the endpoint uses TLS.
+    async fn open(&self, peer: &Peer) -> Result<CallStream, Failure> {
+        let stream = peer.connect(&self.egress_policy).await?;
+        let tls = match (peer.scheme, &self.tls) {
+            (CallScheme::Http, _) => return Ok(CallStream::Plain(stream)),
+            (CallScheme::Https, Some(tls)) => tls,
+            (CallScheme::Https, None) => return Err(Failure::Connect),
+        };
+        let view = self.directory.view();
+        let name = view.get(peer.account.participant).map(|member| member.name);
+        let name = name.as_ref().map_or("", |name| name.as_str());
+        let host = peer.name.authority.rsplit_once(':').map_or("", |(host, _)| host);
+        match Box::pin(tls.connect((name, host), stream)).await {
+            Ok(stream) => {
+                peer.fault.set(None);
+                Ok(CallStream::Tls(Box::new(stream)))
+            }
+            Err(fault) => {
+                if peer.fault.replace(Some(fault)) != Some(fault) {
+                    let (address, reason) = (&*peer.name.authority, fault.text());
+                    tracing::warn!(participant = name, address, reason, "TLS handshake failed");
+                }
+                Err(Failure::Tls(fault))
+            }
+        }
     }
 
     /// Closes an idle connection if one more would exceed a limit: one of the participant's own to
@@ -431,16 +478,18 @@ impl Pools {
         }
     }
 
-    fn peer(&self, participant: ParticipantIndex, authority: &str) -> Result<Rc<Peer>, Failure> {
+    fn peer(&self, participant: ParticipantIndex, to: &CallTarget) -> Result<Rc<Peer>, Failure> {
         let mut participants = self.participants.borrow_mut();
         if participants.len() <= participant.at() {
             participants.resize_with(participant.at() + 1, Vec::new);
         }
         let peers = &mut participants[participant.at()];
-        if let Some(peer) = peers.iter().find(|peer| *peer.name.authority == *authority) {
+        let is_same =
+            |peer: &&Rc<Peer>| *peer.name.authority == *to.authority && peer.scheme == to.scheme;
+        if let Some(peer) = peers.iter().find(is_same) {
             return Ok(Rc::clone(peer));
         }
-        let name = self.names.of(authority)?;
+        let name = self.names.of(&to.authority)?;
         let account = match peers.first() {
             Some(peer) => Rc::clone(&peer.account),
             None => Rc::new(ParticipantConnections::new(participant, &self.totals)),
@@ -449,7 +498,8 @@ impl Pools {
             drop_unused(peers);
         }
         let (idle, busy) = (RefCell::default(), RefCell::default());
-        let peer = Rc::new(Peer { account, name, idle, busy });
+        let (scheme, fault) = (to.scheme, Cell::new(None));
+        let peer = Rc::new(Peer { account, name, scheme, fault, idle, busy });
         peers.push(Rc::clone(&peer));
         Ok(peer)
     }

@@ -108,28 +108,6 @@ impl HandshakeFault {
         }
     }
 
-    /// The fault of a call, as a label.
-    #[must_use]
-    pub const fn call_label(self) -> &'static str {
-        match self {
-            Self::NoCertificate => "tls_no_certificate",
-            Self::Untrusted => "tls_untrusted",
-            Self::Expired => "tls_expired",
-            Self::NotYetValid => "tls_not_yet_valid",
-            Self::Revoked => "tls_revoked",
-            Self::UnknownRevocation => "tls_unknown_revocation",
-            Self::WrongName => "tls_wrong_name",
-            Self::InvalidCertificate => "tls_invalid_certificate",
-            Self::Incompatible => "tls_incompatible",
-            Self::RefusedByPeer => "tls_refused_by_peer",
-            Self::Closed => "tls_closed",
-            Self::TimedOut => "tls_timed_out",
-            Self::Evicted => "tls_evicted",
-            Self::PlainHttp => "tls_plain_http",
-            Self::Malformed => "tls_malformed",
-        }
-    }
-
     /// The fault as part of a message.
     #[must_use]
     pub const fn text(self) -> &'static str {

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fspiop::egress_policy::{EgressPolicy, Loopback, Network};
+use fspiop::egress_policy::{EgressPolicy, EncryptedCalls, Loopback, Network};
 use ledger::{FspName, Settings};
 use switch::ConnectionLimits;
 
@@ -183,6 +183,10 @@ impl Config {
                 false => Loopback::Denied,
             },
             own,
+            encrypted: match ::tls::IS_AVAILABLE {
+                true => EncryptedCalls::Supported,
+                false => EncryptedCalls::Unsupported,
+            },
         }
     }
 

@@ -840,6 +840,7 @@ fn switch_options(
         connections: config.connections(),
         participant_usage: switch::ParticipantUsage::new(config.participant_limits()),
         gateways: config.gateways(),
+        calls_tls: certificates.calls.clone(),
         security: ListenerSecurity { tls: certificates.fspiop.clone(), callers: config.callers() },
         egress_policy: Arc::clone(egress_policy),
         expiration_max: config.transfers.expiration_max.map(|span| span.0),

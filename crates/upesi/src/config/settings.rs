@@ -211,6 +211,19 @@ settings! {
         denied_networks: Vec<NetworkEntry> = Vec::new();
         /// Ports that may be called; empty for all
         ports: Vec<u16> = Vec::new();
+        /// PEM file with the certificate that the hub presents to `https://` endpoints, then those
+        /// of its issuers without the root. All files of `endpoints.tls_...` are read again on
+        /// SIGHUP and once a minute, for new connections. See [TLS](security/tls.md)
+        tls_certificate_file: Option<PathBuf> = None => Reload;
+        /// PEM file with its private key, without a password, not readable by others
+        tls_key_file: Option<PathBuf> = None => Reload;
+        /// PEM file with the authorities of participants' server certificates; unset, the system's
+        tls_ca_file: Option<PathBuf> = None => Reload;
+        /// Directory of PEM files `<fspId>.pem`: the only authorities of this participant's server
+        /// certificates, instead of `endpoints.tls_ca_file`
+        tls_ca_directory: Option<PathBuf> = None => Reload;
+        /// The lowest version of TLS: `"1.3"` or `"1.2"`
+        tls_version_min: TlsVersion = TlsVersion::Tls13;
     }
 
     /// Signatures of messages.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use switch::{CallerPolicy, CertificateField, CertificateNames};
-use tls::{ClientCertificates, MinimumVersion, ServerFiles};
+use tls::{ClientCertificates, ClientFiles, MinimumVersion, ServerFiles};
 
 use super::settings::{Admin, Config, Fspiop};
 use super::values::{Callers, CertificateName, TlsVersion};
@@ -32,10 +32,34 @@ impl Config {
         self.admin.tls().files()
     }
 
+    /// Files of calls to participants.
+    pub(crate) fn calls_tls(&self) -> ClientFiles {
+        let endpoints = &self.endpoints;
+        let (certificate, key) = (&endpoints.tls_certificate_file, &endpoints.tls_key_file);
+        ClientFiles {
+            section: "endpoints",
+            certificate: certificate.clone().zip(key.clone()),
+            ca: endpoints.tls_ca_file.clone(),
+            ca_directory: endpoints.tls_ca_directory.clone(),
+            minimum: endpoints.tls_version_min.minimum(),
+        }
+    }
+
     /// The contradiction between settings of TLS, if there is one.
     pub(super) fn tls_fault(&self) -> Option<String> {
         let listeners = [self.fspiop.tls(), self.admin.tls()];
-        listeners.iter().find_map(ListenerTls::fault).or_else(|| self.callers_fault())
+        let fault = listeners.iter().find_map(ListenerTls::fault);
+        fault.or_else(|| self.calls_fault()).or_else(|| self.callers_fault())
+    }
+
+    fn calls_fault(&self) -> Option<String> {
+        let endpoints = &self.endpoints;
+        let (has, needs) = match (&endpoints.tls_certificate_file, &endpoints.tls_key_file) {
+            (Some(_), None) => ("certificate", "key"),
+            (None, Some(_)) => ("key", "certificate"),
+            (Some(_), Some(_)) | (None, None) => return None,
+        };
+        Some(format!("endpoints.tls_{has}_file needs endpoints.tls_{needs}_file"))
     }
 
     fn callers_fault(&self) -> Option<String> {
@@ -108,6 +132,15 @@ impl Admin {
     }
 }
 
+impl TlsVersion {
+    fn minimum(self) -> MinimumVersion {
+        match self {
+            Self::Tls12 => MinimumVersion::Tls12,
+            Self::Tls13 => MinimumVersion::Tls13,
+        }
+    }
+}
+
 impl ListenerTls<'_> {
     fn fault(&self) -> Option<String> {
         let Self { section, certificate, key, client_ca, crl, ocsp, .. } = self;
@@ -131,10 +164,7 @@ impl ListenerTls<'_> {
             client_certificates: self.client_certificates,
             crl: self.crl.cloned(),
             ocsp: self.ocsp.cloned(),
-            minimum: match self.version_min {
-                TlsVersion::Tls12 => MinimumVersion::Tls12,
-                TlsVersion::Tls13 => MinimumVersion::Tls13,
-            },
+            minimum: self.version_min.minimum(),
             protocols: self.protocols,
         })
     }

@@ -1,10 +1,14 @@
-//! TLS files of the listeners: opened at the start, read again on SIGHUP and once a minute.
+//! TLS files of the listeners and of calls: opened at the start, read again on SIGHUP and once a
+//! minute.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use metrics::{Labels, Number};
-use tls::{CertificateStatus, ReloadOutcome, ServerFiles, ServerTls, TlsFileError};
+use tls::{
+    CertificateStatus, ClientTls, HandshakeCounts, ReloadOutcome, ServerFiles, ServerTls,
+    TlsFileError,
+};
 use tokio::task::JoinHandle;
 
 use crate::CliError;
@@ -16,13 +20,51 @@ pub(super) const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum number of certificates and revocation lists in the metrics.
 const SHOWN_MAX: usize = 100;
 
-/// TLS of the listeners.
+/// Files that are read again.
+trait TlsFiles {
+    fn section(&self) -> &'static str;
+    fn reload(&self) -> Result<ReloadOutcome, TlsFileError>;
+    fn status(&self) -> Arc<[CertificateStatus]>;
+    fn has_failed(&self) -> bool;
+    fn counts(&self) -> &HandshakeCounts;
+}
+
+macro_rules! tls_files {
+    ($($type:ty),*) => {
+        $(impl TlsFiles for $type {
+            fn section(&self) -> &'static str {
+                self.section()
+            }
+
+            fn reload(&self) -> Result<ReloadOutcome, TlsFileError> {
+                self.reload()
+            }
+
+            fn status(&self) -> Arc<[CertificateStatus]> {
+                self.status()
+            }
+
+            fn has_failed(&self) -> bool {
+                self.has_failed()
+            }
+
+            fn counts(&self) -> &HandshakeCounts {
+                self.counts()
+            }
+        })*
+    };
+}
+
+tls_files!(ServerTls, ClientTls);
+
+/// TLS of the listeners and of calls.
 #[derive(Debug, Default)]
 pub(crate) struct Certificates {
     pub(super) fspiop: Option<Arc<ServerTls>>,
     pub(super) admin: Option<Arc<ServerTls>>,
-    /// The last error of each listener, so that a timer reports it once.
-    reported: Mutex<[String; 2]>,
+    pub(super) calls: Option<Arc<ClientTls>>,
+    /// The last error of each, so that a timer reports it once.
+    reported: Mutex<[String; 3]>,
     reading: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -38,18 +80,21 @@ impl Certificates {
     pub(super) fn open(config: &Config) -> Result<Arc<Self>, CliError> {
         let fspiop = config.fspiop_tls().map(open).transpose()?.map(Arc::new);
         let admin = config.admin_tls().map(open).transpose()?.map(Arc::new);
-        Ok(Arc::new(Self { fspiop, admin, ..Self::default() }))
+        let calls = open_calls(config)?;
+        Ok(Arc::new(Self { fspiop, admin, calls, ..Self::default() }))
     }
 
-    fn listeners(&self) -> impl Iterator<Item = &Arc<ServerTls>> {
-        [&self.fspiop, &self.admin].into_iter().flatten()
+    fn all(&self) -> impl Iterator<Item = &dyn TlsFiles> {
+        let listeners = [&self.fspiop, &self.admin].into_iter().flatten();
+        let listeners = listeners.map(|listener| &**listener as &dyn TlsFiles);
+        listeners.chain(self.calls.as_deref().map(|calls| calls as &dyn TlsFiles))
     }
 
     /// Begins to read the files again on another thread, unless that is in progress.
     pub(super) fn reload(self: &Arc<Self>, reason: ReloadReason) {
         let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let is_reading = reading.as_ref().is_some_and(|task| !task.is_finished());
-        if self.listeners().next().is_some() && !is_reading {
+        if self.all().next().is_some() && !is_reading {
             let certificates = Arc::clone(self);
             *reading = Some(tokio::task::spawn_blocking(move || certificates.read_again(reason)));
         }
@@ -57,12 +102,13 @@ impl Certificates {
 
     fn read_again(&self, reason: ReloadReason) {
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-        for (listener, reported) in self.listeners().zip(&mut *reported) {
-            match listener.reload() {
+        for (files, reported) in self.all().zip(&mut *reported) {
+            match files.reload() {
                 Ok(outcome) => {
                     reported.clear();
-                    if outcome == ReloadOutcome::Replaced || reason == ReloadReason::Signal {
-                        stdout::print_message(describe(listener));
+                    let is_asked = reason == ReloadReason::Signal && !files.status().is_empty();
+                    if outcome == ReloadOutcome::Replaced || is_asked {
+                        stdout::print_message(describe(files));
                     }
                 }
                 Err(error) => {
@@ -78,34 +124,34 @@ impl Certificates {
 
     /// Handshakes by listener and result.
     pub(super) fn handshakes(&self) -> Vec<(Labels, Number)> {
-        let of = |listener: &Arc<ServerTls>| -> Vec<_> {
-            let section = listener.section();
+        let of = |files: &dyn TlsFiles| -> Vec<_> {
+            let section = files.section();
             let sample = |(result, count): (&'static str, u64)| {
                 let labels = vec![("listener", section.into()), ("result", result.into())];
                 (labels, Number::Integer(count.into()))
             };
-            listener.counts().by_result().map(sample).collect()
+            files.counts().by_result().map(sample).collect()
         };
-        self.listeners().flat_map(of).collect()
+        self.all().flat_map(of).collect()
     }
 
     /// Whether the files of a listener could not be used when they were last read.
     pub(super) fn failures(&self) -> Vec<(Labels, Number)> {
-        let sample = |listener: &Arc<ServerTls>| {
-            let labels = vec![("listener", listener.section().into())];
-            (labels, Number::Integer(listener.has_failed().into()))
+        let sample = |files: &dyn TlsFiles| {
+            let labels = vec![("listener", files.section().into())];
+            (labels, Number::Integer(files.has_failed().into()))
         };
-        self.listeners().map(sample).collect()
+        self.all().map(sample).collect()
     }
 
     /// When each loaded certificate and revocation list expires.
     pub(super) fn expiries(&self) -> Vec<(Labels, Number)> {
-        let of = |listener: &Arc<ServerTls>| {
-            let section = listener.section();
-            let shown: Vec<_> = listener.status().iter().map(|it| sample(section, it)).collect();
+        let of = |files: &dyn TlsFiles| {
+            let section = files.section();
+            let shown: Vec<_> = files.status().iter().map(|it| sample(section, it)).collect();
             shown
         };
-        self.listeners().flat_map(of).take(SHOWN_MAX).collect()
+        self.all().flat_map(of).take(SHOWN_MAX).collect()
     }
 }
 
@@ -118,6 +164,17 @@ fn open(files: ServerFiles) -> Result<ServerTls, CliError> {
     ServerTls::open(files).map_err(|error: TlsFileError| CliError::new(error.to_string()))
 }
 
+/// The files of calls. A program without TLS has none.
+fn open_calls(config: &Config) -> Result<Option<Arc<ClientTls>>, CliError> {
+    let files = config.calls_tls();
+    let is_set = files.certificate.is_some() || files.ca.is_some() || files.ca_directory.is_some();
+    if !tls::IS_AVAILABLE && !is_set {
+        return Ok(None);
+    }
+    let opened = ClientTls::open(files).map_err(|error| CliError::new(error.to_string()))?;
+    Ok(Some(Arc::new(opened)))
+}
+
 fn sample(section: &'static str, status: &CertificateStatus) -> (Labels, Number) {
     let subject = status.subject.clone().into();
     let labels =
@@ -125,14 +182,15 @@ fn sample(section: &'static str, status: &CertificateStatus) -> (Labels, Number)
     (labels, Number::Integer(status.expires.max(0).into()))
 }
 
-fn describe(listener: &ServerTls) -> String {
-    let status = listener.status();
+fn describe(files: &dyn TlsFiles) -> String {
+    let status = files.status();
     let count = |kind| status.iter().filter(|it| it.kind == kind).count();
-    let subject = status.first().map_or("", |it| &*it.subject);
+    let own = status.iter().find(|it| it.kind == "certificate");
     format!(
-        "{}: certificate of {subject}, {} authorities of clients and {} revocation lists loaded",
-        listener.section(),
-        count("client_ca"),
+        "{}: certificate of {}, {} authorities and {} revocation lists loaded",
+        files.section(),
+        own.map_or("none", |it| &*it.subject),
+        count("client_ca") + count("ca"),
         count("crl"),
     )
 }

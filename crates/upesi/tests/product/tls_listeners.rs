@@ -1,17 +1,21 @@
-//! TLS of the listeners, and the certificates of those who call (docs/security/tls.md), with
-//! `openssl s_client` and `curl` as clients.
+//! TLS of the listeners and of calls (docs/security/tls.md), with `openssl s_client` and `curl` as
+//! clients.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 use testkit::http::PATIENCE;
 use tls::authority::{Authority, CertificateRequest, Issued, write_at_once};
+use tls::{ClientCertificates, MinimumVersion, ServerFiles, ServerTls, TlsStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::Scheme;
@@ -363,7 +367,7 @@ fn changed_files_take_effect_without_a_restart() {
     // A new certificate of the hub, and the payer's certificate is revoked.
     pki.issue_hub(2);
     pki.write("crl.pem", &pki.authority.revocation_list(&[REVOKED, 10]));
-    reload(&mut scheme, "fspiop: certificate of CN=hub, 1 authorities of clients and 1 revocation");
+    reload(&mut scheme, "fspiop: certificate of CN=hub, 1 authorities and 1 revocation lists");
     assert_eq!(scheme.admin.metric(failed), 0);
     pki.ask(&scheme, "payerfsp", &look_up("payerfsp")).is(0, "");
     pki.ask(&scheme, "payeefsp", &look_up("payeefsp")).is(202, "");
@@ -570,4 +574,145 @@ fn unusable_files_prevent_the_start_and_are_named_by_the_check() {
         pki.write("ca.pem", "");
     };
     check(&empty, "fspiop.tls_client_ca_file: ");
+}
+
+/// A payee with a TLS server, which answers every request with 200 and passes it on.
+struct SecurePayee {
+    address: SocketAddr,
+    requests: Receiver<String>,
+}
+
+impl SecurePayee {
+    /// Serves with a certificate, and demands one of the hub.
+    fn start(pki: &Pki, certificate: &str) -> Self {
+        let files = ServerFiles {
+            section: "payee",
+            certificate: pki.path(&format!("{certificate}.pem")),
+            key: pki.path(&format!("{certificate}.key")),
+            client_ca: Some(pki.path("ca.pem")),
+            client_certificates: ClientCertificates::Required,
+            crl: None,
+            ocsp: None,
+            minimum: MinimumVersion::Tls13,
+            protocols: &[b"http/1.1"],
+        };
+        let tls = Arc::new(ServerTls::open(files).unwrap());
+        let (sender, requests) = sync_channel(64);
+        let (ready, address) = sync_channel(1);
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async move {
+                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+                ready.send(listener.local_addr().unwrap()).unwrap();
+                loop {
+                    let (stream, _) = listener.accept().await.unwrap();
+                    let (tls, sender) = (Arc::clone(&tls), sender.clone());
+                    tokio::spawn(async move {
+                        if let Ok(accepted) = tls.accept(stream, PATIENCE).await {
+                            let peer = accepted.peer.expect("the hub has a certificate");
+                            let name = peer.common_name().unwrap_or_default().to_owned();
+                            answer(accepted.stream, |head| sender.send(format!("{name} {head}")))
+                                .await;
+                        }
+                    });
+                }
+            });
+        });
+        Self { address: address.recv().unwrap(), requests }
+    }
+
+    fn next(&self) -> String {
+        self.requests.recv_timeout(PATIENCE).expect("a request")
+    }
+}
+
+/// Answers each request with 200.
+async fn answer<T>(mut stream: TlsStream<tokio::net::TcpStream>, seen: impl Fn(String) -> T) {
+    let mut text = Vec::new();
+    loop {
+        let shown = String::from_utf8_lossy(&text).into_owned();
+        let Some((head, body)) = shown.split_once("\r\n\r\n") else {
+            match stream.read_buf(&mut text).await {
+                Ok(1..) => continue,
+                _ => return,
+            }
+        };
+        let lower = head.to_ascii_lowercase();
+        let length = lower.split_once("content-length: ").map_or("0", |(_, rest)| rest);
+        let length: usize = length.split("\r\n").next().unwrap().parse().unwrap();
+        if body.len() < length {
+            if !matches!(stream.read_buf(&mut text).await, Ok(1..)) {
+                return;
+            }
+            continue;
+        }
+        seen(head.lines().next().unwrap().to_owned());
+        let response = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+        if stream.write_all(response).await.is_err() || stream.flush().await.is_err() {
+            return;
+        }
+        text.clear();
+    }
+}
+
+/// Calls over TLS, to payees with good and bad certificates.
+#[test]
+fn endpoints_are_called_over_tls_with_the_hubs_certificate() {
+    let pki = Pki::new();
+    let directory = pki.path("trust");
+    std::fs::create_dir(&directory).unwrap();
+    pki.issue("good", &CertificateRequest::new("payee", &["127.0.0.1"], 50));
+    pki.issue("elsewhere", &CertificateRequest::new("payee", &["payee.example"], 51));
+    let other = Authority::new("Payee CA");
+    pki.keep("own", &other.issue(&CertificateRequest::new("payee", &["127.0.0.1"], 52)));
+    let settings = format!(
+        "[endpoints]\ntls_certificate_file = \"{}\"\ntls_key_file = \"{}\"\ntls_ca_file = \"{}\"\n\
+         tls_ca_directory = \"{}\"\n",
+        pki.path("hub.pem").display(),
+        pki.path("hub.key").display(),
+        pki.path("ca.pem").display(),
+        directory.display(),
+    );
+    let mut scheme = Scheme::configured(&settings);
+    let move_to = |scheme: &Scheme, payee: &SecurePayee| {
+        let value = format!("https://{}/transfers", payee.address);
+        scheme.admin.set_endpoint("payeefsp", "TRANSFER_POST", &value);
+    };
+    let count = |scheme: &Scheme, result: &str| {
+        let labels = format!("{{listener=\"endpoints\",result=\"{result}\"}}");
+        scheme.admin.metric(&format!("upesi_tls_handshakes_total{labels}"))
+    };
+    let good = SecurePayee::start(&pki, "good");
+    move_to(&scheme, &good);
+    for _ in 0..3 {
+        scheme.send(&Transfer::of("1").prepare(), 202);
+        assert_eq!(good.next(), "hub POST /transfers HTTP/1.1");
+    }
+    scheme.wait_until_delivered();
+    let complete = count(&scheme, "complete");
+    assert!((1..=3).contains(&complete), "connections are kept: {complete}");
+    // A certificate of another host, then one of an authority that is not trusted yet.
+    move_to(&scheme, &SecurePayee::start(&pki, "elsewhere"));
+    scheme.send(&Transfer::of("1").prepare(), 202);
+    let complaint = scheme.switch.wait_for_complaint("TLS handshake failed");
+    assert!(complaint.contains("does not contain the name of the host"), "{complaint}");
+    assert!(complaint.contains("participant=\"payeefsp\""), "{complaint}");
+    assert_ne!(count(&scheme, "wrong_name"), 0);
+    let own = SecurePayee::start(&pki, "own");
+    move_to(&scheme, &own);
+    scheme.switch.wait_for_complaint("was not issued by a trusted authority");
+    assert!(own.requests.try_recv().is_err() && count(&scheme, "untrusted") != 0);
+    // It is trusted for this participant alone, and the owed callback is delivered.
+    write_at_once(&directory.join("payeefsp.pem"), &other.pem()).unwrap();
+    reload(&mut scheme, "endpoints: certificate of CN=hub, 2 authorities");
+    assert_eq!(own.next(), "hub POST /transfers HTTP/1.1");
+    scheme.wait_until_delivered();
+    // The other participant's certificates are not covered by that authority.
+    let value = format!("https://{}/transfers", own.address);
+    scheme.admin.set_endpoint("otherfsp", "TRANSFER_POST", &value);
+    let before = count(&scheme, "untrusted");
+    let message = Transfer { payee: "otherfsp".into(), ..Transfer::of("1") }.prepare();
+    scheme.send(&message, 202);
+    let untrusted = "upesi_tls_handshakes_total{listener=\"endpoints\",result=\"untrusted\"}";
+    scheme.admin.wait_for(untrusted, |count| before < count);
 }

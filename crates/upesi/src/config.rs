@@ -27,7 +27,7 @@ pub(crate) use self::settings::{
 };
 pub(crate) use self::table::{Setting, TakesEffect};
 pub(crate) use self::values::{Auth, LogFormat, LogLevels, MojaloopNames, ProbeListener, Watchdog};
-use self::values::{NetworkEntry, Resource};
+use self::values::{Callers, NetworkEntry, Resource};
 use crate::CliError;
 
 /// Minimum of `transfers.expiration_max`. A lower limit would refuse nearly every transfer.
@@ -86,6 +86,21 @@ impl Config {
         };
         config.check()?;
         Ok(config)
+    }
+
+    /// The protections that participants on other machines do not have. A gateway may provide those
+    /// of connections.
+    pub(crate) fn missing_protections(&self) -> Vec<&'static str> {
+        let is_direct = self.gateways().is_empty();
+        let missing = [
+            (is_direct && self.fspiop.tls_certificate_file.is_none(), "TLS"),
+            (is_direct && self.fspiop.callers == Callers::Anyone, "identified callers"),
+            (self.jws.validate.is_empty(), "verified signatures"),
+            (self.jws.sign.is_empty(), "signatures of the hub"),
+        ];
+        let is_local = self.fspiop.listen.ip().is_loopback();
+        let missing = missing.into_iter().filter(|(applies, _)| *applies && !is_local);
+        missing.map(|(_, name)| name).collect()
     }
 
     /// Bounds on the requests of one participant.
@@ -301,6 +316,19 @@ mod tests {
     use super::*;
 
     /// UPDATE_EXPECT=1 writes the table anew.
+    #[test]
+    fn missing_protections_concern_other_machines() {
+        let check = |text: &str, expected: &[&str]| {
+            let config: Config = toml::from_str(text).expect("a good file");
+            assert_eq!(config.missing_protections(), expected, "{text}");
+        };
+        let all = ["TLS", "identified callers", "verified signatures", "signatures of the hub"];
+        check("", &all);
+        check("[fspiop]\nlisten = \"127.0.0.1:4000\"", &[]);
+        check("[fspiop]\ngateways = [\"10.0.0.0/8\"]", &all[2..]);
+        check("[fspiop]\ncallers = \"certificate\"\n[jws]\nsign = [\"quotes\"]", &[all[0], all[2]]);
+    }
+
     #[test]
     fn manual_lists_each_setting() {
         const RULE: &str = "|---|---|---|---|---|\n";

@@ -36,6 +36,7 @@ impl Listeners {
             probes: probes.as_ref().map(address_of).transpose()?,
         };
         let starting = probes.as_ref().map(StartingProbes::serve).transpose()?;
+        warn_about(&config.missing_protections());
         Ok(Self { fspiop, admin, probes, starting, addresses })
     }
 }
@@ -43,6 +44,16 @@ impl Listeners {
 impl Addresses {
     pub(super) fn all(&self) -> impl Iterator<Item = SocketAddr> {
         [self.fspiop, self.admin].into_iter().chain(self.probes)
+    }
+}
+
+fn warn_about(missing: &[&str]) {
+    if !missing.is_empty() {
+        tracing::warn!(
+            missing = missing.join(", "),
+            "participants on other machines are served without protection; `upesi init` writes a \
+             configuration with all of it"
+        );
     }
 }
 

@@ -32,6 +32,12 @@ signing_key = {hub_key}
 # Public keys of participants, <fspId>.pem, in addition to those of the admin API.
 keys = {keys}
 
+[endpoints]
+# Calls to participants over https use the hub's certificate.
+tls_certificate_file = {client}
+tls_key_file = {client_key}
+tls_ca_file = {ca}
+
 [transfers]
 expiration_max = "24h"
 
@@ -46,6 +52,8 @@ audit_file = {audit}
 "#,
         server = file("tls/server.pem"),
         server_key = file("tls/server.key"),
+        client = file("tls/client.pem"),
+        client_key = file("tls/client.key"),
         ca = file("tls/ca.pem"),
         hub_key = file("jws/hub.key"),
         keys = file("jws/participants"),

@@ -10,12 +10,24 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fspiop::Refusal;
-use http::Method;
 use http::request::Parts;
+use http::{Method, StatusCode};
 use ledger::LogIndex;
 
 use crate::backend::ChangeAuthor;
 use crate::response::AdminResponse;
+
+/// Writes the entry of a request that is not well-formed HTTP, or whose headers are too long. The
+/// HTTP library answers it before its method and path are known.
+pub(crate) fn write_malformed(from: IpAddr, status: StatusCode, error: &hyper::Error) {
+    tracing::info!(
+        target: "audit",
+        %from,
+        status = status.as_u16(),
+        %error,
+        "malformed admin request"
+    );
+}
 
 /// The facts about a request that become known while it is handled.
 #[derive(Debug, Default)]

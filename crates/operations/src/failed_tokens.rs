@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fspiop::admission::network_of;
@@ -46,6 +46,8 @@ struct FailureCount {
     others: Option<FailureBudget>,
     unreported: u64,
     reported: Option<Instant>,
+    /// A task waits to log the failures.
+    is_report_due: bool,
 }
 
 /// Remaining failures of an address at a moment.
@@ -71,11 +73,12 @@ impl FailedTokens {
 
     /// Counts a failure of an address, and returns its response when due: `refusal`, or 429 if too
     /// many responses are delayed.
-    pub(crate) async fn refuse(&self, address: IpAddr, refusal: Refusal) -> Refusal {
+    pub(crate) async fn refuse(self: &Arc<Self>, address: IpAddr, refusal: Refusal) -> Refusal {
         self.count.fetch_add(1, Ordering::Relaxed);
         let (allowed, report) = self.count_failure(network_of(address), Instant::now());
-        if let Some(count) = report {
-            tracing::warn!(count, last_from = %address, "admin requests without a valid token");
+        match report {
+            Some(count) => log(count, address),
+            None => self.report_later(address),
         }
         if allowed {
             return refusal;
@@ -89,9 +92,39 @@ impl FailedTokens {
         refusal
     }
 
+    /// Logs the failures until then at the end of [`REPORT_TIME`], so that the last ones of an
+    /// attack are logged too. At most one task waits.
+    fn report_later(self: &Arc<Self>, address: IpAddr) {
+        if std::mem::replace(&mut self.failures().is_report_due, true) {
+            return;
+        }
+        let failed = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(REPORT_TIME).await;
+            if let Some(count) = failed.take_unreported(Instant::now()) {
+                log(count, address);
+            }
+        });
+    }
+
+    /// The failures that were not logged, at the end of a task.
+    fn take_unreported(&self, now: Instant) -> Option<u64> {
+        let mut failures = self.failures();
+        failures.is_report_due = false;
+        let count = std::mem::take(&mut failures.unreported);
+        (count != 0).then(|| {
+            failures.reported = Some(now);
+            count
+        })
+    }
+
+    fn failures(&self) -> MutexGuard<'_, FailureCount> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether the failure is within the allowance, and the number of failures to log.
     fn count_failure(&self, address: IpAddr, now: Instant) -> (bool, Option<u64>) {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = self.failures();
         failures.unreported += 1;
         let is_due = failures.reported.is_none_or(|last| REPORT_TIME <= now - last);
         let report = is_due.then(|| {
@@ -100,6 +133,10 @@ impl FailedTokens {
         });
         (failures.allowance(address, now).take(now), report)
     }
+}
+
+fn log(count: u64, address: IpAddr) {
+    tracing::warn!(count, last_from = %address, "admin requests without a valid token");
 }
 
 impl FailureCount {
@@ -178,6 +215,20 @@ mod tests {
         );
         let known = failed.failures.lock().expect("nothing panicked").addresses.len();
         assert!(known <= ADDRESSES_MAX, "{known}");
+    }
+
+    /// The last failures of an attack, after which none follows.
+    #[test]
+    fn the_last_failures_are_logged() {
+        let failed = FailedTokens::new();
+        let start = Instant::now();
+        let reports = (0..7).filter_map(|_| failed.count_failure(address(1), start).1);
+        assert_eq!(reports.collect::<Vec<_>>(), [1]);
+        let later = start + REPORT_TIME;
+        assert_eq!(failed.take_unreported(later), Some(6));
+        assert_eq!(failed.take_unreported(later), None);
+        assert_eq!(failed.count_failure(address(1), later).1, None, "one was logged just now");
+        assert_eq!(failed.count_failure(address(1), later + REPORT_TIME).1, Some(2));
     }
 
     #[test]

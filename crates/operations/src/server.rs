@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::admin_requests::AdminRequestTimes;
-use crate::audit::AuditEntry;
+use crate::audit::{self, AuditEntry};
 use crate::auth::{self, Caller, Credential, PeerAddresses};
 use crate::backend::{AdminBackend, ChangeAuthor};
 use crate::client_socket::Wire;
@@ -98,7 +98,7 @@ struct Server {
     options: AdminOptions,
     surface: Surface,
     connections: Arc<Connections>,
-    failed_tokens: FailedTokens,
+    failed_tokens: Arc<FailedTokens>,
     request_times: AdminRequestTimes,
     dry_runs: DryRuns,
     callers: CallerCounts,
@@ -218,15 +218,25 @@ async fn serve_connection(
         .max_header_size(limits.header_bytes)
         .serve_connection(Wire::new(stream), service);
     let mut connection = pin!(connection);
-    // Errors of a connection concern only its client.
+    let from = addresses.peer;
+    // Errors of a connection concern only its client, except that malformed requests are audited.
     tokio::select! {
-        _ended = connection.as_mut() => return,
+        ended = connection.as_mut() => return audit_malformed(ended, from),
         () = permit.evicted() => return,
         _dropped = stopped.changed() => connection.as_mut().graceful_shutdown(),
     }
     tokio::select! {
         _ended = connection => {}
         () = permit.evicted() => {}
+    }
+}
+
+/// Writes the audit entry of a request that ended its connection, because it could not be read.
+fn audit_malformed(ended: hyper::Result<()>, from: IpAddr) {
+    let Err(error) = ended else { return };
+    if error.is_parse() {
+        // Whatever the library answers, the socket makes 400 of it.
+        audit::write_malformed(from, StatusCode::BAD_REQUEST, &error);
     }
 }
 
@@ -239,7 +249,7 @@ impl Server {
             options,
             surface,
             connections,
-            failed_tokens: FailedTokens::new(),
+            failed_tokens: Arc::new(FailedTokens::new()),
             request_times: AdminRequestTimes::default(),
             dry_runs: DryRuns::default(),
             callers: CallerCounts::default(),

@@ -123,6 +123,20 @@ impl Config {
             .ok_or_else(|| CliError::new("hub.name must have 2 to 32 bytes"))
     }
 
+    /// Names of the settings that a running switch with this configuration does not take over from
+    /// another one. Of a file or directory it reads the content again, but not another path.
+    pub(crate) fn changed_until_restart(&self, other: &Self) -> Vec<&'static str> {
+        const TAKEN_OVER: [&str; 2] = ["logging.level", "traces.ratio"];
+        let [running, other] = [self, other]
+            .map(|config| toml::Table::try_from(config).expect("settings are TOML values"));
+        let is_changed = |name: &&str| {
+            let (section, key) = name.split_once('.').expect("a name has a section");
+            let value = |table: &toml::Table| table.get(section)?.get(key).cloned();
+            !TAKEN_OVER.contains(name) && value(&running) != value(&other)
+        };
+        settings().into_iter().map(|setting| setting.name).filter(is_changed).collect()
+    }
+
     pub(crate) fn settings(&self) -> Settings {
         Settings {
             confirm_to_payee: self.transfers.confirm_to_payee,

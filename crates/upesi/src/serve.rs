@@ -58,7 +58,7 @@ use traces::SpanQueue;
 
 use crate::CliError;
 use crate::cli::stdout;
-use crate::config::{self, Config, ProbeListener};
+use crate::config::{self, Config, LogFormat, ProbeListener};
 use crate::data::layout::has_segments;
 use crate::inspect::statements::StatementSource;
 use crate::operate::quarantine::{self, Entry, Notes};
@@ -107,16 +107,34 @@ pub(crate) fn serve(
     arguments: &ServeArguments,
     transfer_mode: TransferMode,
 ) -> Result<(), CliError> {
-    let config = configuration(arguments)?;
-    let logging = Logging::start(&config.logging)?;
     let _flush = FlushAtEnd;
-    let location = LogLocation::from_arguments(&arguments.log, &config)?;
+    let config = match configuration(arguments) {
+        Err(error) if arguments.log_format == Some(LogFormat::Json) => {
+            let format = LogFormat::Json;
+            Logging::start(&config::Logging { format, ..config::Logging::default() })?;
+            return Err(error.logged());
+        }
+        read => read?,
+    };
+    let logging = Logging::start(&config.logging)?;
+    let served = serve_logging(arguments, &config, (transfer_mode, &logging));
+    logging.report_failures();
+    match config.logging.format {
+        LogFormat::Json => served.map_err(CliError::logged),
+        LogFormat::Text => served,
+    }
+}
+
+fn serve_logging(
+    arguments: &ServeArguments,
+    config: &Config,
+    modes: (TransferMode, &Logging),
+) -> Result<(), CliError> {
+    let location = LogLocation::from_arguments(&arguments.log, config)?;
     arm_exit(arguments);
     let sync_delay = SyncDelay::from_arguments(&arguments.slowness);
     let options = LogOptions { sync_delay, location, tail_policy: arguments.tail_policy() };
-    let served = serve_at(&options, &config, arguments, (transfer_mode, &logging));
-    logging.report_failures();
-    served
+    serve_at(&options, config, arguments, modes)
 }
 
 fn serve_at(
@@ -172,8 +190,8 @@ fn serve_at(
     });
     let liquidity = LiquidityThread::start(Arc::clone(&backend), alerts, stopping.clone())?;
     announce(arguments, (transfer_mode, options), &node, (&addresses, starting, &certificates));
-    let key_files = keys.admin.directory.clone();
-    let reloadable = Reloadable { arguments, logging, traces, keys: key_files, certificates };
+    let (settings, key_files) = ((arguments, config), keys.admin.directory.clone());
+    let reloadable = Reloadable { settings, logging, traces, keys: key_files, certificates };
     let options = admin_options(config, auth, (keys.admin, egress_policy));
     let has_ended = || {
         watchdog.check();
@@ -378,7 +396,8 @@ struct AdminServer {
 
 /// The parts that SIGHUP reloads.
 struct Reloadable<'a> {
-    arguments: &'a ServeArguments,
+    /// The configuration is that of the start.
+    settings: (&'a ServeArguments, &'a Config),
     logging: &'a Logging,
     traces: &'a TraceExport,
     keys: Option<Arc<KeyDirectory>>,
@@ -387,10 +406,17 @@ struct Reloadable<'a> {
 
 impl Reloadable<'_> {
     async fn reload(&self) {
-        match configuration(self.arguments) {
+        let (arguments, started) = self.settings;
+        let read = configuration(arguments);
+        match &read {
             Ok(config) => {
                 self.logging.reload(&config.logging.level);
                 self.traces.reload(config.traces.ratio.0);
+                let settings = started.changed_until_restart(config);
+                if !settings.is_empty() {
+                    let settings = settings.join(", ");
+                    tracing::warn!(settings, "changed settings take effect at the next start");
+                }
             }
             Err(error) => {
                 tracing::error!(%error, "cannot read the configuration; settings stay unchanged");
@@ -400,7 +426,9 @@ impl Reloadable<'_> {
             signatures::reload(Arc::clone(keys)).await;
         }
         self.certificates.reload(ReloadReason::Signal);
-        tracing::info!("reloaded the configuration on SIGHUP");
+        if read.is_ok() {
+            tracing::info!("reloaded the configuration on SIGHUP");
+        }
     }
 }
 

@@ -74,7 +74,9 @@ pub fn end_with_reader(command: impl FnOnce() -> Result<(), CliError>) -> ExitCo
 pub fn exit_code(result: Result<(), CliError>) -> ExitCode {
     let Err(failure) = result else { return ExitCode::SUCCESS };
     let code = failure.code();
-    print_error_line(failure);
+    if !failure.is_logged() {
+        print_error_line(failure);
+    }
     ExitCode::from(code)
 }
 

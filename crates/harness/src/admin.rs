@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::error::HarnessError;
 use crate::interrupt::Interrupt;
+use crate::stored_session::session_file;
 use crate::switch_process::read_token;
 
 const WITHIN: Duration = Duration::from_secs(20);
@@ -80,12 +81,24 @@ impl Admin {
         Self { address, host: address.to_string(), lines, stream: None, within: WITHIN }
     }
 
-    /// A client of `url`, such as `http://127.0.0.1:3001`, with the token in a file.
+    /// A client of `url`, such as `http://127.0.0.1:3001`, without a token.
+    ///
+    /// # Errors
+    /// The address is invalid.
+    pub fn without_token(url: &str) -> Result<Self, HarnessError> {
+        let host = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
+        Ok(Self { host, ..Self::new(resolve(url)?, None) })
+    }
+
+    /// A client of `url`, such as `http://127.0.0.1:3001`, with the token in a file, or that of the
+    /// session that `upesi login` stored for the address.
     ///
     /// # Errors
     /// The address is invalid, or the file cannot be read.
     pub fn at(url: &str, token: Option<&Path>) -> Result<Self, HarnessError> {
-        let token = token.map(read_token).transpose()?;
+        let stored = || session_file(url).filter(|file| file.exists());
+        let token = token.map(Path::to_owned).or_else(stored);
+        let token = token.as_deref().map(read_token).transpose()?;
         let host = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
         Ok(Self { host, ..Self::new(resolve(url)?, token) })
     }

@@ -43,6 +43,7 @@ pub mod scenario;
 mod simulate;
 pub mod simulators;
 pub mod status_line;
+mod stored_session;
 pub mod switch_process;
 mod waterfalls;
 
@@ -58,6 +59,7 @@ pub use crate::proc_stats::{Environment, Origin, PROFILE, VERSION, free_bytes};
 pub use crate::report::{DemoReport, Latency, Legs, Machine, Percentiles};
 pub use crate::scenario::Scenario;
 pub use crate::simulate::simulate;
+pub use crate::stored_session::session_file;
 pub use crate::switch_process::{Confirm, SwitchCommand};
 pub use crate::waterfalls::{WaterfallOptions, waterfall};
 pub use ::waterfall::text;

@@ -18,6 +18,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, ORI
 use http::request::Parts;
 use http::uri::Authority;
 use http::{Method, StatusCode};
+use identity::Session;
 use ledger::{OperatorBook, OperatorTokenId, Stamp};
 
 use crate::backend::ChangeAuthor;
@@ -98,6 +99,8 @@ pub(crate) enum Credential {
     BreakGlass(Fingerprint),
     /// A token of an operator.
     Token(OperatorTokenId),
+    /// A session that began with a password.
+    Session,
 }
 
 impl fmt::Display for Credential {
@@ -108,6 +111,7 @@ impl fmt::Display for Credential {
                 write!(f, "token:{fingerprint}")
             }
             Self::Token(id) => write!(f, "token:{}", id_text(*id)),
+            Self::Session => f.write_str("session"),
         }
     }
 }
@@ -192,6 +196,9 @@ pub(crate) async fn identify(
             let presented = bearer(&head.headers).ok_or_else(missing)?;
             match OperatorTokenText::parse(presented) {
                 Some(token) => of_operator(book, &token, now())?,
+                None if Session::is_token(presented) => {
+                    of_session(options, book, presented, now())?
+                }
                 None => {
                     let fingerprint = verify(token.clone(), presented.to_owned()).await?;
                     let caller = Caller::unrestricted(Credential::BreakGlass(fingerprint));
@@ -230,6 +237,29 @@ fn of_operator(
         roles: roles.clone(),
         permissions,
         expires: Some(token.expires),
+    })
+}
+
+/// The operator of a session, which must not have ended.
+fn of_session(
+    options: &AdminOptions,
+    book: &OperatorBook,
+    presented: &[u8],
+    now: Stamp,
+) -> Result<Caller, Refusal> {
+    let session = options.secrets.as_ref().and_then(|key| Session::read(presented, key));
+    let Some(session) = session else { return Err(unauthorized("invalid bearer token")) };
+    let operator = book.operator(&session.operator).filter(|operator| operator.active);
+    let operator = operator.filter(|operator| operator.generation == session.generation);
+    let operator = operator.filter(|_| now.0 < session.expires);
+    let ended = || unauthorized("the session has ended: log in again");
+    let operator = operator.ok_or_else(ended)?;
+    Ok(Caller {
+        name: Some(operator.name.clone()),
+        credential: Credential::Session,
+        roles: operator.roles.clone(),
+        permissions: Permissions::of_roles(book, &operator.roles),
+        expires: Some(Stamp(session.expires)),
     })
 }
 
@@ -281,7 +311,7 @@ fn header_text(
     Ok((!text.is_empty()).then_some(text))
 }
 
-fn unauthorized(detail: &str) -> Refusal {
+pub(crate) fn unauthorized(detail: &str) -> Refusal {
     let refusal = Refusal::new(ErrorCode::GENERIC_CLIENT, detail);
     Refusal { status: StatusCode::UNAUTHORIZED, ..refusal }
 }

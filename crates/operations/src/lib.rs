@@ -26,6 +26,7 @@ mod change_words;
 mod client_socket;
 mod cluster;
 mod connections;
+mod credentials;
 mod dead_letters;
 mod dry_runs;
 mod endpoint_cache;
@@ -39,6 +40,7 @@ mod interchange_fee_rules;
 mod keys;
 mod limits;
 mod liquidity;
+mod logins;
 mod metrics;
 mod monitoring;
 pub mod openapi_document;
@@ -78,6 +80,7 @@ mod waterfall;
 
 pub use self::metrics::families;
 pub use self::process_status::ProcessStatus;
+pub use ::identity::SecretsKey;
 pub use backend::{
     ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, PARKED_MAX, PositionTrend, StateQuery,
     Unavailable,
@@ -94,5 +97,7 @@ pub use statements::{
     STATEMENT_ENTRIES_MAX, SettlementPart, Statement, StatementError, StatementFormat,
     StatementPeriod, StatementRefusal, StatementSubject, Total,
 };
-pub use token::{Token, load_or_create_token, load_token};
+pub use token::{
+    Token, load_or_create_secrets_key, load_or_create_token, load_secrets_key, load_token,
+};
 pub use transactions::transaction_object;

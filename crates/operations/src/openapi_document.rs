@@ -197,7 +197,11 @@ fn operation(tag: &'static str, resource: &Resource, route: &Route) -> Operation
         responses: responses.chain(refusals).collect(),
         callbacks: Vec::new(),
         permission: route.permission.map(Permission::name),
-        access: if route.is_open { Access::Optional } else { Access::Token },
+        access: match route {
+            Route { is_anonymous: true, .. } => Access::Open,
+            Route { is_open: true, .. } => Access::Optional,
+            _ => Access::Token,
+        },
     }
 }
 

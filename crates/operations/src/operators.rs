@@ -77,6 +77,8 @@ response_type! {
         /// The permissions that the roles grant.
         permissions: Vec<&'static str>,
         is_active: bool,
+        has_password: bool,
+        has_second_factor: bool,
         tokens: usize,
         created_date: Timestamp,
     }
@@ -89,6 +91,8 @@ impl OperatorResponse {
             roles: operator.roles.clone(),
             permissions: Permissions::of_roles(book, &operator.roles).names(),
             is_active: operator.active,
+            has_password: !operator.password.is_empty(),
+            has_second_factor: !operator.second_factor.is_empty(),
             tokens: book.tokens().filter(|token| token.operator == operator.name).count(),
             created_date: Timestamp(operator.created),
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fspiop::egress_policy::EgressPolicy;
+use identity::SecretsKey;
 use jws::{KeyDirectory, VerificationKey};
 use tls::ServerTls;
 
@@ -30,6 +31,8 @@ pub struct AdminOptions {
     pub keys: AdminKeys,
     /// TLS of the listener; `None` for plain text.
     pub tls: Option<Arc<ServerTls>>,
+    /// The key of sessions and of secrets on the log; passwords need it.
+    pub secrets: Option<SecretsKey>,
     /// Bounds on what a client can occupy.
     pub limits: Limits,
     /// Time for which a proposed change can be approved, at most 30 days.
@@ -57,6 +60,7 @@ impl AdminOptions {
             egress: Arc::default(),
             keys: AdminKeys::default(),
             tls: None,
+            secrets: None,
             limits: Limits::default(),
             proposal_time: Duration::from_secs(24 * 60 * 60),
         }

@@ -129,7 +129,7 @@ response_type! {
         proposed_date: Timestamp,
         expiration_date: Timestamp,
         log_index: u64,
-        /// The secret of a proposed token, only in the response to its request.
+        /// The secret of a proposed token or second factor, only in the response to its request.
         #[serde(skip_serializing_if = "Option::is_none")]
         token: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]

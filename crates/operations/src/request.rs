@@ -1,10 +1,12 @@
 //! A request in progress: the interface of handlers.
 
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use fspiop::{ErrorCode, Refusal};
 use http::header::{ACCEPT, HeaderMap, HeaderValue};
+use identity::SecretsKey;
 use ledger::{
     AdminOutcome, Administer, Change, ChangeDeclaration, ChangeResult, Currency, FspName,
     PROPOSAL_SECONDS_MAX, PROPOSAL_TEXT_MAX, Participant, Propose, State, TransferId,
@@ -19,6 +21,7 @@ use crate::backend::{AdminBackend, ChangeAuthor, Unavailable};
 use crate::body::Body;
 use crate::body_reader::{BodyReader, CURRENCY_FORM, known_currency, refuse};
 use crate::dry_runs::DryRuns;
+use crate::logins::Logins;
 use crate::metrics::AdminCounters;
 use crate::options::AdminOptions;
 use crate::outcome_errors;
@@ -47,6 +50,11 @@ pub(crate) struct AdminRequest<'a> {
     pub(crate) target: &'a str,
     /// Set if the change that the handler asked for was proposed instead: the response.
     pub(crate) proposed: OnceLock<AdminResponse>,
+    /// Address of the sender.
+    pub(crate) peer: IpAddr,
+    pub(crate) logins: &'a Logins,
+    /// The key of secrets, where operators have roles.
+    pub(crate) secrets: Option<&'a SecretsKey>,
     /// The route, which names the changes that it records.
     pub(crate) route: &'static Route,
 }
@@ -197,6 +205,12 @@ impl AdminRequest<'_> {
             state.registry().find(&name).map(|(_, participant)| copy(state, participant))
         });
         found.await?.ok_or_else(outcome_errors::participant_not_found)
+    }
+
+    /// The key of secrets; refused where operators have no roles.
+    pub(crate) fn secrets(&self) -> Result<&SecretsKey, Refusal> {
+        let detail = "operators log in only with admin.auth = \"roles\"";
+        self.secrets.ok_or_else(|| Refusal::new(ErrorCode::VALIDATION, detail))
     }
 
     /// The body.

@@ -20,11 +20,11 @@ use crate::request::AdminRequest;
 use crate::response::HandlerResult;
 use crate::schema::{Content, any_text, some_text};
 use crate::{
-    accounts, cluster, dead_letters, dry_runs, endpoint_cache, enums, explanations, four_eyes,
-    funds, identity, interchange_fee_rules, keys, limits, liquidity, metrics, monitoring,
-    openapi_document, operators, oracles, participants, parties, proposals, roles, rules,
-    settlement_models, settlement_windows, settlements, snapshots, statements, storage, tokens,
-    transactions, waterfall,
+    accounts, cluster, credentials, dead_letters, dry_runs, endpoint_cache, enums, explanations,
+    four_eyes, funds, identity, interchange_fee_rules, keys, limits, liquidity, logins, metrics,
+    monitoring, openapi_document, operators, oracles, participants, parties, proposals, roles,
+    rules, settlement_models, settlement_windows, settlements, snapshots, statements, storage,
+    tokens, transactions, waterfall,
 };
 
 /// The resources of every module, with their group in the document.
@@ -49,6 +49,8 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("operators", identity::RESOURCES),
     ("operators", four_eyes::RESOURCES),
     ("operators", proposals::RESOURCES),
+    ("operators", credentials::RESOURCES),
+    ("operators", logins::RESOURCES),
     ("hub", enums::RESOURCES),
     ("measurement", waterfall::RESOURCES),
     ("hub", snapshots::RESOURCES),
@@ -71,8 +73,6 @@ const RECORDED_ELSEWHERE: &[(&ChangeDeclaration, &str)] = &[
     (&ledger::CheckLiquidity::DECLARATION, "a position that crosses its alarm threshold"),
     (&ledger::FinishAlerts::DECLARATION, "alerts that were sent"),
     (&ledger::Propose::DECLARATION, "a request for a change that needs a second operator"),
-    (&ledger::SetPassword::DECLARATION, "nothing yet: operators have only tokens"),
-    (&ledger::SetSecondFactor::DECLARATION, "nothing yet: operators have only tokens"),
 ];
 
 /// Requires a route for every change, at compile time.
@@ -194,6 +194,8 @@ pub(crate) struct Route {
     pub(crate) permission: Option<Permission>,
     /// Whether it is open to every client where all operators share a token.
     pub(crate) is_open: bool,
+    /// Whether it never needs a token.
+    pub(crate) is_anonymous: bool,
     /// Its name in the document.
     pub(crate) id: &'static str,
     pub(crate) summary: &'static str,
@@ -227,6 +229,7 @@ impl Route {
             kind: RouteKind::Read,
             permission: Some(Permission::Read),
             is_open: true,
+            is_anonymous: false,
             id: "",
             summary: "",
             text: "",
@@ -247,6 +250,12 @@ impl Route {
     /// Reads costly or personal data.
     pub(crate) const fn guarded(handler: Handler) -> Self {
         Self { is_open: false, ..Self::read(handler) }
+    }
+
+    /// Starts an action that is not recorded, without a token.
+    pub(crate) const fn anonymous(handler: Handler) -> Self {
+        let kind = RouteKind::Action;
+        Self { kind, permission: None, is_anonymous: true, ..Self::read(handler) }
     }
 
     /// Starts an action that is not recorded.
@@ -274,7 +283,8 @@ impl Route {
 /// KIND METHOD name = handler(Body), "summary" { FIELD: value, ... }
 /// ```
 ///
-/// The kind is a constructor of [`Route`]: `read`, `guarded`, `action` or `change`. The
+/// The kind is a constructor of [`Route`]: `read`, `guarded`, `anonymous`, `action` or
+/// `change`. The
 /// fields are those of [`Route`]. A handler is an async function of the [`AdminRequest`], and of
 /// the body where there is one.
 macro_rules! routes {

@@ -13,12 +13,14 @@ use fspiop::admission::AdmissionLimits;
 use fspiop::{ErrorCode, Refusal, bare};
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Body;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioTimer;
+use identity::SecretsKey;
+use ledger::OperatorBook;
 use socket2::SockRef;
 use tls::Rejected;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -35,12 +37,13 @@ use crate::client_socket::Wire;
 use crate::connections::{ConnectionPermit, Connections};
 use crate::dry_runs::{self, DryRuns};
 use crate::failed_tokens::FailedTokens;
+use crate::logins::Logins;
 use crate::metrics::AdminCounters;
 use crate::options::{AdminOptions, Auth, Limits};
 use crate::probes;
 use crate::request::AdminRequest;
 use crate::response::{AdminResponse, BARE_HEADERS, HandlerResult};
-use crate::route::{MatchedResource, Resource};
+use crate::route::{MatchedResource, Resource, Route};
 
 /// Maximum number of headers of a request.
 const HEADERS_MAX: usize = 100;
@@ -102,6 +105,7 @@ struct Server {
     request_times: AdminRequestTimes,
     dry_runs: DryRuns,
     callers: CallerCounts,
+    logins: Logins,
 }
 
 /// Counts of authenticated requests.
@@ -253,6 +257,7 @@ impl Server {
             request_times: AdminRequestTimes::default(),
             dry_runs: DryRuns::default(),
             callers: CallerCounts::default(),
+            logins: Logins::default(),
         }
     }
 
@@ -317,20 +322,14 @@ impl Server {
         auth::check_origin(&self.options, head, local)?;
         let route = matched.and_then(|matched| matched.resource.route(&head.method));
         let dry_run = dry_runs::name(&head.headers)?;
-        let is_open = !matches!(self.options.auth, Auth::Roles(_))
-            && auth::is_reading(&head.method)
-            && route.is_none_or(|route| route.is_open)
-            && dry_run.is_none();
-        let (caller, identity) = match is_open {
-            true => (Caller::unrestricted(Credential::None), ChangeAuthor::default()),
-            false => self.identify(backend, (head, audit), peer).await?,
+        let needs_token = dry_run.is_some() || self.needs_token(route, &head.method);
+        let (caller, identity) = match needs_token {
+            true => self.identify(backend, (head, audit), peer).await?,
+            false => (Caller::unrestricted(Credential::None), ChangeAuthor::default()),
         };
         let matched = matched.ok_or_else(Refusal::unknown_uri)?;
         let route = route.ok_or_else(Refusal::method_not_allowed)?;
-        if let Some(permission) = route.permission {
-            let allowed = caller.must_have(permission, &backend.operators());
-            allowed.inspect_err(|_| self.callers.count_missing_permission())?;
-        }
+        self.authorize(&caller, route, &backend.operators())?;
         fspiop::headers::check_content_encoding(&head.headers)?;
         let body = match auth::is_reading(&head.method) {
             true => Bytes::new(),
@@ -362,6 +361,9 @@ impl Server {
             audit,
             target: head.uri.path(),
             proposed: OnceLock::new(),
+            peer,
+            logins: &self.logins,
+            secrets: self.secrets(),
             route,
         };
         if route.needs_accept {
@@ -369,7 +371,40 @@ impl Server {
         }
         // HEAD is handled as GET; the body is omitted when the response is written.
         let result = (route.handler)(&request).await;
-        request.proposed.into_inner().map_or(result, Ok)
+        match request.proposed.into_inner().map_or(result, Ok) {
+            Err(refusal) if refusal.status == StatusCode::UNAUTHORIZED => {
+                Err(self.failed_tokens.refuse(peer, refusal).await)
+            }
+            result => result,
+        }
+    }
+
+    /// Whether a request needs a token. With roles, unknown paths need one, too.
+    fn needs_token(&self, route: Option<&Route>, method: &Method) -> bool {
+        let is_anonymous = route.is_some_and(|route| route.is_anonymous);
+        let is_open = !matches!(self.options.auth, Auth::Roles(_))
+            && auth::is_reading(method)
+            && route.is_none_or(|route| route.is_open);
+        !is_anonymous && !is_open
+    }
+
+    /// Refuses and counts a request without the permission of its route.
+    fn authorize(
+        &self,
+        caller: &Caller,
+        route: &Route,
+        book: &OperatorBook,
+    ) -> Result<(), Refusal> {
+        let Some(permission) = route.permission else { return Ok(()) };
+        caller.must_have(permission, book).inspect_err(|_| self.callers.count_missing_permission())
+    }
+
+    /// The key of secrets, where operators have roles.
+    const fn secrets(&self) -> Option<&SecretsKey> {
+        match self.options.auth {
+            Auth::Roles(_) => self.options.secrets.as_ref(),
+            Auth::Token(_) | Auth::None => None,
+        }
     }
 
     /// Authenticates the request. A failure is counted, and its response may be delayed. A use of

@@ -13,6 +13,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use ::identity::SecretsKey;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
@@ -60,6 +61,22 @@ pub fn load_or_create_token(path: &Path) -> io::Result<Token> {
 pub fn load_token(path: &Path) -> io::Result<Token> {
     let token = Token { path: path.to_owned(), denied: EXTERNAL_FILE_DENIED };
     token.read().map(|_| token)
+}
+
+/// Reads the key of sessions and secrets, or creates its file, as [`load_or_create_token`] does.
+///
+/// # Errors
+/// As for [`load_or_create_token`].
+pub fn load_or_create_secrets_key(path: &Path) -> io::Result<SecretsKey> {
+    load_or_create_token(path)?.read().map(|text| SecretsKey::new(&text))
+}
+
+/// Reads the key of sessions and secrets from an externally managed file, as [`load_token`] does.
+///
+/// # Errors
+/// As for [`load_token`].
+pub fn load_secrets_key(path: &Path) -> io::Result<SecretsKey> {
+    load_token(path)?.read().map(|text| SecretsKey::new(&text))
 }
 
 impl Token {

@@ -6,6 +6,7 @@ pub(crate) mod admin_get;
 pub(crate) mod commands;
 pub(crate) mod error;
 pub(crate) mod help;
+pub(crate) mod password;
 pub(crate) mod shell_files;
 pub(crate) mod stdout;
 pub(crate) mod table;

@@ -4,6 +4,7 @@ pub(crate) mod cluster;
 pub(crate) mod health;
 pub(crate) mod init;
 pub(crate) mod liquidity;
+pub(crate) mod login;
 pub(crate) mod onboard;
 pub(crate) mod operators;
 pub(crate) mod parties;

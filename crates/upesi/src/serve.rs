@@ -46,7 +46,7 @@ use jws::KeyDirectory;
 use ledger::{Administer, Change, Command, Configure, FspName, Genesis, LogIndex, Settings, State};
 use node::latency_trace::{LatencyTrace, TracedLog};
 use node::{Directory, Handle, Node, SystemClock};
-use operations::{AdminKeys, AdminOptions, Auth, Token};
+use operations::{AdminKeys, AdminOptions, Auth, SecretsKey, Token};
 use ports::{Clock, ColdStore, Log as _, LogError, StoreError};
 use sequencer::{Durability, Quarantine, ReplayError, ReplayStart, Sequencer, Submission};
 use snapshots::{FrozenState, SnapshotEvent, SnapshotFile, SnapshotSource, Snapshotter};
@@ -149,7 +149,7 @@ fn serve_at(
     let Listeners { fspiop, admin, probes, starting, addresses } = Listeners::bind(config)?;
     prepare_directory(arguments)?;
     let certificates = Certificates::open(config)?;
-    let auth = (admin_auth(config, &arguments.data)?, certificates.admin.clone());
+    let auth = admin_access(config, &arguments.data, certificates.admin.clone())?;
     let keys = Keys::open(config)?;
     let alerts = config.alerts.receivers()?;
     let traces = &TraceExport::start(config, addresses.fspiop)?;
@@ -883,6 +883,17 @@ fn switch_options(
     }
 }
 
+/// Authentication, key of secrets and TLS of the admin API.
+type AdminAccess = (Auth, Option<SecretsKey>, Option<Arc<ServerTls>>);
+
+fn admin_access(
+    config: &Config,
+    data: &Path,
+    tls: Option<Arc<ServerTls>>,
+) -> Result<AdminAccess, CliError> {
+    Ok((admin_auth(config, data)?, secrets_key(config, data)?, tls))
+}
+
 fn admin_auth(config: &Config, data: &Path) -> Result<Auth, CliError> {
     let with: fn(Token) -> Auth = match config.admin.auth {
         config::Auth::None => return Ok(Auth::None),
@@ -892,15 +903,44 @@ fn admin_auth(config: &Config, data: &Path) -> Result<Auth, CliError> {
     if let Some(token) = given_token(config)? {
         return Ok(with(token));
     }
+    with_private_file(data, "admin-token", operations::load_or_create_token).map(with)
+}
+
+/// The key of sessions and second factors, where operators have roles.
+fn secrets_key(config: &Config, data: &Path) -> Result<Option<SecretsKey>, CliError> {
+    if config.admin.auth != config::Auth::Roles {
+        return Ok(None);
+    }
+    let key = match given_secrets_key(config)? {
+        Some(key) => key,
+        None => {
+            with_private_file(data, "admin-secrets-key", operations::load_or_create_secrets_key)?
+        }
+    };
+    Ok(Some(key))
+}
+
+/// Reads or creates a file in the data directory, which is created if it is missing.
+fn with_private_file<T>(
+    data: &Path,
+    name: &str,
+    load: fn(&Path) -> io::Result<T>,
+) -> Result<T, CliError> {
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(data)
         .map_err(|error| CliError::new(format!("{}: {error}", data.display())))?;
-    let path = data.join("admin-token");
-    operations::load_or_create_token(&path)
-        .map(with)
-        .map_err(|error| CliError::new(format!("{}: {error}", path.display())))
+    let path = data.join(name);
+    load(&path).map_err(|error| CliError::new(format!("{}: {error}", path.display())))
+}
+
+/// The key in `admin.secrets_key_file`, if configured.
+pub(crate) fn given_secrets_key(config: &Config) -> Result<Option<SecretsKey>, CliError> {
+    let Some(path) = &config.admin.secrets_key_file else { return Ok(None) };
+    let failed =
+        |error| CliError::new(format!("admin.secrets_key_file: {}: {error}", path.display()));
+    operations::load_secrets_key(path).map(Some).map_err(failed)
 }
 
 /// The token in `admin.token_file`, if configured.
@@ -912,7 +952,7 @@ pub(crate) fn given_token(config: &Config) -> Result<Option<Token>, CliError> {
 
 fn admin_options(
     config: &Config,
-    (auth, tls): (Auth, Option<Arc<ServerTls>>),
+    (auth, secrets, tls): AdminAccess,
     (keys, egress): (AdminKeys, Arc<EgressPolicy>),
 ) -> AdminOptions {
     AdminOptions {
@@ -922,6 +962,7 @@ fn admin_options(
         egress,
         tls,
         proposal_time: Duration::from_secs(config.admin.proposal_seconds),
+        secrets,
         ..AdminOptions::new(auth)
     }
 }

@@ -25,7 +25,7 @@ const FIRST: [&str; 14] = [
 ];
 
 /// Examples that the state of a fresh hub does not allow, with what they are answered.
-const REFUSED: [(&str, u16); 19] = [
+const REFUSED: [(&str, u16); 21] = [
     // No transfer was committed: the window is empty, and nothing can be settled.
     ("closeSettlementWindow", 400),
     ("createSettlement", 400),
@@ -39,6 +39,9 @@ const REFUSED: [(&str, u16); 19] = [
     ("updateSettlementAccount", 400),
     // No record made the transfer of the examples.
     ("explainTransfer", 404),
+    // Operators have no roles.
+    ("createSecondFactor", 400),
+    ("logIn", 400),
     // There is no dead letter.
     ("resend", 400),
     // The transfer of the examples is a movement of funds, without a packet.

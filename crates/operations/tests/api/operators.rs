@@ -1,9 +1,11 @@
 //! Operators, their roles and tokens.
 
 use std::fmt::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::task::Poll;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use expect_test::{expect, expect_file};
+use identity::{SecretsKey, TotpSecret};
 use ledger::{Administer, Change, Command, CreateToken, Digest, OperatorTokenId, Stamp};
 use openapi::generate::{ExampleMessage, operations};
 use operations::{AdminOptions, Auth};
@@ -21,12 +23,16 @@ const ROLES: [(&str, &[&str]); 6] = [
     ("admin", &["read", "operate", "finance", "security", "audit"]),
 ];
 
+/// The text of the secrets key.
+const SECRETS: &str = "secrets of the tests";
+const PASSWORD: &str = "correct horse battery staple";
 const CHANGE: &str = "PUT /participants/Hub";
 const BODY: &str = r#"{"isActive":true}"#;
 
 pub(crate) fn with_roles(options: &mut AdminOptions) {
     if let Auth::Token(token) = options.auth.clone() {
         options.auth = Auth::Roles(token);
+        options.secrets = Some(SecretsKey::new(SECRETS));
     }
 }
 
@@ -52,6 +58,27 @@ impl TestServer {
         self.send(request, &headers, body).await
     }
 
+    async fn log_in(&self, password: &str, code: Option<&str>) -> HttpResponse {
+        let mut body = serde_json::json!({"name": "anna", "password": password});
+        if let Some(code) = code {
+            body["code"] = code.into();
+        }
+        self.send("POST /login", "host: localhost\r\n", &body.to_string()).await
+    }
+
+    /// The token of a session of `anna`.
+    async fn begin_session(&self) -> String {
+        let answer = self.log_in(PASSWORD, None).await;
+        assert_eq!(answer.status, 201, "{}", answer.body);
+        let created: Value = serde_json::from_str(&answer.body).unwrap();
+        created["token"].as_str().unwrap().to_owned()
+    }
+
+    async fn set_password(&self, password: &str) {
+        let body = serde_json::json!({"password": password}).to_string();
+        self.check_status("PUT /operators/anna/password", &body, 204).await;
+    }
+
     pub(crate) fn log_index(&self) -> u64 {
         self.backend.inner().state.log_index().0
     }
@@ -71,7 +98,11 @@ async fn every_route_has_its_permission() {
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
             let permission = operation["x-required-permission"].as_str().unwrap_or("none");
-            let token = if operation["security"][0] == serde_json::json!({}) { "" } else { " *" };
+            let token = match &operation["security"][0] {
+                Value::Object(schemes) if schemes.is_empty() => "",
+                Value::Object(_) => " *",
+                _ => " -",
+            };
             writeln!(table, "{permission} {} {path}{token}", method.to_uppercase()).unwrap();
         }
     }
@@ -92,6 +123,9 @@ async fn each_role_may_use_the_routes_of_its_permissions_and_no_others() {
         let ExampleMessage { method, path, body, .. } = &operation.good;
         let declared = &document["paths"][operation.path][method.to_ascii_lowercase()];
         let needed = declared["x-required-permission"].as_str();
+        if declared["security"].is_null() {
+            continue;
+        }
         let body = body.as_ref().map_or("", |(_, text)| text.as_str());
         // The permission to decide about a proposal is that of its change.
         if operation.path.starts_with("/proposals/{id}/") {
@@ -294,5 +328,176 @@ async fn operators_need_their_rules_version() {
     server
         .check("PUT /operators/anna", r#"{"roles":[]}"#, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - needs rules version 4, but 3 is in force; see PUT /rules"}}"#]])
         .await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_operator_logs_in_with_its_password() {
+    let server = TestServer::start_with(with_roles).await;
+    server.check_status("PUT /operators/anna", r#"{"roles":["operator"]}"#, 200).await;
+    assert_eq!(server.log_in(PASSWORD, None).await.status, 401, "it has no password");
+    server.set_password(PASSWORD).await;
+    let recorded = format!("{:?}", server.backend.inner().recorded);
+    assert!(recorded.contains("$argon2id$") && !recorded.contains(PASSWORD), "{recorded}");
+    let session = server.begin_session().await;
+    assert_eq!(server.send_as(&session, CHANGE, BODY).await.status, 200);
+    let actor = server.backend.inner().recorded.last().unwrap().actor.clone();
+    assert_eq!(actor, "anna (session) 127.0.0.1");
+    let identity = server.send_as(&session, "GET /identity", "").await;
+    assert!(identity.body.contains(r#""credential":"session""#), "{}", identity.body);
+    let refused = server.send_as(&session, "PUT /roles/mine", r#"{"permissions":[]}"#).await;
+    assert_eq!(refused.status, 403, "{}", refused.body);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn wrong_logins_get_the_same_answer() {
+    let server = TestServer::start_with(with_roles).await;
+    server.check_status("PUT /operators/anna", r#"{"roles":["operator"]}"#, 200).await;
+    server.set_password(PASSWORD).await;
+    for body in [
+        r#"{"name":"anna","password":"correct horse battery stapl"}"#,
+        r#"{"name":"anna","password":"x"}"#,
+        r#"{"name":"bert","password":"correct horse battery staple"}"#,
+        r#"{"name":"Anna","password":"correct horse battery staple"}"#,
+        r#"{"name":"break-glass","password":"correct horse battery staple"}"#,
+    ] {
+        let answer = server.send("POST /login", "host: localhost\r\n", body).await;
+        assert_eq!(answer.status, 401, "{body}");
+        assert!(answer.body.contains("invalid name, password or code"), "{}", answer.body);
+    }
+    server.check_status("PUT /operators/anna", r#"{"roles":[],"isActive":false}"#, 200).await;
+    assert_eq!(server.log_in(PASSWORD, None).await.status, 401, "a disabled operator");
+    let metrics = server.ask("GET /metrics", "").await;
+    assert!(metrics.contains("\nupesi_admin_tokens_refused_total 6\n"), "{metrics}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn sessions_end_when_a_credential_changes_or_the_operator_is_disabled() {
+    let server = TestServer::start_with(with_roles).await;
+    server.check_status("PUT /operators/anna", r#"{"roles":["operator"]}"#, 200).await;
+    server.set_password(PASSWORD).await;
+    for (request, body, status) in [
+        ("PUT /operators/anna/password", r#"{"password":"correct horse battery staple"}"#, 204),
+        ("DELETE /operators/anna/secondFactor", "", 204),
+        ("PUT /operators/anna", r#"{"roles":["operator"],"isActive":false}"#, 200),
+    ] {
+        let session = server.begin_session().await;
+        assert_eq!(server.send_as(&session, CHANGE, BODY).await.status, 200, "{request}");
+        server.check_status(request, body, status).await;
+        let answer = server.send_as(&session, CHANGE, BODY).await;
+        assert_eq!(answer.status, 401, "{request}");
+        assert!(answer.body.contains("the session has ended: log in again"), "{}", answer.body);
+        server.check_status("PUT /operators/anna", r#"{"roles":["operator"]}"#, 200).await;
+        assert_eq!(server.send_as(&session, CHANGE, BODY).await.status, 401, "{request}");
+    }
+    server.check_status("DELETE /operators/anna/password", "", 204).await;
+    assert_eq!(server.log_in(PASSWORD, None).await.status, 401);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn forged_and_expired_sessions_are_refused() {
+    let server = TestServer::start_with(with_roles).await;
+    server.check_status("PUT /operators/anna", r#"{"roles":["operator"]}"#, 200).await;
+    let session = |key: &str, generation, expires| {
+        let operator = "anna".to_owned();
+        identity::Session { operator, generation, expires }.token(&SecretsKey::new(key))
+    };
+    for (token, status) in [
+        (session(SECRETS, 0, u64::MAX), 200),
+        (session("another key", 0, u64::MAX), 401),
+        (session(SECRETS, 1, u64::MAX), 401),
+        (session(SECRETS, 0, 1_000_000), 401),
+        ("upesi_session_".to_owned(), 401),
+    ] {
+        let answer = server.send_as(&token, CHANGE, BODY).await;
+        assert_eq!(answer.status, status, "{token}: {}", answer.body);
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_code_of_the_second_factor_is_needed_and_used_once() {
+    let server = TestServer::start_with(with_roles).await;
+    server.check_status("PUT /operators/anna", r#"{"roles":["operator"]}"#, 200).await;
+    server.set_password(PASSWORD).await;
+    let created = server.ask("POST /operators/anna/secondFactor", "").await;
+    assert!(created.starts_with("201 ") && created.contains("otpauth://totp/"), "{created}");
+    let sealed = {
+        let inner = server.backend.inner();
+        inner.state.operators().operator("anna").unwrap().second_factor.clone()
+    };
+    let secret = SecretsKey::new(SECRETS).open("anna", &sealed).unwrap();
+    let secret = TotpSecret::from_bytes(&secret).unwrap();
+    assert!(created.contains(&secret.to_base32()), "{created}");
+    let seconds = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    assert_eq!(server.log_in(PASSWORD, None).await.status, 401);
+    assert_eq!(server.log_in(PASSWORD, Some("")).await.status, 401);
+    let past = secret.code_at(seconds() - 3_600);
+    assert_eq!(server.log_in(PASSWORD, Some(&past)).await.status, 401);
+    let code = secret.code_at(seconds());
+    assert_eq!(server.log_in("a wrong password", Some(&code)).await.status, 401);
+    assert_eq!(server.log_in(PASSWORD, Some(&code)).await.status, 201);
+    assert_eq!(server.log_in(PASSWORD, Some(&code)).await.status, 401, "it was used");
+    server.check_status("DELETE /operators/anna/secondFactor", "", 204).await;
+    assert_eq!(server.log_in(PASSWORD, None).await.status, 201);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn failed_logins_are_slowed_down_without_a_lock_out() {
+    let server = TestServer::start_with(with_roles).await;
+    server.check_status("PUT /operators/anna", r#"{"roles":["operator"]}"#, 200).await;
+    server.set_password(PASSWORD).await;
+    for _ in 0..20 {
+        assert_eq!(server.log_in("a wrong password", None).await.status, 401);
+    }
+    let began = Instant::now();
+    assert_eq!(server.log_in(PASSWORD, None).await.status, 201);
+    assert!(Duration::from_secs(1) <= began.elapsed(), "{:?}", began.elapsed());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn concurrent_logins_are_bounded() {
+    let server = TestServer::start_with(with_roles).await;
+    server.check_status("PUT /operators/anna", r#"{"roles":["operator"]}"#, 200).await;
+    server.set_password(PASSWORD).await;
+    let all = (0..12).map(|_| server.log_in(PASSWORD, None));
+    let mut counts = std::collections::BTreeMap::new();
+    for status in join_all(all).await {
+        *counts.entry(status).or_insert(0) += 1;
+    }
+    let [done, refused] = [201, 429].map(|status| counts.get(&status).copied().unwrap_or(0));
+    assert_eq!(done + refused, 12, "{counts:?}");
+    assert!(4 <= done, "{counts:?}");
+    server.stop().await;
+}
+
+/// Runs requests at the same time.
+async fn join_all(all: impl Iterator<Item = impl Future<Output = HttpResponse>>) -> Vec<u16> {
+    let mut all: Vec<_> = all.map(Box::pin).collect();
+    let mut statuses = Vec::new();
+    std::future::poll_fn(|context| {
+        all.retain_mut(|one| match one.as_mut().poll(context) {
+            Poll::Ready(answer) => {
+                statuses.push(answer.status);
+                false
+            }
+            Poll::Pending => true,
+        });
+        if all.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    statuses
+}
+
+#[tokio::test]
+async fn a_login_needs_roles() {
+    let server = TestServer::start().await;
+    let answer = server.log_in(PASSWORD, None).await;
+    expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - operators log in only with admin.auth = \"roles\""}}"#]].assert_eq(&format!("{} {}", answer.status, answer.body));
     server.stop().await;
 }

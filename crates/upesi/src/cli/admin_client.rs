@@ -13,7 +13,7 @@ pub(crate) struct AdminConnection {
     /// Address of the switch's admin API.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001", global = true)]
     admin: String,
-    /// File with the token of an operator, or admin-token in the data directory.
+    /// File with a token of an operator, or admin-token [default: the session of `upesi login`].
     #[arg(long, value_name = "FILE", global = true)]
     token: Option<PathBuf>,
     /// Reason of a change, recorded with it.
@@ -69,7 +69,11 @@ impl AdminClient {
             return Ok(answer);
         }
         let described = answer.value["errorInformation"]["errorDescription"].as_str();
-        let hint = if status == 401 { "; name the token file with --token" } else { "" };
+        let hint = if status == 401 {
+            "; name the token file with --token, or log in with upesi login"
+        } else {
+            ""
+        };
         let text = described.unwrap_or("no description");
         Err(CliError::new(format!("{method} {path}: status {status}: {text}{hint}")))
     }

@@ -14,7 +14,7 @@ use crate::cli::stdout;
 use crate::data::{archive, backup, migrate, restore, snapshot};
 use crate::inspect::{audit, explain, replay, verify, what_if};
 use crate::operate::{
-    cluster, health, init, liquidity, onboard, operators, parties, proposals, quarantine,
+    cluster, health, init, liquidity, login, onboard, operators, parties, proposals, quarantine,
     reconcile, settlement, statement,
 };
 use crate::{config, serve};
@@ -64,7 +64,7 @@ const GROUPS: &[HelpGroup] = &[
             "quarantine",
         ],
     ),
-    ("Access", &["operator", "role", "token"]),
+    ("Access", &["login", "logout", "operator", "role", "token"]),
     ("Inspect", &["verify", "audit", "explain", "replay", "what-if"]),
     ("Move and back up", &["backup", "restore", "snapshot", "archive", "export-log", "import-log"]),
     ("Measure", &["waterfall"]),
@@ -163,6 +163,14 @@ enum Command {
     /// however often the command runs.
     #[command(after_help = onboard::EXAMPLES)]
     Onboard(onboard::OnboardArguments),
+    /// Log in to a running switch with a password; other commands then use the session.
+    ///
+    /// The token of the session is stored below ~/.config/upesi, in a file that only you can read.
+    /// It is sent only to the address that gave it. A session lasts for 12 h.
+    #[command(after_help = login::EXAMPLES)]
+    Login(login::LoginArguments),
+    /// Delete the session that `upesi login` stored.
+    Logout(login::LogoutArguments),
     /// List, add and disable operators of a running switch.
     ///
     /// An operator is a person or a service that uses the admin API. It has roles, which grant
@@ -354,6 +362,8 @@ impl Command {
             Self::Statement(arguments) => statement::statement(&arguments),
             Self::ImportLog(arguments) => migrate::import(&arguments),
             Self::Onboard(arguments) => onboard::onboard(&arguments),
+            Self::Login(arguments) => login::login(&arguments),
+            Self::Logout(arguments) => login::logout(&arguments),
             Self::Operator(arguments) => operators::operator(&arguments),
             Self::Role(arguments) => operators::roles::role(&arguments),
             Self::Token(arguments) => operators::tokens::token(&arguments),

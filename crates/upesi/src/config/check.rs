@@ -98,6 +98,9 @@ fn check_start(config: &Config) -> Result<(), CliError> {
     if config.admin.auth != Auth::None {
         serve::given_token(config)?;
     }
+    if config.admin.auth == Auth::Roles {
+        serve::given_secrets_key(config)?;
+    }
     config.alerts.receivers()?;
     config.traces.export(&config::traces::variable, "")?;
     certificates::check(config)?;

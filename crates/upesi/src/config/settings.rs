@@ -122,6 +122,9 @@ settings! {
         /// Time for which a proposed change can be approved ([four
         /// eyes](security/four-eyes.md)), at most 30 days
         proposal_seconds: u64 = DAY_SECONDS, 1..=MONTH_SECONDS;
+        /// File with the key of sessions and second factors, instead of `admin-secrets-key` in the
+        /// data directory; with `auth = "roles"` only. All nodes of a cluster need the same one
+        secrets_key_file: Option<PathBuf> = None;
         /// Names, without port, that the `Host` header may have. The names of the loopback
         /// interface and the address of the connection are always allowed
         hosts: Vec<String> = Vec::new();

@@ -3,12 +3,14 @@
 pub(crate) mod roles;
 pub(crate) mod tokens;
 
+use std::path::PathBuf;
 use std::slice;
 
 use serde_json::{Value, json};
 
 use crate::CliError;
 use crate::cli::admin_client::{AdminAnswer, AdminClient, AdminConnection, entries, member};
+use crate::cli::password;
 use crate::cli::table::{Align, Table};
 
 pub(crate) const EXAMPLES: &str = "\
@@ -16,6 +18,7 @@ Examples:
   upesi operator add anna --role admin --token data/admin-token
   upesi operator list
   upesi operator roles anna --role operator --role auditor
+  upesi operator password anna
   upesi operator disable anna --reason 'left the company'";
 
 /// Arguments of `operator`.
@@ -41,6 +44,10 @@ enum OperatorCommand {
     Disable(NameArgument),
     /// Enable a disabled operator; its tokens are valid again until they expire.
     Enable(NameArgument),
+    /// Set or remove the password of an operator; its sessions end.
+    Password(PasswordArguments),
+    /// Create or remove the second factor of an operator; its sessions end.
+    SecondFactor(SecondFactorArguments),
 }
 
 #[derive(clap::Args)]
@@ -48,6 +55,27 @@ struct NameArgument {
     /// Name of the operator.
     #[arg(value_name = "NAME")]
     name: String,
+}
+
+#[derive(clap::Args)]
+struct PasswordArguments {
+    #[command(flatten)]
+    operator: NameArgument,
+    /// File with the password, instead of standard input; 12 to 128 characters.
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// Remove the password: the operator can no longer log in.
+    #[arg(long, conflicts_with = "password_file")]
+    remove: bool,
+}
+
+#[derive(clap::Args)]
+struct SecondFactorArguments {
+    #[command(flatten)]
+    operator: NameArgument,
+    /// Remove the second factor: the operator logs in with its password only.
+    #[arg(long)]
+    remove: bool,
 }
 
 #[derive(clap::Args)]
@@ -85,6 +113,12 @@ pub(crate) fn operator(arguments: &OperatorArguments) -> Result<(), CliError> {
             let body = json!({"roles": arguments.roles, "isActive": known["isActive"]});
             client.call("PUT", &path, Some(&body))?
         }
+        OperatorCommand::Password(arguments) => {
+            return password(&mut client, connection, arguments);
+        }
+        OperatorCommand::SecondFactor(arguments) => {
+            return second_factor(&mut client, connection, arguments);
+        }
         OperatorCommand::Disable(name) => switch(&mut client, &name.name, false)?,
         OperatorCommand::Enable(name) => switch(&mut client, &name.name, true)?,
     };
@@ -100,6 +134,46 @@ fn switch(client: &mut AdminClient, name: &str, is_active: bool) -> Result<Admin
     let path = path(name);
     let known = client.call("GET", &path, None)?.value;
     client.call("PUT", &path, Some(&json!({"roles": known["roles"], "isActive": is_active})))
+}
+
+fn password(
+    client: &mut AdminClient,
+    connection: &AdminConnection,
+    arguments: &PasswordArguments,
+) -> Result<(), CliError> {
+    let PasswordArguments { operator: NameArgument { name }, password_file, remove } = arguments;
+    let path = format!("{}/password", path(name));
+    let done = if *remove {
+        client.call("DELETE", &path, None)?;
+        format!("removed the password of {name}")
+    } else {
+        let password = password::read_new(password_file.as_deref())?;
+        client.call("PUT", &path, Some(&json!({"password": password})))?;
+        format!("set the password of {name}")
+    };
+    connection.print(&json!({"done": done}).to_string(), || println!("{done}"));
+    Ok(())
+}
+
+fn second_factor(
+    client: &mut AdminClient,
+    connection: &AdminConnection,
+    arguments: &SecondFactorArguments,
+) -> Result<(), CliError> {
+    let SecondFactorArguments { operator: NameArgument { name }, remove } = arguments;
+    let path = format!("{}/secondFactor", path(name));
+    if *remove {
+        client.call("DELETE", &path, None)?;
+        let done = format!("removed the second factor of {name}");
+        connection.print(&json!({"done": done}).to_string(), || println!("{done}"));
+        return Ok(());
+    }
+    let created = client.call("POST", &path, None)?;
+    connection.print(&created.text, || {
+        println!("{}", member(&created.value, "uri"));
+        eprintln!("type the secret into an authenticator application; it is not shown again");
+    });
+    Ok(())
 }
 
 fn show(

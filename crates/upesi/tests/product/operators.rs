@@ -1,16 +1,17 @@
 //! Operators, roles and tokens with the real program: commands, rotation, restarts, snapshots.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use rustix::process::Signal;
 use testkit::http::{Client, Headers, PATIENCE, Request, Response};
 
-use crate::support::switch::{Home, PROGRAM, Printed, Switch, finish};
+use crate::support::switch::{Home, PROGRAM, Printed, Switch, files, finish};
 
 /// A switch where operators have roles.
 struct Office {
@@ -76,6 +77,18 @@ impl Office {
     fn status(&self, token: &Path, method: &str, path: &str) -> u16 {
         send(&mut Client::new(self.switch.admin, PATIENCE), &read(token), method, path).status
     }
+}
+
+/// Runs a command without a token, in a home directory of its own, with a text as standard input.
+fn run_at_home(office: &Office, arguments: &str, input: &str) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments.split(' '));
+    command.arg("--admin").arg(format!("http://{}", office.switch.admin));
+    command.env("XDG_CONFIG_HOME", office.path("config"));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
 }
 
 fn read(token: &Path) -> String {
@@ -181,4 +194,52 @@ fn a_token_is_rotated_without_a_failed_request() {
     });
     assert!(10 < sent, "{sent} requests");
     office.end(Signal::TERM);
+}
+
+#[test]
+fn an_operator_logs_in_and_other_commands_use_the_session() {
+    const PASSWORD: &str = "correct horse battery staple\n";
+    let office = Office::start();
+    let anna = office.add("anna", "security");
+    let file = office.path("password");
+    fs::write(&file, PASSWORD).unwrap();
+    let set = format!("operator password anna --password-file {}", file.display());
+    office.run(&anna, &set).succeeds();
+    let refused = run_at_home(&office, "operator list", "").fails();
+    assert!(refused.contains("log in with upesi login"), "{refused}");
+    let wrong = run_at_home(&office, "login anna", "correct horse battery stapl\n").fails();
+    assert!(wrong.contains("status 401: Generic client error - invalid name"), "{wrong}");
+    let welcome = run_at_home(&office, "login anna", PASSWORD).succeeds().out();
+    assert!(welcome.starts_with("logged in as anna until 20"), "{welcome}");
+    let stored = office.path("config").join("upesi/sessions");
+    let stored = fs::read_dir(stored).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(fs::metadata(&stored).unwrap().permissions().mode() & 0o777, 0o600);
+    let listed = run_at_home(&office, "operator list --json", "").succeeds().json();
+    assert_eq!(listed[0]["hasPassword"], true);
+    // The session is still valid after a restart, because the key is in a file.
+    let session = office.path("session");
+    fs::copy(&stored, &session).unwrap();
+    let key = office.home.data().join("admin-secrets-key");
+    assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+    let office = office.restart(Signal::TERM);
+    assert_eq!(office.status(&session, "GET", "/operators"), 200);
+    let factor = office.run(&anna, "operator second-factor anna").succeeds().out();
+    assert!(factor.starts_with("otpauth://totp/Upesi:anna?secret="), "{factor}");
+    assert_eq!(office.status(&session, "GET", "/operators"), 401);
+    run_at_home(&office, "login anna", PASSWORD).fails();
+    office.run(&anna, "operator second-factor anna --remove").succeeds();
+    run_at_home(&office, "login anna --code 000000", PASSWORD).succeeds();
+    let gone = run_at_home(&office, "logout", "").succeeds().out();
+    assert!(gone.starts_with("logged out of http://127.0.0.1:"), "{gone}");
+    run_at_home(&office, "operator list", "").fails();
+    office.run(&anna, "operator password anna --remove").succeeds();
+    run_at_home(&office, "login anna", PASSWORD).fails();
+    // No file of the switch has the password.
+    let home = office.end(Signal::TERM);
+    for file in files(&home.data()) {
+        let text = fs::read(&file).unwrap();
+        let password = PASSWORD.trim_end().as_bytes();
+        assert!(!text.windows(password.len()).any(|part| part == password), "{}", file.display());
+    }
+    home.verify().succeeds();
 }

@@ -22,6 +22,7 @@ const RINGS: &[(&str, Ring)] = &[
     ("traces", Ring::Driver),
     ("snapshots", Ring::Driver),
     ("jws", Ring::Driver),
+    ("identity", Ring::Driver),
     ("kafka_testkit", Ring::Driver),
     ("kafka", Ring::Driver),
     ("store", Ring::Driver),

@@ -21,7 +21,7 @@ use crate::data::layout::{UNFINISHED, WHOLE, move_up, put_in_place, sync};
 const IN_EVERY_VOLUME: &str = "lost+found";
 /// Files left by a first start that found no log.
 #[cfg(feature = "kafka")]
-const LEFT_BY_A_FAILED_START: [&str; 2] = [MARKER, "admin-token"];
+const LEFT_BY_A_FAILED_START: [&str; 3] = [MARKER, "admin-token", "admin-secrets-key"];
 
 /// Advice if the target exists.
 const NO_OVERWRITE: &str = "restore overwrites nothing; use an empty or new directory";

@@ -1,0 +1,105 @@
+//! `upesi login` and `upesi logout`: sessions with the admin API of a running switch.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use harness::{Admin, session_file};
+use serde_json::{Value, json};
+
+use crate::CliError;
+use crate::cli::admin_client::member;
+use crate::cli::password;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  upesi login anna
+  upesi login anna --admin http://10.0.0.5:3001 --code 123456
+  upesi login anna --password-file secret < /dev/null";
+
+/// Arguments of `login`.
+#[derive(clap::Args)]
+pub(crate) struct LoginArguments {
+    /// Name of the operator.
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Address of the switch's admin API.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001")]
+    admin: String,
+    /// File with the password, instead of standard input.
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// Code of the authenticator application, if the operator has one.
+    #[arg(long, value_name = "CODE")]
+    code: Option<String>,
+}
+
+/// Arguments of `logout`.
+#[derive(clap::Args)]
+pub(crate) struct LogoutArguments {
+    /// Address of the switch's admin API.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001")]
+    admin: String,
+}
+
+pub(crate) fn login(arguments: &LoginArguments) -> Result<(), CliError> {
+    let LoginArguments { name, admin, password_file, code } = arguments;
+    let file = file_for(admin)?;
+    let password = password::read("password", password_file.as_deref())?;
+    let mut body = json!({"name": name, "password": password});
+    if let Some(code) = code {
+        body["code"] = json!(code);
+    }
+    let failed = |error: harness::HarnessError| CliError::new(error.to_string());
+    let mut client = Admin::without_token(admin).map_err(failed)?;
+    let answer = client.call("POST", "/login", Some(&body.to_string())).map_err(failed)?;
+    let value = serde_json::from_slice::<Value>(&answer.body).unwrap_or(Value::Null);
+    if answer.status != 201 {
+        let described = value["errorInformation"]["errorDescription"].as_str();
+        let text = described.unwrap_or("no description");
+        return Err(CliError::new(format!("login: status {}: {text}", answer.status)));
+    }
+    store(&file, &member(&value, "token"))
+        .map_err(|error| CliError::new(format!("{}: {error}", file.display())))?;
+    println!("logged in as {name} until {}", member(&value, "expirationDate"));
+    Ok(())
+}
+
+/// Deletes the stored token. The session itself ends at its time, or when the operator is disabled
+/// or its password is changed.
+pub(crate) fn logout(arguments: &LogoutArguments) -> Result<(), CliError> {
+    let file = file_for(&arguments.admin)?;
+    match fs::remove_file(&file) {
+        Ok(()) => println!("logged out of {}", arguments.admin),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            println!("there is no session with {}", arguments.admin);
+        }
+        Err(error) => return Err(CliError::new(format!("{}: {error}", file.display()))),
+    }
+    Ok(())
+}
+
+fn file_for(admin: &str) -> Result<PathBuf, CliError> {
+    session_file(admin).ok_or_else(|| {
+        CliError::new("set HOME or XDG_CONFIG_HOME: a session is stored below this directory")
+    })
+}
+
+/// Writes a new file that only its owner can read, and renames it over an earlier one.
+fn store(file: &Path, token: &str) -> io::Result<()> {
+    if let Some(directory) = file.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    }
+    let mut name = file.as_os_str().to_owned();
+    name.push(".new");
+    let new = PathBuf::from(name);
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    writeln!(opened, "{token}")?;
+    opened.sync_all()?;
+    fs::rename(&new, file)
+}

@@ -216,7 +216,7 @@ fn participant_beyond_its_rate_is_refused_and_others_are_not() {
     let answers = transfers.iter().map(|transfer| scheme.ask(&transfer.prepare()));
     let answers: Vec<_> = answers.collect();
     let refused: Vec<_> = answers.iter().filter(|answer| answer.status == 429).collect();
-    assert!(0 < refused.len() && refused.len() <= 15, "{} refused", refused.len());
+    assert!(!refused.is_empty() && refused.len() <= 15, "{} refused", refused.len());
     for answer in &refused {
         assert_eq!(answer.headers.get("retry-after"), Some("1"));
         assert!(answer.text().contains("\"2003\""), "{}", answer.text());

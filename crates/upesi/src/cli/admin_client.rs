@@ -57,7 +57,8 @@ impl AdminClient {
     }
 
     /// # Errors
-    /// The request fails, or its status is not below 300; the error quotes the description.
+    /// The request fails, or its status is not below 300; the error quotes the description. A
+    /// change that was only proposed is an error that names the proposal.
     pub(crate) fn call(
         &mut self,
         method: &str,
@@ -65,6 +66,13 @@ impl AdminClient {
         body: Option<&Value>,
     ) -> Result<AdminAnswer, CliError> {
         let (status, answer) = self.status_of(method, path, body)?;
+        // A proposed token is in this answer only.
+        if let Some(text) = proposed(&answer.value).filter(|_| status == 202) {
+            match answer.value["token"].is_null() {
+                true => return Err(CliError::new(text)),
+                false => eprintln!("{text}"),
+            }
+        }
         if status < 300 {
             return Ok(answer);
         }
@@ -97,6 +105,16 @@ impl AdminClient {
     }
 }
 
+/// The sentence about a proposal that a switch answered a change with.
+pub(crate) fn proposed(answer: &Value) -> Option<String> {
+    let id = answer["proposalId"].as_u64().filter(|_| answer["state"] == "OPEN")?;
+    let until = answer["expirationDate"].as_str().unwrap_or_default();
+    Some(format!(
+        "proposed as {id}, not done yet; another operator approves it until {until} with `upesi \
+         proposal approve {id}`"
+    ))
+}
+
 /// The entries of a list in an answer.
 pub(crate) fn entries(answer: &Value) -> &[Value] {
     answer.as_array().map_or(&[], Vec::as_slice)
@@ -112,5 +130,22 @@ pub(crate) fn member(value: &Value, name: &str) -> String {
             texts.collect::<Vec<_>>().join(", ")
         }
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn open_proposals_are_announced() {
+        let mut open = json!({"proposalId": 17, "state": "APPROVED"});
+        assert_eq!(proposed(&open), None);
+        open["state"] = json!("OPEN");
+        let text = proposed(&open).expect("it is open");
+        assert!(text.starts_with("proposed as 17, not done yet; another operator"), "{text}");
+        assert_eq!(proposed(&json!({"id": 1})), None);
     }
 }

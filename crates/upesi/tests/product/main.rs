@@ -18,6 +18,7 @@ mod disk_operations;
 mod documents;
 mod edge;
 mod faults;
+mod four_eyes;
 mod init;
 mod interchange_fees;
 mod isolation;

@@ -14,14 +14,19 @@ use testkit::http::{Client, Headers, PATIENCE, Request, Response};
 use crate::support::switch::{Home, PROGRAM, Printed, Switch, files, finish};
 
 /// A switch where operators have roles.
-struct Office {
-    home: Home,
-    switch: Switch,
+pub(crate) struct Office {
+    pub(crate) home: Home,
+    pub(crate) switch: Switch,
 }
 
 impl Office {
     fn start() -> Self {
-        let home = Home::configured("[admin]\nauth = \"roles\"\n");
+        Self::configured("")
+    }
+
+    /// With more settings of the admin API.
+    pub(crate) fn configured(more: &str) -> Self {
+        let home = Home::configured(&format!("[admin]\nauth = \"roles\"\n{more}"));
         let switch = home.serve();
         Self { home, switch }
     }
@@ -31,7 +36,7 @@ impl Office {
     }
 
     /// Runs a command with the token in a file.
-    fn run(&self, token: &Path, arguments: &str) -> Output {
+    pub(crate) fn run(&self, token: &Path, arguments: &str) -> Output {
         let mut command = Command::new(PROGRAM);
         command.args(arguments.split(' '));
         command.arg("--admin").arg(format!("http://{}", self.switch.admin));
@@ -45,7 +50,7 @@ impl Office {
     }
 
     /// Adds an operator with a role, and creates a token in a file.
-    fn add(&self, name: &str, role: &str) -> PathBuf {
+    pub(crate) fn add(&self, name: &str, role: &str) -> PathBuf {
         self.run_as_root(&format!("operator add {name} --role {role}")).succeeds();
         self.create_token(name, name)
     }
@@ -58,7 +63,7 @@ impl Office {
     }
 
     /// Ends the switch, which has reported only refused tokens and uses of the break-glass token.
-    fn end(self, signal: Signal) -> Home {
+    pub(crate) fn end(self, signal: Signal) -> Home {
         let Self { home, switch } = self;
         switch.signal(signal);
         let (status, text) = switch.end();
@@ -69,7 +74,7 @@ impl Office {
         home
     }
 
-    fn restart(self, signal: Signal) -> Self {
+    pub(crate) fn restart(self, signal: Signal) -> Self {
         let home = self.end(signal);
         Self { switch: home.serve(), home }
     }
@@ -91,7 +96,7 @@ fn run_at_home(office: &Office, arguments: &str, input: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-fn read(token: &Path) -> String {
+pub(crate) fn read(token: &Path) -> String {
     fs::read_to_string(token).unwrap().trim_end().to_owned()
 }
 

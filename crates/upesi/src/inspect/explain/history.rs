@@ -522,7 +522,7 @@ fn decided_change(change: &Change) -> String {
 /// The proposal that a change approves, as the end of its description.
 fn of_proposal(change: &Change) -> String {
     let Change::ApproveProposal(approval) = change else { return String::new() };
-    format!(" (proposal {}, approved by {})", approval.proposal.0, approval.by)
+    format!(" (approval of proposal {} by {})", approval.proposal.0, approval.by)
 }
 
 /// The fee rule that the edge found.

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::action::Action;
 use crate::CliError;
+use crate::cli::admin_client::proposed;
 use crate::cli::admin_get::query_value;
-use crate::operate::proposals::proposed;
 
 /// The earliest time: a filter that every window and settlement passes.
 const ALL: &str = "fromDateTime=1970-01-01T00:00:00.000Z";

@@ -1,0 +1,144 @@
+//! Four eyes with the real program: commands, approvals at the same time, a kill, and expiry.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use testkit::http::{Client, Headers, PATIENCE, Request, Response};
+
+use crate::operators::{Office, read};
+use crate::support::message::uuid;
+use crate::support::scheme::Admin;
+use crate::support::switch::Printed;
+
+/// Two operators, and a participant with 1000 USD on deposit.
+struct Treasury {
+    office: Office,
+    amina: PathBuf,
+    benta: PathBuf,
+}
+
+impl Treasury {
+    fn start(more: &str) -> Self {
+        let office = Office::configured(more);
+        let [amina, benta] = ["amina", "benta"].map(|name| office.add(name, "admin"));
+        let admin = Admin::new(&office.home, &office.switch);
+        admin.prepare_hub();
+        admin.onboard("payerfsp", "http://127.0.0.1:9", "1000", "1000");
+        let listed = office.run(&amina, "four-eyes set funds roles").succeeds().out();
+        assert!(listed.contains("funds, roles"), "{listed}");
+        Self { office, amina, benta }
+    }
+
+    fn call(&self, token: &Path, method: &str, path: &str, body: &str) -> Response {
+        let authorization = format!("Bearer {}", read(token));
+        let headers = [
+            ("host", "localhost"),
+            ("authorization", &*authorization),
+            ("content-type", "application/json"),
+        ];
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let (method, path) = (method.to_owned(), path.to_owned());
+        let (headers, body) = (Headers(headers.to_vec()), body.as_bytes().to_vec());
+        let mut client = Client::new(self.office.switch.admin, PATIENCE);
+        client.call(&Request { method, path, headers, body }).unwrap()
+    }
+
+    /// Amina proposes to move 500 USD. Returns the transfer and the proposal.
+    fn propose(&self, action: &str) -> (String, u64) {
+        let admin = Admin::new(&self.office.home, &self.office.switch);
+        let account = admin.account("payerfsp", "SETTLEMENT").id;
+        let transfer = uuid();
+        let body = format!(
+            "{{\"transferId\":\"{transfer}\",\"externalReference\":\"advice\",\"action\":\
+             \"{action}\",\"reason\":\"r\",\"amount\":{{\"amount\":500,\"currency\":\"USD\"}}}}"
+        );
+        let path = format!("/participants/payerfsp/accounts/{account}");
+        let answer = self.call(&self.amina, "POST", &path, &body);
+        assert_eq!(answer.status, 202, "{}", answer.text());
+        let proposal: Value = serde_json::from_str(&answer.text()).unwrap();
+        (transfer, proposal["proposalId"].as_u64().unwrap())
+    }
+
+    fn cover(&self) -> String {
+        let accounts = self.call(&self.amina, "GET", "/participants/payerfsp/accounts", "").text();
+        let accounts: Value = serde_json::from_str(&accounts).unwrap();
+        let mut all = accounts.as_array().unwrap().iter();
+        let settlement = all.find(|it| it["ledgerAccountType"] == "SETTLEMENT").unwrap();
+        settlement["value"].to_string()
+    }
+
+    fn restart(self, signal: Signal) -> Self {
+        Self { office: self.office.restart(signal), ..self }
+    }
+}
+
+#[test]
+fn a_killed_switch_keeps_a_proposal_and_two_approvals_move_funds_once() {
+    let treasury = Treasury::start("");
+    let chen = treasury.office.run(&treasury.amina, "operator add chen --role admin").err();
+    assert!(chen.contains("proposed") || chen.is_empty(), "{chen}");
+    let (transfer, id) = treasury.propose("recordFundsIn");
+    assert_eq!(treasury.cover(), "-1000");
+    let approve = format!("proposal approve {id} --reason checked");
+    let own = treasury.office.run(&treasury.amina, &approve).fails();
+    assert!(own.contains("the operator who proposed the change cannot approve it"), "{own}");
+    let treasury = treasury.restart(Signal::KILL);
+    let listed = treasury.office.run(&treasury.benta, "proposal list").succeeds().out();
+    assert!(listed.contains("funds in: 500 USD of payerfsp"), "{listed}");
+    let path = format!("/proposals/{id}/approve");
+    let root = treasury.office.home.data().join("admin-token");
+    let answers = thread::scope(|scope| {
+        let tokens = [&treasury.benta, &root];
+        let approving = tokens.map(|token| {
+            let (treasury, path) = (&treasury, &path);
+            scope.spawn(move || treasury.call(token, "POST", path, "{}"))
+        });
+        approving.map(|thread| thread.join().unwrap())
+    });
+    let mut statuses = answers.each_ref().map(|answer| answer.status);
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 400], "{:?}", answers.map(|answer| answer.text()));
+    assert_eq!(treasury.cover(), "-1500");
+    let treasury = treasury.restart(Signal::TERM);
+    assert_eq!(treasury.cover(), "-1500");
+    let shown = treasury.office.run(&treasury.amina, &format!("proposal show {id}")).succeeds();
+    assert!(shown.out().contains("APPROVED"), "it is kept");
+    let home = treasury.office.end(Signal::TERM);
+    home.verify().succeeds();
+    let explained = home.offline(&["explain", &transfer]).succeeds().out();
+    assert!(explained.contains(&format!("(approval of proposal {id} by ")), "{explained}");
+}
+
+#[test]
+fn an_approval_beyond_the_cover_is_refused_and_changes_nothing() {
+    let treasury = Treasury::start("");
+    let proposals = [0; 3].map(|_| treasury.propose("recordFundsOutPrepareReserve").1);
+    for id in &proposals[..2] {
+        treasury.office.run(&treasury.benta, &format!("proposal approve {id}")).succeeds();
+    }
+    assert_eq!(treasury.cover(), "0");
+    let approve = format!("proposal approve {}", proposals[2]);
+    let refused = treasury.office.run(&treasury.benta, &approve).fails();
+    assert!(refused.contains("the amount exceeds the participant's available"), "{refused}");
+    assert_eq!(treasury.cover(), "0");
+    treasury.office.end(Signal::TERM).verify().succeeds();
+}
+
+#[test]
+fn a_proposal_expires_without_a_decision() {
+    let treasury = Treasury::start("proposal_seconds = 1\n");
+    let (_, id) = treasury.propose("recordFundsIn");
+    let until = Instant::now() + Duration::from_secs(20);
+    let path = format!("/proposals/{id}");
+    while !treasury.call(&treasury.benta, "GET", &path, "").text().contains("\"EXPIRED\"") {
+        assert!(Instant::now() < until, "it expires after a second");
+        thread::yield_now();
+    }
+    let refused = treasury.office.run(&treasury.benta, &format!("proposal approve {id}")).fails();
+    assert!(refused.contains("the proposal has expired"), "{refused}");
+    assert_eq!(treasury.cover(), "-1000");
+    treasury.office.end(Signal::TERM).verify().succeeds();
+}

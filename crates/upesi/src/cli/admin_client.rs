@@ -13,7 +13,7 @@ pub(crate) struct AdminConnection {
     /// Address of the switch's admin API.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001", global = true)]
     admin: String,
-    /// File with a token of an operator, or admin-token [default: the session of `upesi login`].
+    /// Token file: of an operator, or admin-token [default: that of `upesi login`].
     #[arg(long, value_name = "FILE", global = true)]
     token: Option<PathBuf>,
     /// Reason of a change, recorded with it.

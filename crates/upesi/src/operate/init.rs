@@ -32,13 +32,13 @@ const SCHEME_BYTES_MAX: usize = 40;
 /// Arguments of `init`.
 #[derive(clap::Args)]
 pub(crate) struct InitArguments {
-    /// Name of the scheme, for the certificates: 1 to 40 letters, digits, dots and hyphens.
+    /// Name of the scheme in certificates: 1 to 40 letters, digits, dots and hyphens.
     #[arg(long, value_name = "NAME", value_parser = scheme_name)]
     scheme: String,
     /// Directory for the files; it must not exist, or be empty.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
-    /// Names and addresses under which participants and operators reach the switch.
+    /// Names and addresses under which participants reach the switch.
     #[arg(long, value_name = "HOST,...", value_delimiter = ',',
         default_values_t = ["localhost".to_owned(), "127.0.0.1".to_owned()])]
     hosts: Vec<String>,
@@ -48,7 +48,7 @@ pub(crate) struct InitArguments {
     /// Name of the first administrator, who gets a token for 30 days.
     #[arg(long, value_name = "NAME", default_value = "administrator")]
     administrator: String,
-    /// Participants that get a certificate of the test authority and a key for signatures.
+    /// Participants that get a test certificate and a key for signatures.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = participant)]
     participant: Vec<FspName>,
     /// Print the written files as JSON.

@@ -86,6 +86,7 @@ pub fn verify_statement(text: &str, key: &VerificationKey) -> Result<Vec<u8>, St
 }
 
 #[cfg(all(test, feature = "signatures"))]
+#[expect(clippy::unwrap_used, reason = "a test that cannot continue fails at that line")]
 mod tests {
     use super::*;
 

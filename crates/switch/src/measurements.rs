@@ -292,8 +292,9 @@ pub(crate) struct MeasuredAttempt<'a> {
 }
 
 impl Measurements {
-    /// Records an accepted request, which is answered now.
-    pub(crate) fn answered(&self, request: RequestKind, arrived_ns: u64, trace: TraceId) {
+    /// Records an accepted request, which is answered now, and its trace if it may be shown as an
+    /// example.
+    pub(crate) fn answered(&self, request: RequestKind, arrived_ns: u64, trace: Option<TraceId>) {
         if !self.is_recording {
             return;
         }
@@ -302,7 +303,9 @@ impl Measurements {
         let now = monotonic_ns();
         let (nanoseconds, at_ms) = (now - arrived_ns, self.wall(now).millis());
         times.record(nanoseconds);
-        exemplars.record(&Exemplar { trace, nanoseconds, at_ms });
+        if let Some(trace) = trace {
+            exemplars.record(&Exemplar { trace, nanoseconds, at_ms });
+        }
     }
 
     /// Records a refused request, which is answered now. `sender` is absent if no participant has

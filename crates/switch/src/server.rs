@@ -232,8 +232,8 @@ pub(crate) fn serve(
         let refusal = match result {
             Ok(response) => {
                 server.thread.counters.requests.add(1);
-                if let (Some(request), Some(trace)) = (about.request, about.trace) {
-                    measurements.answered(request, arrived_ns, trace);
+                if let Some(request) = about.request {
+                    measurements.answered(request, arrived_ns, about.exemplar);
                 }
                 return Ok(response);
             }
@@ -321,6 +321,8 @@ struct RequestInfo {
     /// Of the sender; `None` before its headers are accepted.
     trace: Option<TraceId>,
     source: Option<FspName>,
+    /// The trace, if a reader can find it: spans are not exported here, or those of this request are.
+    exemplar: Option<TraceId>,
     /// Facts about its span, if spans are exported and its headers were accepted.
     facts: Option<Box<RequestFacts>>,
     /// Facts about the decision, if it became a command.
@@ -329,7 +331,8 @@ struct RequestInfo {
 
 impl RequestInfo {
     fn arrived(read_ns: u64) -> Self {
-        Self { read_ns, request: None, trace: None, source: None, facts: None, decision: None }
+        let (request, trace, source, exemplar) = (None, None, None, None);
+        Self { read_ns, request, trace, source, exemplar, facts: None, decision: None }
     }
 }
 
@@ -352,6 +355,7 @@ async fn respond(
     let envelope = envelope(server, parts, resource)?;
     (about.trace, about.source) = (Some(envelope.trace.trace_id), Some(envelope.source));
     let span = server.thread.begin_span(&envelope.trace);
+    about.exemplar = about.trace.filter(|_| span.is_sampled || !server.thread.spans.is_on());
     about.facts = server.thread.spans.facts(&envelope, span);
     // Before the request counts as one of its sender.
     server.security.callers.check(guard.client.caller.get(), &envelope.source)?;

@@ -213,7 +213,7 @@ fn configuration(arguments: &ServeArguments) -> Result<Config, CliError> {
     let mut config = Config::read(arguments.config.as_deref())?;
     config.fspiop.listen = arguments.fspiop.unwrap_or(config.fspiop.listen);
     config.admin.listen = arguments.admin.unwrap_or(config.admin.listen);
-    config.health.listen = arguments.health.map(ProbeListener::At).or(config.health.listen);
+    config.health.listen = arguments.health.or(config.health.listen);
     config.logging.format = arguments.log_format.unwrap_or(config.logging.format);
     if let Some(level) = &arguments.log_level {
         config.logging.level.clone_from(level);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use journal::TailPolicy;
 
-use crate::config::{LogFormat, LogLevels};
+use crate::config::{LogFormat, LogLevels, ProbeListener};
 use crate::serve::log_backend::LogArguments;
 use crate::serve::slow_disk::SlownessArguments;
 use crate::serve::watchdog::StallTarget;
@@ -28,9 +28,9 @@ pub(crate) struct ServeArguments {
     /// Admin address, overrides `admin.listen`; port 0 picks a free port.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) admin: Option<SocketAddr>,
-    /// Health address, overrides `health.listen`; port 0 picks a free port.
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) health: Option<SocketAddr>,
+    /// Health address or `none`, overrides `health.listen`; port 0 picks a free port.
+    #[arg(long, value_name = "ADDRESS", value_parser = probe_listener)]
+    pub(crate) health: Option<ProbeListener>,
     /// Format of the messages on standard error, overrides `logging.format`.
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub(crate) log_format: Option<LogFormat>,
@@ -66,4 +66,8 @@ impl ServeArguments {
             false => TailPolicy::Refuse,
         }
     }
+}
+
+fn probe_listener(text: &str) -> Result<ProbeListener, String> {
+    ProbeListener::try_from(text.to_owned())
 }

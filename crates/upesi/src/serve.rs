@@ -58,7 +58,7 @@ use traces::SpanQueue;
 
 use crate::CliError;
 use crate::cli::stdout;
-use crate::config::{self, Config, LogFormat, ProbeListener};
+use crate::config::{self, Config, LogFormat};
 use crate::data::layout::has_segments;
 use crate::inspect::statements::StatementSource;
 use crate::operate::quarantine::{self, Entry, Notes};

@@ -199,16 +199,27 @@ fn wrong_ids() -> Vec<String> {
 }
 
 /// Documented operations that accept an unknown id without an error.
-const LENIENT: [(&str, &str); 3] =
-    [("deleteOracle", "{id}"), ("findParty", "{ID}"), ("endDryRun", "{name}")];
+const LENIENT: [(&str, &str); 5] = [
+    ("deleteOracle", "{id}"),
+    ("findParty", "{ID}"),
+    ("endDryRun", "{name}"),
+    // These create what they name.
+    ("setOperator", "{name}"),
+    ("setRole", "{role}"),
+];
 
 /// The example messages of the served operations, with an id in place of one path parameter, and
 /// whether they must be refused.
 fn with_id(document: &Value, id: &str) -> Vec<(generate::ExampleMessage, bool)> {
     let mut all = generate::operations(document);
     all.retain(|entry| entry.operation["responses"].get("501").is_none());
-    // First, since later refusals are recorded and explained.
-    all.sort_by_key(|entry| entry.id != "explainTransfer");
+    // An explanation first, since later refusals are recorded and explained; what creates last.
+    let place = |id| match id {
+        "explainTransfer" => 0,
+        "setOperator" | "setRole" => 2,
+        _ => 1,
+    };
+    all.sort_by_key(|entry| place(entry.id));
     let mut found = Vec::new();
     for entry in all {
         for (at, name) in entry.path.split('/').enumerate().filter(|(_, it)| it.starts_with('{')) {

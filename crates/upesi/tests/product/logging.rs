@@ -115,6 +115,7 @@ fn audit_entries_that_the_file_does_not_take_become_messages() {
     for limit in ["900", "901", "902"] {
         scheme.admin.set_limit("otherfsp", limit);
     }
+    scheme.switch.wait_for_messages("/participants/otherfsp/limits\"", 3);
     let entries = messages_of(&scheme.switch, "audit", "otherfsp/limits");
     let changed = |it: &&Value| it["path"] == "/participants/otherfsp/limits";
     assert!(3 <= entries.iter().filter(changed).count(), "{entries:?}");
@@ -174,6 +175,26 @@ fn levels_are_reloaded() {
     fs::write(&configuration, text.replace("\"warn\"", "\"loud\"")).unwrap();
     scheme.switch.signal(Signal::HUP);
     scheme.switch.wait_for_complaint("settings stay unchanged");
+    let text = text.replace("\"warn\"", "\"info\"\naccess = true");
+    fs::write(&configuration, text).unwrap();
+    scheme.switch.signal(Signal::HUP);
+    let messages = scheme.switch.wait_for_messages("take effect at the next start", 1);
+    assert!(messages.contains("logging.access"), "{messages}");
+    let messages = scheme.switch.wait_for_messages("reloaded the configuration", 2);
+    let reloaded = messages.matches("reloaded the configuration").count();
+    assert_eq!(reloaded, 2, "the failed one is no success: {messages}");
     scheme.switch.signal(Signal::TERM);
     assert!(scheme.switch.end().0.success());
+}
+
+/// A start that fails writes its reason in the chosen format.
+#[test]
+fn reason_of_a_failed_start_is_json_when_asked() {
+    let home = Home::new().with_arguments(&["--log-format", "json"]);
+    fs::write(home.configuration(), "[fspiop]\nlisten = 5\n").unwrap();
+    let refused = home.serve_in_vain(Ports::free()).fails();
+    let lines = json_lines(&refused);
+    let message = lines.last().unwrap();
+    assert_eq!(message["level"], "ERROR", "{refused}");
+    assert!(message["message"].as_str().unwrap().contains("fspiop.listen"), "{refused}");
 }

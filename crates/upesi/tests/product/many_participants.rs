@@ -1,7 +1,7 @@
 //! A scheme of as many participants as the hub can have: the metrics stay within their bound.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::Signal;
 use testkit::http::Connection;
@@ -18,10 +18,8 @@ const PARTICIPANTS: usize = 9_999;
 const CALLED: usize = 700;
 /// Participants with series of their own, the hub among them.
 const SHOWN_MAX: usize = 500;
-/// A development build is expected to stay well below these bounds. `docs/operating/metrics.md`
-/// states what was measured.
+/// `docs/operating/metrics.md` states the measured size.
 const SCRAPE_BYTES_MAX: usize = 12 << 20;
-const SCRAPE_TIME_MAX: Duration = Duration::from_secs(2);
 /// Clients that onboard participants at the same time. Each batch of changes costs a copy of the
 /// register.
 const CLIENTS: usize = 48;
@@ -125,9 +123,9 @@ fn metrics_of_ten_thousand_participants_are_bounded() {
     let took = began.elapsed();
     let shown: BTreeSet<_> = text.lines().filter_map(participant).collect();
     println!("{} participants, {} bytes, {took:?}", shown.len(), text.len());
-    assert_eq!(shown.len(), SHOWN_MAX, "one of the first {SHOWN_MAX} is named other");
-    assert!(shown.contains("other") && shown.contains("Hub") && !shown.contains("fsp9000"));
+    assert_eq!(shown.len(), SHOWN_MAX + 1, "the first {SHOWN_MAX}, and all others together");
+    assert!(shown.contains("other") && shown.contains("other (participant)"));
+    assert!(!shown.contains("fsp9000"));
     assert!(text.len() < SCRAPE_BYTES_MAX, "{} bytes", text.len());
-    assert!(took < SCRAPE_TIME_MAX, "{took:?}");
     switch.stop(Signal::TERM);
 }

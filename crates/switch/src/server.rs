@@ -321,7 +321,7 @@ struct RequestInfo {
     /// Of the sender; `None` before its headers are accepted.
     trace: Option<TraceId>,
     source: Option<FspName>,
-    /// The trace, if a reader can find it: spans are not exported here, or those of this request are.
+    /// The trace, if a reader can find it: this hub exports no spans, or those of this request.
     exemplar: Option<TraceId>,
     /// Facts about its span, if spans are exported and its headers were accepted.
     facts: Option<Box<RequestFacts>>,

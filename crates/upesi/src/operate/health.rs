@@ -17,8 +17,8 @@ Examples:
   upesi health --alive             exit code 0 if the switch answers, healthy or not
   upesi health --health http://10.0.0.5:3002
   upesi health --admin http://10.0.0.5:3001
-Route traffic to a switch while the first returns 0. Restart it only when the second returns 1. While
-it reads its log at a start, the first returns 1 and the second 0.";
+Route traffic to a switch while the first returns 0. Restart it only when the second returns 1.
+While it reads its log at a start, the first returns 1 and the second 0.";
 
 /// Arguments of `health`.
 #[derive(clap::Args)]

@@ -348,7 +348,7 @@ async fn the_hash_of_the_state_is_the_kernels_and_needs_the_token() {
         hashes
     };
     let first = read().await;
-    server.check_status("PUT /participants/nobody", r#"{"isActive":true}"#, 400).await;
+    server.check_status("PUT /participants/stranger", r#"{"isActive":true}"#, 400).await;
     let refused = read().await;
     assert_ne!(refused.state, first.state, "the refusal is on record");
     assert_eq!(refused.content, first.content, "and changed nothing else");

@@ -195,7 +195,7 @@ async fn a_change_that_became_invalid_is_refused_with_its_own_code() {
         ),
         ("POST /participants", gone, "200 APPROVED by benta: Accepted, made true"),
         (
-            "PUT /participants/nobody",
+            "PUT /participants/stranger",
             r#"{"isActive":false}"#,
             "400 3200 Generic ID not found - \
             participant not found",

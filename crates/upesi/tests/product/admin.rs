@@ -203,7 +203,7 @@ const LENIENT: [(&str, &str); 5] = [
     ("deleteOracle", "{id}"),
     ("findParty", "{ID}"),
     ("endDryRun", "{name}"),
-    // These create what they name.
+    // These create the named object.
     ("setOperator", "{name}"),
     ("setRole", "{role}"),
 ];

@@ -246,9 +246,9 @@ fn sender_must_be_named_by_the_certificate() {
     let refused = "upesi_callers_refused_total{reason=\"wrong_source\"}";
     assert_eq!(scheme.admin.metric(refused), 8);
     // A certificate whose name is not a participant's, and one without a name.
-    pki.issue("nobody", &CertificateRequest::new("nobody", &[], 30));
-    let message = Message::new("GET", "/parties/MSISDN/254700000001", "nobody");
-    pki.ask(&scheme, "nobody", &message).is(403, "of nobody, which is not a participant");
+    pki.issue("stranger", &CertificateRequest::new("stranger", &[], 30));
+    let message = Message::new("GET", "/parties/MSISDN/254700000001", "stranger");
+    pki.ask(&scheme, "stranger", &message).is(403, "of stranger, which is not a participant");
     let long = "a-name-that-is-longer-than-32-bytes";
     pki.issue("long", &CertificateRequest::new(long, &[], 31));
     pki.ask(&scheme, "long", &message).is(403, "names no participant");

@@ -274,7 +274,7 @@ const FAULTS_OF_THE_REFERENCE: [&str; 3] =
 
 /// Ids for queries and bodies.
 const WRONG_IDS: [&str; 8] = [
-    "nobody",
+    "stranger",
     "0",
     "-1",
     "18446744073709551616",

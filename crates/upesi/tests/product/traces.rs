@@ -307,6 +307,9 @@ fn flag_of_the_payer_and_a_new_ratio_are_respected() {
     let scheme = Scheme::configured(&settings_with("http", port, "ratio = 0.0\n"));
     let before = Transfer::of("1").prepare();
     scheme.send(&before, 202);
+    // The ratio at the time of the payee's answer decides whether its notice is traced.
+    scheme.payee.take(1);
+    scheme.admin.wait_for("upesi_notices_owed", |owed| owed == 0);
     let configuration = scheme.home.configuration();
     let text = fs::read_to_string(&configuration).unwrap();
     fs::write(&configuration, text.replace("ratio = 0.0", "ratio = 1.0")).unwrap();
@@ -323,7 +326,7 @@ fn flag_of_the_payer_and_a_new_ratio_are_respected() {
     for trace in [&before.trace, &not_sampled.trace] {
         assert_eq!(lines(&collector.trace(trace)), [] as [String; 0]);
     }
-    let forwarded = scheme.payee.take(3);
+    let forwarded = scheme.payee.take(2);
     let flags = |trace: &str| {
         let found = forwarded.iter().find(|it| it.header("traceparent").contains(trace));
         found.unwrap().header("traceparent")[53..].to_owned()

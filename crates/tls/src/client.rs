@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::{self, Read, Write};
+use std::net::TcpStream as BlockingTcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rustls::crypto::CryptoProvider;
-use rustls::{ClientConfig, HandshakeKind, RootCertStore};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::net::TcpStream;
@@ -48,6 +50,10 @@ struct Loaded {
     participants: HashMap<String, Arc<ClientConfig>>,
     status: Arc<[CertificateStatus]>,
 }
+
+/// A TLS connection over a blocking socket, after its handshake.
+#[derive(Debug)]
+pub struct BlockingTlsStream(StreamOwned<ClientConnection, BlockingTcpStream>);
 
 impl ClientTls {
     /// Reads the files for the first time, and the authorities of the system if no file names any.
@@ -93,14 +99,21 @@ impl ClientTls {
         (participant, host): (&str, &str),
         stream: TcpStream,
     ) -> Result<TlsStream<TcpStream>, HandshakeFault> {
-        let loaded = self.loaded();
-        let config = loaded.participants.get(participant).unwrap_or(&loaded.others);
-        let connected = handshake(Arc::clone(config), host, stream).await;
-        match &connected {
-            Ok((_, is_resumed)) => self.counts.succeeded(*is_resumed),
-            Err(fault) => self.counts.failed(*fault),
-        }
-        connected.map(|(stream, _)| stream)
+        let connected = handshake(self.config(participant), host, stream).await;
+        self.count(connected)
+    }
+
+    /// Makes a handshake over a blocking socket, whose timeouts limit each read and each write.
+    ///
+    /// # Errors
+    /// Why it failed.
+    pub fn connect_blocking(
+        &self,
+        (participant, host): (&str, &str),
+        stream: BlockingTcpStream,
+    ) -> Result<BlockingTlsStream, HandshakeFault> {
+        let connected = blocking_handshake(self.config(participant), host, stream);
+        self.count(connected)
     }
 
     /// The loaded certificates.
@@ -127,6 +140,21 @@ impl ClientTls {
         &self.counts
     }
 
+    /// The configuration for calls to a participant.
+    fn config(&self, participant: &str) -> Arc<ClientConfig> {
+        let loaded = self.loaded();
+        Arc::clone(loaded.participants.get(participant).unwrap_or(&loaded.others))
+    }
+
+    /// Counts the result of a handshake: a stream, and whether its session was resumed.
+    fn count<S>(&self, connected: Result<(S, bool), HandshakeFault>) -> Result<S, HandshakeFault> {
+        match &connected {
+            Ok((_, is_resumed)) => self.counts.succeeded(*is_resumed),
+            Err(fault) => self.counts.failed(*fault),
+        }
+        connected.map(|(stream, _)| stream)
+    }
+
     fn loaded(&self) -> Arc<Loaded> {
         Arc::clone(&self.loaded.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -137,17 +165,65 @@ async fn handshake(
     host: &str,
     stream: TcpStream,
 ) -> Result<(TlsStream<TcpStream>, bool), HandshakeFault> {
-    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    let name = ServerName::try_from(host).map_err(|_| HandshakeFault::InvalidCertificate)?;
-    let connected = TlsConnector::from(config).connect(name, stream).await;
+    let connected = TlsConnector::from(config).connect(server_name(host)?, stream).await;
     let stream = connected.map_err(|error| HandshakeFault::from(&error))?;
-    let (_, session) = stream.get_ref();
-    let is_resumed = session.handshake_kind() == Some(HandshakeKind::Resumed);
-    // The certificate of a resumed session was verified when the session began.
-    let expires = session.peer_certificates().and_then(expiry);
-    match expires {
-        Some(expires) if now() < expires => Ok((stream, is_resumed)),
+    let is_resumed = check_session(stream.get_ref().1)?;
+    Ok((stream, is_resumed))
+}
+
+fn blocking_handshake(
+    config: Arc<ClientConfig>,
+    host: &str,
+    stream: BlockingTcpStream,
+) -> Result<(BlockingTlsStream, bool), HandshakeFault> {
+    let session = ClientConnection::new(config, server_name(host)?);
+    let session = session.map_err(|error| HandshakeFault::from(&error))?;
+    let mut stream = StreamOwned::new(session, stream);
+    while stream.conn.is_handshaking() {
+        let moved = stream.conn.complete_io(&mut stream.sock);
+        moved.map_err(|error| HandshakeFault::from(&error))?;
+    }
+    let is_resumed = check_session(&stream.conn)?;
+    Ok((BlockingTlsStream(stream), is_resumed))
+}
+
+fn server_name(host: &str) -> Result<ServerName<'static>, HandshakeFault> {
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    ServerName::try_from(host).map_err(|_| HandshakeFault::InvalidCertificate)
+}
+
+/// Whether a session was resumed. Its certificate was verified when the session began, so its
+/// expiry is checked again.
+fn check_session(session: &ClientConnection) -> Result<bool, HandshakeFault> {
+    match session.peer_certificates().and_then(expiry) {
+        Some(expires) if now() < expires => {
+            Ok(session.handshake_kind() == Some(HandshakeKind::Resumed))
+        }
         _ => Err(HandshakeFault::Expired),
+    }
+}
+
+impl BlockingTlsStream {
+    /// The socket, for its timeouts.
+    #[must_use]
+    pub fn socket(&self) -> &BlockingTcpStream {
+        &self.0.sock
+    }
+}
+
+impl Read for BlockingTlsStream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.read(bytes)
+    }
+}
+
+impl Write for BlockingTlsStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 

@@ -151,8 +151,15 @@ mod of_rustls {
 
     impl From<&std::io::Error> for HandshakeFault {
         fn from(error: &std::io::Error) -> Self {
+            use std::io::ErrorKind::{TimedOut, WouldBlock};
+
             let source = error.get_ref().and_then(|source| source.downcast_ref::<Error>());
-            source.map_or(Self::Closed, Self::from)
+            let otherwise = match error.kind() {
+                // A blocking socket reports its timeout as either of both.
+                TimedOut | WouldBlock => Self::TimedOut,
+                _ => Self::Closed,
+            };
+            source.map_or(otherwise, Self::from)
         }
     }
 

@@ -39,7 +39,7 @@ mod unavailable;
 pub const IS_AVAILABLE: bool = cfg!(feature = "rustls");
 
 #[cfg(feature = "rustls")]
-pub use client::ClientTls;
+pub use client::{BlockingTlsStream, ClientTls};
 pub use fault::{HandshakeCounts, HandshakeFault};
 pub use file::{
     AUTHORITY_FILES_MAX, CERTIFICATES_BYTES_MAX, CRL_BYTES_MAX, CertificateStatus,
@@ -53,4 +53,6 @@ pub use tokio_rustls::client::TlsStream as ClientTlsStream;
 #[cfg(feature = "rustls")]
 pub use tokio_rustls::server::TlsStream;
 #[cfg(not(feature = "rustls"))]
-pub use unavailable::{Accepted, ClientTls, ClientTlsStream, Peer, Rejected, ServerTls, TlsStream};
+pub use unavailable::{
+    Accepted, BlockingTlsStream, ClientTls, ClientTlsStream, Peer, Rejected, ServerTls, TlsStream,
+};

@@ -1,6 +1,8 @@
 //! The types of this crate in a build without TLS: none of them can have a value.
 
 use std::convert::Infallible;
+use std::io::{self, Read, Write};
+use std::net::TcpStream as BlockingTcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +17,10 @@ use crate::file::{
 pub type TlsStream<S> = S;
 /// A connection of a call.
 pub type ClientTlsStream<S> = S;
+
+/// A TLS connection over a blocking socket.
+#[derive(Debug)]
+pub struct BlockingTlsStream(Infallible);
 
 /// The TLS side of a listener.
 #[derive(Debug)]
@@ -176,6 +182,18 @@ impl ClientTls {
     ///
     /// # Errors
     /// None.
+    pub fn connect_blocking(
+        &self,
+        _to: (&str, &str),
+        _stream: BlockingTcpStream,
+    ) -> Result<BlockingTlsStream, HandshakeFault> {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    ///
+    /// # Errors
+    /// None.
     pub async fn connect(
         &self,
         _to: (&str, &str),
@@ -205,6 +223,30 @@ impl ClientTls {
     /// Not possible.
     #[must_use]
     pub fn counts(&self) -> &HandshakeCounts {
+        match self.0 {}
+    }
+}
+
+impl BlockingTlsStream {
+    /// Not possible.
+    #[must_use]
+    pub fn socket(&self) -> &BlockingTcpStream {
+        match self.0 {}
+    }
+}
+
+impl Read for BlockingTlsStream {
+    fn read(&mut self, _bytes: &mut [u8]) -> io::Result<usize> {
+        match self.0 {}
+    }
+}
+
+impl Write for BlockingTlsStream {
+    fn write(&mut self, _bytes: &[u8]) -> io::Result<usize> {
+        match self.0 {}
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
         match self.0 {}
     }
 }

@@ -1,6 +1,7 @@
 //! The command line: commands and their help, errors, output, tables, shell completions, and
 //! requests to a running switch.
 
+pub(crate) mod admin_address;
 pub(crate) mod admin_client;
 pub(crate) mod admin_get;
 pub(crate) mod commands;

@@ -1,21 +1,16 @@
 //! Requests of a command to the admin API of a running switch.
 
-use std::path::PathBuf;
-
 use harness::Admin;
 use serde_json::Value;
 
 use crate::CliError;
+use crate::cli::admin_address::AdminAddress;
 
 /// The switch that a command talks to.
 #[derive(clap::Args)]
 pub(crate) struct AdminConnection {
-    /// Address of the switch's admin API.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001", global = true)]
-    admin: String,
-    /// Token file: of an operator, or admin-token [default: that of `upesi login`].
-    #[arg(long, value_name = "FILE", global = true)]
-    token: Option<PathBuf>,
+    #[command(flatten)]
+    switch: AdminAddress,
     /// Reason of a change, recorded with it.
     #[arg(long, value_name = "TEXT", global = true)]
     reason: Option<String>,
@@ -44,9 +39,8 @@ pub(crate) struct AdminAnswer {
 
 impl AdminClient {
     pub(crate) fn new(connection: &AdminConnection) -> Result<Self, CliError> {
-        let AdminConnection { admin, token, reason, .. } = connection;
-        let mut admin =
-            Admin::at(admin, token.as_deref()).map_err(|error| CliError::new(error.to_string()))?;
+        let AdminConnection { switch, reason, .. } = connection;
+        let mut admin = switch.client()?;
         if let Some(reason) = reason {
             if reason.chars().any(char::is_control) {
                 return Err(CliError::new("--reason: contains a control character"));

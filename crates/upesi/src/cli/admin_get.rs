@@ -1,20 +1,16 @@
 //! A GET request to the admin API of a running switch.
 
-use std::path::Path;
-
-use harness::{Admin, HarnessError};
-
 use crate::CliError;
+use crate::cli::admin_address::AdminAddress;
 
 /// Returns the body of `GET path`.
 ///
 /// # Errors
 ///
 /// The request fails or its status is not 200; the error quotes the body.
-pub(crate) fn admin_get(admin: &str, token: Option<&Path>, path: &str) -> Result<String, CliError> {
-    let failed = |error: HarnessError| CliError::new(error.to_string());
-    let mut admin = Admin::at(admin, token).map_err(failed)?;
-    let answered = admin.call("GET", path, None).map_err(failed)?;
+pub(crate) fn admin_get(switch: &AdminAddress, path: &str) -> Result<String, CliError> {
+    let answered = switch.client()?.call("GET", path, None);
+    let answered = answered.map_err(|error| CliError::new(error.to_string()))?;
     let text = String::from_utf8_lossy(&answered.body).into_owned();
     match answered.status {
         200 => Ok(text),

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::CliError;
+use crate::cli::admin_address::AdminAddress;
 use crate::cli::admin_get::{admin_get, query_value};
 use crate::cli::table::{Align, Table};
 
@@ -40,9 +41,8 @@ pub(crate) struct LiquidityArguments {
     /// Show the table again every 2 s until interrupted.
     #[arg(long)]
     watch: bool,
-    /// Address of the switch's admin API.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001")]
-    admin: String,
+    #[command(flatten)]
+    switch: AdminAddress,
     /// Print the answer of the switch as JSON.
     #[arg(long)]
     json: bool,
@@ -68,10 +68,10 @@ struct Row {
 }
 
 pub(crate) fn liquidity(arguments: &LiquidityArguments) -> Result<(), CliError> {
-    let LiquidityArguments { watch, admin, json, .. } = arguments;
+    let LiquidityArguments { watch, switch, json, .. } = arguments;
     let path = path(arguments);
     loop {
-        let text = admin_get(admin, None, &path)?;
+        let text = admin_get(switch, &path)?;
         if *watch && stdout().is_terminal() {
             print!("{CLEAR}");
         }

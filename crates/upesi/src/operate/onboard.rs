@@ -13,13 +13,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use document::FileFault;
-use harness::Admin;
 use hub::KnownHub;
 use scheme::Scheme;
 use serde_json::json;
 use steps::{SchemeStep, Verdict};
 
 use crate::CliError;
+use crate::cli::admin_address::AdminAddress;
 use crate::cli::table::{Align, Table};
 
 pub(crate) const EXAMPLES: &str = "\
@@ -37,12 +37,8 @@ pub(crate) struct OnboardArguments {
     /// Scheme file: TOML, or JSON if its name ends in .json.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Address of the switch's admin API.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001")]
-    admin: String,
-    /// File with the admin token: admin-token in the data directory.
-    #[arg(long, value_name = "FILE")]
-    token: Option<PathBuf>,
+    #[command(flatten)]
+    switch: AdminAddress,
     /// Compare and show what would be done; change nothing.
     #[arg(long)]
     dry_run: bool,
@@ -62,8 +58,7 @@ struct Row {
 
 pub(crate) fn onboard(arguments: &OnboardArguments) -> Result<(), CliError> {
     let scheme = read(&arguments.file)?;
-    let admin = Admin::at(&arguments.admin, arguments.token.as_deref());
-    let mut hub = KnownHub::read(admin.map_err(|error| CliError::new(error.to_string()))?)?;
+    let mut hub = KnownHub::read(arguments.switch.client()?)?;
     let steps = steps::all(&scheme, &mut hub)?;
     let differing = steps.iter().filter(|step| matches!(step.verdict, Verdict::Differs { .. }));
     let differing = differing.count();

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::CliError;
+use crate::cli::admin_address::AdminAddress;
 use crate::cli::admin_get::{admin_get, query_value};
 
 /// The first line of a file, and with it the order of its columns.
@@ -79,9 +80,8 @@ struct ImportArguments {
     /// CSV file with the parties.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Address of the switch.
     #[command(flatten)]
-    place: AdminAddress,
+    switch: AdminAddress,
     /// Only check all lines against the rules and the switch's participants.
     #[arg(long)]
     dry_run: bool,
@@ -123,22 +123,11 @@ struct FindArguments {
     /// Sub-identifier of the party.
     #[arg(long, value_name = "SUB_ID")]
     sub_id: Option<String>,
-    /// Address of the switch.
     #[command(flatten)]
-    place: AdminAddress,
+    switch: AdminAddress,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
-}
-
-#[derive(clap::Args)]
-struct AdminAddress {
-    /// Address of the switch's admin API.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001")]
-    admin: String,
-    /// File with the admin token: admin-token in the data directory.
-    #[arg(long, value_name = "FILE")]
-    token: Option<PathBuf>,
 }
 
 /// A registration as it is sent.
@@ -229,9 +218,7 @@ impl<'a> Import<'a> {
     fn new(arguments: &'a ImportArguments, source: &CsvFile) -> Result<Self, CliError> {
         let rejects = arguments.rejects.as_deref();
         rejects.map_or(Ok(()), |path| source.keep_from(path))?;
-        let AdminAddress { admin, token } = &arguments.place;
-        let mut admin =
-            Admin::at(admin, token.as_deref()).map_err(|error| CliError::new(error.to_string()))?;
+        let mut admin = arguments.switch.client()?;
         for (name, text) in [("x-actor", &arguments.by), ("x-reason", &arguments.reason)] {
             let Some(text) = text else { continue };
             if text.chars().any(char::is_control) {
@@ -627,12 +614,12 @@ fn cannot(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Cli
 }
 
 fn find(arguments: &FindArguments) -> Result<(), CliError> {
-    let FindArguments { kind, id, sub_id, place, json } = arguments;
+    let FindArguments { kind, id, sub_id, switch, json } = arguments;
     let mut path = format!("/parties/{kind}/{}", fspiop::percent_encode(id));
     if let Some(sub_id) = sub_id {
         path += &format!("?subId={}", query_value(sub_id));
     }
-    let text = admin_get(&place.admin, place.token.as_deref(), &path)?;
+    let text = admin_get(switch, &path)?;
     if *json {
         println!("{text}");
         return Ok(());

@@ -18,6 +18,7 @@ use operations::{EntryDetail, ParticipantStatementRequest, StatementFormat, Stat
 use serde_json::Value;
 
 use crate::CliError;
+use crate::cli::admin_address::AdminAddress;
 use crate::cli::stdout::{moment, print_json};
 use crate::inspect::replay::Until;
 use crate::inspect::statements::{compute_all_offline, participants_of};
@@ -65,12 +66,8 @@ pub(crate) struct ReconcileArguments {
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
-    /// Address of the switch's admin API.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001")]
-    admin: String,
-    /// File with the admin token: admin-token in the data directory.
-    #[arg(long, value_name = "FILE")]
-    token: Option<PathBuf>,
+    #[command(flatten)]
+    switch: AdminAddress,
     /// Read the log in this directory, instead of asking a switch. One may be running on it.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -180,7 +177,7 @@ impl ReconcileArguments {
             }
             return Ok(view);
         }
-        let mut client = StatementClient::at(&self.admin, self.token.as_deref())?;
+        let mut client = StatementClient::at(&self.switch)?;
         let participants = super::statement::parsed(&client.fetch("/participants")?)?;
         let participants = participants.as_array().into_iter().flatten();
         let participants = participants.filter(|it| has_settlement_account(it));

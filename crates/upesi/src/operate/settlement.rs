@@ -6,13 +6,12 @@ mod fees;
 mod print;
 mod steps;
 
-use std::path::PathBuf;
-
 use action::Action;
 use api::{SettlementApi, State};
 use fees::FeesCommand;
 
 use crate::CliError;
+use crate::cli::admin_address::AdminAddress;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -29,12 +28,8 @@ Examples:
 pub(crate) struct SettlementArguments {
     #[command(subcommand)]
     command: SettlementCommand,
-    /// Address of the switch's admin API.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001", global = true)]
-    admin: String,
-    /// File with the admin token: admin-token in the data directory.
-    #[arg(long, value_name = "FILE", global = true)]
-    token: Option<PathBuf>,
+    #[command(flatten)]
+    switch: AdminAddress,
     /// Print the answers of the switch as JSON.
     #[arg(long, global = true)]
     json: bool,
@@ -172,14 +167,14 @@ struct RunArguments {
 }
 
 pub(crate) fn settlement(arguments: &SettlementArguments) -> Result<(), CliError> {
-    let SettlementArguments { command, admin, token, json } = arguments;
-    let mut api = SettlementApi::at(admin, token.as_deref())?;
+    let SettlementArguments { command, switch, json } = arguments;
+    let mut api = SettlementApi::at(switch)?;
     if !command.is_dry_run() {
         return perform(&mut api, command, *json);
     }
     let name = api.begin_dry_run();
     let result = perform(&mut api, command, *json);
-    SettlementApi::at(admin, token.as_deref())?.end_dry_run(&name);
+    SettlementApi::at(switch)?.end_dry_run(&name);
     result
 }
 

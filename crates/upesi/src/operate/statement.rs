@@ -15,6 +15,7 @@ use operations::{EntryDetail, ParticipantStatementRequest, StatementFormat, Stat
 use serde_json::Value;
 
 use crate::CliError;
+use crate::cli::admin_address::AdminAddress;
 use crate::inspect::replay::Until;
 use crate::inspect::statements::compute_offline;
 
@@ -44,12 +45,8 @@ pub(crate) struct StatementArguments {
     /// Write the statement to this file [default: standard output].
     #[arg(long, value_name = "FILE", global = true)]
     output: Option<PathBuf>,
-    /// Address of the switch's admin API.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001", global = true)]
-    admin: String,
-    /// File with the admin token: admin-token in the data directory.
-    #[arg(long, value_name = "FILE", global = true)]
-    token: Option<PathBuf>,
+    #[command(flatten)]
+    switch: AdminAddress,
 }
 
 #[derive(clap::Subcommand)]
@@ -137,9 +134,9 @@ impl Form {
 }
 
 pub(crate) fn statement(arguments: &StatementArguments) -> Result<(), CliError> {
-    let StatementArguments { subject, format, output, admin, token } = arguments;
+    let StatementArguments { subject, format, output, switch } = arguments;
     let form = format.requested();
-    let fetch = |path: &str| StatementClient::at(admin, token.as_deref())?.fetch(path);
+    let fetch = |path: &str| StatementClient::at(switch)?.fetch(path);
     let text = match subject {
         SubjectArguments::Settlement(number) => fetch(&path_of("settlements", number, form))?,
         SubjectArguments::Window(number) => fetch(&path_of("settlementWindows", number, form))?,
@@ -247,9 +244,8 @@ pub(super) fn parsed(text: &[u8]) -> Result<Value, CliError> {
 pub(super) struct StatementClient(Admin);
 
 impl StatementClient {
-    pub(super) fn at(admin: &str, token: Option<&Path>) -> Result<Self, CliError> {
-        let admin = Admin::at(admin, token).map_err(|error| CliError::new(error.to_string()))?;
-        Ok(Self(admin.waiting(PATIENCE)))
+    pub(super) fn at(switch: &AdminAddress) -> Result<Self, CliError> {
+        Ok(Self(switch.client()?.waiting(PATIENCE)))
     }
 
     /// The body of a response. A long wait is reported.

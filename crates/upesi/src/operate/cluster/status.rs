@@ -3,6 +3,7 @@
 use operations::{Cluster, Takeover};
 
 use crate::CliError;
+use crate::cli::admin_address::AdminAddress;
 use crate::cli::admin_get::admin_get;
 use crate::cli::stdout::moment;
 use crate::cli::table::{Align, Table};
@@ -11,22 +12,21 @@ use crate::cli::units::{Count, Milliseconds};
 /// Arguments of `cluster status`.
 #[derive(clap::Args)]
 pub(crate) struct StatusArguments {
-    /// Address of any node's admin API.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001")]
-    admin: String,
+    #[command(flatten)]
+    switch: AdminAddress,
     /// Print the answer of GET /cluster as JSON.
     #[arg(long)]
     json: bool,
 }
 
-pub(crate) fn run(StatusArguments { admin, json }: &StatusArguments) -> Result<(), CliError> {
-    let (text, cluster) = cluster_of(admin)?;
+pub(crate) fn run(StatusArguments { switch, json }: &StatusArguments) -> Result<(), CliError> {
+    let (text, cluster) = cluster_of(switch)?;
     if *json {
         println!("{text}");
         return Ok(());
     }
     if cluster.node.is_empty() {
-        println!("{admin}: this switch does not share its log");
+        println!("{}: this switch does not share its log", switch.admin);
         return Ok(());
     }
     print_report(&cluster);
@@ -34,8 +34,8 @@ pub(crate) fn run(StatusArguments { admin, json }: &StatusArguments) -> Result<(
 }
 
 /// A node's report about the cluster, as text and parsed.
-pub(super) fn cluster_of(admin: &str) -> Result<(String, Cluster), CliError> {
-    let text = admin_get(admin, None, "/cluster")?;
+pub(super) fn cluster_of(switch: &AdminAddress) -> Result<(String, Cluster), CliError> {
+    let text = admin_get(switch, "/cluster")?;
     let cluster = serde_json::from_str(&text)
         .map_err(|error| CliError::new(format!("/cluster: invalid answer {text}: {error}")))?;
     Ok((text, cluster))

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 #[cfg(not(feature = "kafka"))]
 use crate::CliError;
+use crate::cli::admin_address::AdminAddress;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,9 +42,8 @@ pub(super) struct TrimArguments {
     /// A node that is down for a while continues from them.
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     keep: u64,
-    /// Address of any node's admin API.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001")]
-    admin: String,
+    #[command(flatten)]
+    switch: AdminAddress,
     /// Configuration file (TOML) of the node, for its [kafka] settings.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -101,7 +101,7 @@ mod work {
         let config = Config::read(arguments.config.as_deref())?;
         let records = open_copy(arguments, &address.topic)?;
         let copied = backup_end(arguments, &records)?;
-        let (_, cluster) = cluster_of(&arguments.admin)?;
+        let (_, cluster) = cluster_of(&arguments.switch)?;
         let until = last_deletable(copied.end, arguments.keep, &cluster)?;
         let options = options("cluster-trim", config.kafka.security()?);
         let found = match frame_after(&records, until)? {

@@ -3,7 +3,6 @@
 //! In a dry run the switch answers the same calls, and records nothing.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::action::Action;
 use crate::CliError;
+use crate::cli::admin_address::AdminAddress;
 use crate::cli::admin_client::proposed;
 use crate::cli::admin_get::query_value;
 
@@ -89,9 +89,8 @@ impl State {
 }
 
 impl SettlementApi {
-    pub(super) fn at(admin: &str, token: Option<&Path>) -> Result<Self, CliError> {
-        let admin = Admin::at(admin, token).map_err(|error| CliError::new(error.to_string()))?;
-        Ok(Self { admin, is_dry_run: false })
+    pub(super) fn at(switch: &AdminAddress) -> Result<Self, CliError> {
+        Ok(Self { admin: switch.client()?, is_dry_run: false })
     }
 
     /// Makes all further calls part of one dry run, and returns its name.

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ledger::Amount;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tls::{BlockingTlsStream, ClientFiles, ClientTls, MinimumVersion};
 
 use crate::error::HarnessError;
 use crate::interrupt::Interrupt;
@@ -22,17 +24,26 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The timeout after an interrupt.
 const INTERRUPTED: Duration = Duration::from_secs(2);
 
-/// The admin API of one hub.
+/// The admin API of one hub, over HTTP or HTTPS.
 #[derive(Debug)]
 pub struct Admin {
     address: SocketAddr,
+    /// The trusted authorities, if the hub is called over TLS.
+    tls: Option<Arc<ClientTls>>,
     /// The value of the `Host` header. A hub accepts only names that it knows.
     host: String,
     /// Header lines of every request: the token, the author and the reason.
     lines: String,
-    stream: Option<TcpStream>,
+    stream: Option<Connection>,
     /// Timeout for connecting, for writing a request, and for its whole response.
     within: Duration,
+}
+
+/// A connection to the admin API.
+#[derive(Debug)]
+enum Connection {
+    Plain(TcpStream),
+    Tls(Box<BlockingTlsStream>),
 }
 
 /// A response: status and body.
@@ -78,7 +89,26 @@ struct AccountText<'a> {
 impl Admin {
     pub fn new(address: SocketAddr, token: Option<String>) -> Self {
         let lines = token.map_or(String::new(), |it| format!("authorization: Bearer {it}\r\n"));
-        Self { address, host: address.to_string(), lines, stream: None, within: WITHIN }
+        let host = address.to_string();
+        Self { address, tls: None, host, lines, stream: None, within: WITHIN }
+    }
+
+    /// Calls the hub over TLS, and trusts these authorities. The certificate must contain the host
+    /// of the address.
+    #[must_use]
+    pub fn over_tls(self, tls: Arc<ClientTls>) -> Self {
+        Self { tls: Some(tls), ..self }
+    }
+
+    /// A client of `url`, with this token. An `https` URL trusts the authorities of the system.
+    fn of_url(url: &str, token: Option<String>) -> Result<Self, HarnessError> {
+        let admin = Self::new(resolve(url)?, token);
+        let (scheme, host) = url.split_once("://").unwrap_or(("", url));
+        let admin = Self { host: host.trim_end_matches('/').to_owned(), ..admin };
+        match scheme {
+            "https" => Ok(admin.over_tls(authorities(None)?)),
+            _ => Ok(admin),
+        }
     }
 
     /// A client of `url`, such as `http://127.0.0.1:3001`, without a token.
@@ -86,8 +116,7 @@ impl Admin {
     /// # Errors
     /// The address is invalid.
     pub fn without_token(url: &str) -> Result<Self, HarnessError> {
-        let host = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
-        Ok(Self { host, ..Self::new(resolve(url)?, None) })
+        Self::of_url(url, None)
     }
 
     /// A client of `url`, such as `http://127.0.0.1:3001`, with the token in a file, or that of the
@@ -99,8 +128,7 @@ impl Admin {
         let stored = || session_file(url).filter(|file| file.exists());
         let token = token.map(Path::to_owned).or_else(stored);
         let token = token.as_deref().map(read_token).transpose()?;
-        let host = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
-        Ok(Self { host, ..Self::new(resolve(url)?, token) })
+        Self::of_url(url, token)
     }
 
     /// Waits up to `within` for each response, instead of 20 s.
@@ -139,7 +167,7 @@ impl Admin {
         answer.map_err(|error| match error.downcast() {
             Ok(error) => error,
             Err(error) => HarnessError::Admin {
-                request: format!("{method} http://{}{path}", self.address),
+                request: self.describe(method, path),
                 problem: problem_of(&error, self.within),
             },
         })
@@ -158,7 +186,7 @@ impl Admin {
             return Ok(answered);
         }
         Err(HarnessError::Admin {
-            request: format!("{method} http://{}{path}", self.address),
+            request: self.describe(method, path),
             problem: format!(
                 "answered {} {}",
                 answered.status,
@@ -211,6 +239,23 @@ impl Admin {
         Ok(Metrics::read(&String::from_utf8_lossy(&answered.body)))
     }
 
+    fn describe(&self, method: &str, path: &str) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{method} {scheme}://{}{path}", self.address)
+    }
+
+    fn connect(&self) -> io::Result<Connection> {
+        let stream = TcpStream::connect_timeout(&self.address, self.within)?;
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(self.within))?;
+        let Some(tls) = &self.tls else { return Ok(Connection::Plain(stream)) };
+        stream.set_read_timeout(Some(self.within))?;
+        let (host, _) = self.host.rsplit_once(':').unwrap_or((&self.host, ""));
+        let stream = tls.connect_blocking(("", host), stream);
+        let stream = stream.map_err(|fault| io::Error::other(format!("TLS: {}", fault.text())))?;
+        Ok(Connection::Tls(Box::new(stream)))
+    }
+
     fn request(&self, method: &str, path: &str, body: Option<&str>) -> String {
         let host = &self.host;
         let mut request = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\n");
@@ -229,10 +274,10 @@ impl Admin {
     fn exchange(&mut self, request: &str) -> io::Result<AdminResponse> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
-            None => connect(self.address, self.within)?,
+            None => self.connect()?,
         };
         let mut patience = Timeout::begin(self.within);
-        stream.write_all(request.as_bytes())?;
+        stream.write(request.as_bytes())?;
         let mut buffer = Vec::new();
         let mut chunk = [0; 16 * 1024];
         loop {
@@ -273,10 +318,52 @@ impl Metrics {
     }
 }
 
-/// Resolves `http://host:port`.
+impl Connection {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.write_all(bytes),
+            Self::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
+        }
+    }
+
+    fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.read(chunk),
+            Self::Tls(stream) => stream.read(chunk),
+        }
+    }
+
+    fn set_read_timeout(&self, time: Duration) -> io::Result<()> {
+        let socket = match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.socket(),
+        };
+        socket.set_read_timeout(Some(time))
+    }
+}
+
+/// TLS without a certificate of its own. It trusts the authorities in a PEM file, or those of the
+/// system.
+///
+/// # Errors
+/// The file cannot be used.
+pub fn authorities(ca: Option<&Path>) -> Result<Arc<ClientTls>, HarnessError> {
+    let files = ClientFiles {
+        section: "admin",
+        certificate: None,
+        ca: ca.map(Path::to_owned),
+        ca_directory: None,
+        minimum: MinimumVersion::Tls12,
+    };
+    let opened = ClientTls::open(files).map(Arc::new);
+    opened.map_err(|error| HarnessError::Options(error.to_string()))
+}
+
+/// Resolves `http://host:port` or `https://host:port`.
 pub fn resolve(url: &str) -> Result<SocketAddr, HarnessError> {
     let wrong = |why: &str| HarnessError::Options(format!("{url}: {why}"));
-    let authority = url.strip_prefix("http://").ok_or_else(|| wrong("must start with http://"))?;
+    let authority = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    let authority = authority.ok_or_else(|| wrong("must start with http:// or https://"))?;
     let authority = authority.trim_end_matches('/');
     if authority.contains('/') {
         return Err(wrong("a path is not supported"));
@@ -311,9 +398,9 @@ impl Timeout {
     }
 
     /// Reads the next bytes, if they arrive in time.
-    fn read(&mut self, stream: &mut TcpStream, chunk: &mut [u8]) -> io::Result<usize> {
+    fn read(&mut self, stream: &mut Connection, chunk: &mut [u8]) -> io::Result<usize> {
         loop {
-            stream.set_read_timeout(Some(self.left()?.min(POLL_INTERVAL)))?;
+            stream.set_read_timeout(self.left()?.min(POLL_INTERVAL))?;
             match stream.read(chunk) {
                 Err(error) if is_wait(&error) => {}
                 read => return read,
@@ -359,13 +446,6 @@ fn health_problems_of(health: &Value, storage: &Value) -> Option<String> {
             .push(format!("its disk is full ({free} MiB free); free space or use another --data"));
     }
     (!problems.is_empty()).then(|| format!("the hub reports: {}", problems.join("; ")))
-}
-
-fn connect(address: SocketAddr, within: Duration) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&address, within)?;
-    stream.set_nodelay(true)?;
-    stream.set_write_timeout(Some(within))?;
-    Ok(stream)
 }
 
 fn read_accounts(body: &[u8]) -> Option<Vec<Account>> {
@@ -474,10 +554,11 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_plain_http() {
-        assert!(resolve("http://127.0.0.1:4000").is_ok());
-        assert!(resolve("http://127.0.0.1:4000/").is_ok());
-        for url in ["127.0.0.1:4000", "https://127.0.0.1:1", "http://127.0.0.1:1/api", "http://"] {
+    fn addresses_are_http_or_https() {
+        for url in ["http://127.0.0.1:4000", "http://127.0.0.1:4000/", "https://127.0.0.1:1"] {
+            assert!(resolve(url).is_ok(), "{url}");
+        }
+        for url in ["127.0.0.1:4000", "ftp://127.0.0.1:1", "https://127.0.0.1:1/api", "http://"] {
             assert!(resolve(url).is_err(), "{url}");
         }
     }

@@ -91,8 +91,7 @@ impl AdminClient {
         body: Option<&Value>,
     ) -> Result<(u16, AdminAnswer), CliError> {
         let body = body.map(Value::to_string);
-        let answer = self.admin.call(method, path, body.as_deref());
-        let answer = answer.map_err(|error| CliError::new(error.to_string()))?;
+        let answer = self.admin.call(method, path, body.as_deref())?;
         let value = serde_json::from_slice::<Value>(&answer.body).unwrap_or(Value::Null);
         let text = String::from_utf8_lossy(&answer.body).into_owned();
         Ok((answer.status, AdminAnswer { value, text }))

@@ -9,8 +9,7 @@ use crate::cli::admin_address::AdminAddress;
 ///
 /// The request fails or its status is not 200; the error quotes the body.
 pub(crate) fn admin_get(switch: &AdminAddress, path: &str) -> Result<String, CliError> {
-    let answered = switch.client()?.call("GET", path, None);
-    let answered = answered.map_err(|error| CliError::new(error.to_string()))?;
+    let answered = switch.client()?.call("GET", path, None)?;
     let text = String::from_utf8_lossy(&answered.body).into_owned();
     match answered.status {
         200 => Ok(text),

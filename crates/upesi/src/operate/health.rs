@@ -1,10 +1,13 @@
 //! `upesi health`: health check of a running switch for containers and supervisors, whose images
 //! have neither a shell nor curl.
 
+use std::path::PathBuf;
+
 use harness::Admin;
 use serde_json::Value;
 
 use crate::CliError;
+use crate::cli::admin_address::TlsFiles;
 
 /// Default address of the listener for health probes.
 const PROBES: &str = "http://127.0.0.1:3002";
@@ -16,7 +19,7 @@ Examples:
   upesi health                     exit code 0 if no stage is stalled, otherwise 1
   upesi health --alive             exit code 0 if the switch answers, healthy or not
   upesi health --health http://10.0.0.5:3002
-  upesi health --admin http://10.0.0.5:3001
+  upesi health --admin https://10.0.0.5:3001 --ca ca.pem
 Route traffic to a switch while the first returns 0. Restart it only when the second returns 1.
 While it reads its log at a start, the first returns 1 and the second 0.";
 
@@ -34,17 +37,24 @@ pub(crate) struct HealthArguments {
     /// A restart does not repair a full disk or an unreachable broker.
     #[arg(long)]
     alive: bool,
+    /// Token file, for an admin API that needs one [default: that of `upesi login`].
+    #[arg(long, value_name = "FILE")]
+    token: Option<PathBuf>,
+    #[command(flatten)]
+    files: TlsFiles,
 }
 
 /// Prints the answer of `GET /health`; fails if a service is down.
 pub(crate) fn health(arguments: &HealthArguments) -> Result<(), CliError> {
-    let failed = |error: harness::HarnessError| CliError::new(error.to_string());
-    let ask = |url: &str| Admin::at(url, None)?.call("GET", "/health", None);
+    let ask = |url: &str| {
+        let mut admin = arguments.files.apply(url, Admin::at(url, arguments.token.as_deref())?)?;
+        Ok::<_, CliError>(admin.call("GET", "/health", None)?)
+    };
     let answered = match arguments.health.as_deref().or(arguments.admin.as_deref()) {
         Some(url) => ask(url),
         None => ask(PROBES).or_else(|_| ask(ADMIN)),
     };
-    let answered = answered.map_err(failed)?;
+    let answered = answered?;
     let text = String::from_utf8_lossy(&answered.body);
     if answered.status == 200 || arguments.alive {
         println!("{text}");

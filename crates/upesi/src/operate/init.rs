@@ -24,7 +24,9 @@ Examples:
   upesi init --scheme kes --to /etc/upesi --hosts hub.kes.example,10.0.0.5 --csr
 Then:
   upesi check-config sandbox/upesi.toml
-  upesi serve --data sandbox/data --config sandbox/upesi.toml";
+  upesi serve --data sandbox/data --config sandbox/upesi.toml
+  upesi operator list --admin https://localhost:3001 --ca sandbox/tls/ca.pem \
+    --token sandbox/administrator.token";
 
 /// Longest name of a scheme, in bytes: it becomes part of the names in certificates.
 const SCHEME_BYTES_MAX: usize = 40;
@@ -171,6 +173,11 @@ impl Files {
         }
         println!("  upesi check-config {to}/upesi.toml");
         println!("  upesi serve --data {to}/data --config {to}/upesi.toml");
+        let host = arguments.hosts.first().map_or("localhost", String::as_str);
+        println!(
+            "  upesi operator list --admin https://{host}:3001 --ca {to}/tls/ca.pem --token \
+             {to}/administrator.token"
+        );
     }
 }
 

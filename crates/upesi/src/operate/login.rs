@@ -9,13 +9,14 @@ use harness::{Admin, session_file};
 use serde_json::{Value, json};
 
 use crate::CliError;
+use crate::cli::admin_address::{TlsFiles, authorities_file};
 use crate::cli::admin_client::member;
 use crate::cli::password;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   upesi login anna
-  upesi login anna --admin http://10.0.0.5:3001 --code 123456
+  upesi login anna --admin https://10.0.0.5:3001 --ca ca.pem --code 123456
   upesi login anna --password-file secret < /dev/null";
 
 /// Arguments of `login`.
@@ -30,6 +31,8 @@ pub(crate) struct LoginArguments {
     /// File with the password, instead of standard input.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
+    #[command(flatten)]
+    files: TlsFiles,
     /// Code of the authenticator application, if the operator has one.
     #[arg(long, value_name = "CODE")]
     code: Option<String>,
@@ -44,24 +47,24 @@ pub(crate) struct LogoutArguments {
 }
 
 pub(crate) fn login(arguments: &LoginArguments) -> Result<(), CliError> {
-    let LoginArguments { name, admin, password_file, code } = arguments;
+    let LoginArguments { name, admin, password_file, files, code } = arguments;
     let file = file_for(admin)?;
     let password = password::read("password", password_file.as_deref())?;
     let mut body = json!({"name": name, "password": password});
     if let Some(code) = code {
         body["code"] = json!(code);
     }
-    let failed = |error: harness::HarnessError| CliError::new(error.to_string());
-    let mut client = Admin::without_token(admin).map_err(failed)?;
-    let answer = client.call("POST", "/login", Some(&body.to_string())).map_err(failed)?;
+    let mut client = files.apply(admin, Admin::without_token(admin)?)?;
+    let answer = client.call("POST", "/login", Some(&body.to_string()))?;
     let value = serde_json::from_slice::<Value>(&answer.body).unwrap_or(Value::Null);
     if answer.status != 201 {
         let described = value["errorInformation"]["errorDescription"].as_str();
         let text = described.unwrap_or("no description");
         return Err(CliError::new(format!("login: status {}: {text}", answer.status)));
     }
-    store(&file, &member(&value, "token"))
-        .map_err(|error| CliError::new(format!("{}: {error}", file.display())))?;
+    let stored = store(&file, &format!("{}\n", member(&value, "token")));
+    stored.map_err(|error| CliError::new(format!("{}: {error}", file.display())))?;
+    remember_authorities(&file, files.ca(admin).as_deref())?;
     println!("logged in as {name} until {}", member(&value, "expirationDate"));
     Ok(())
 }
@@ -70,6 +73,7 @@ pub(crate) fn login(arguments: &LoginArguments) -> Result<(), CliError> {
 /// or its password is changed.
 pub(crate) fn logout(arguments: &LogoutArguments) -> Result<(), CliError> {
     let file = file_for(&arguments.admin)?;
+    remember_authorities(&file, None)?;
     match fs::remove_file(&file) {
         Ok(()) => println!("logged out of {}", arguments.admin),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -86,8 +90,22 @@ fn file_for(admin: &str) -> Result<PathBuf, CliError> {
     })
 }
 
+/// Copies the trusted authorities next to a session; without any, removes an earlier copy.
+fn remember_authorities(session: &Path, ca: Option<&Path>) -> Result<(), CliError> {
+    let Some(kept) = authorities_file(session) else { return Ok(()) };
+    let done = match ca {
+        Some(ca) if ca == kept => Ok(()),
+        Some(ca) => fs::read_to_string(ca).and_then(|content| store(&kept, &content)),
+        None => match fs::remove_file(&kept) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        },
+    };
+    done.map_err(|error| CliError::new(format!("{}: {error}", kept.display())))
+}
+
 /// Writes a new file that only its owner can read, and renames it over an earlier one.
-fn store(file: &Path, token: &str) -> io::Result<()> {
+fn store(file: &Path, content: &str) -> io::Result<()> {
     if let Some(directory) = file.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
@@ -99,7 +117,7 @@ fn store(file: &Path, token: &str) -> io::Result<()> {
         _ => {}
     }
     let mut opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    writeln!(opened, "{token}")?;
+    opened.write_all(content.as_bytes())?;
     opened.sync_all()?;
     fs::rename(&new, file)
 }

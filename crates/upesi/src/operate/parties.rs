@@ -228,7 +228,7 @@ impl<'a> Import<'a> {
         }
         let first = ask_patiently(&mut admin, arguments.wait, ("GET", "/participants", None));
         first.map_err(CliError::new)?;
-        let fsps = admin.participants().map_err(|error| CliError::new(error.to_string()))?;
+        let fsps = admin.participants()?;
         let rejects = rejects.map(|path| Rejects::begin(path, arguments.from_line)).transpose()?;
         Ok(Self {
             arguments,
@@ -363,7 +363,7 @@ fn ask_patiently(
         let problem = match admin.call(method, path, body) {
             Ok(answered) if answered.status == 503 => problem(&answered),
             Ok(answered) => return Ok(answered),
-            Err(error) => error.to_string(),
+            Err(error) => CliError::from(error).to_string(),
         };
         if give_up <= Instant::now() {
             return Err(problem);

@@ -259,7 +259,7 @@ impl StatementClient {
         let answer = self.0.call("GET", path, None);
         drop(done);
         let _joined = notifier.join();
-        let answer = answer.map_err(|error| CliError::new(error.to_string()))?;
+        let answer = answer.map_err(CliError::from)?;
         if answer.status == 200 {
             return Ok(answer.body);
         }

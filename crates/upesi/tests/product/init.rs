@@ -141,3 +141,58 @@ fn nothing_is_overwritten_and_names_are_checked() {
     }
     assert!(scheme.init(&["--csr", "--participant", "bank-a"]).fails().contains("--csr"));
 }
+
+/// A command of an operator, whose sessions are kept below the scheme's directory.
+fn operate(scheme: &NewScheme, arguments: &[&str], admin: &str, ca: Option<&str>) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments).args(["--admin", admin]);
+    command.env("XDG_CONFIG_HOME", scheme.path("config")).env_remove("UPESI_CA");
+    if let Some(ca) = ca {
+        command.arg("--ca").arg(scheme.file(ca));
+    }
+    command
+}
+
+/// Commands call the admin API over TLS: with the authority by option or variable, and after
+/// `upesi login` without either.
+#[test]
+fn commands_trust_the_authority_of_the_scheme() {
+    const CA: Option<&str> = Some("tls/ca.pem");
+    let scheme = NewScheme::new(&["--hosts", "localhost"]);
+    let home = Home::new();
+    let switch = home.started(scheme.serve());
+    let admin = format!("https://localhost:{}", switch.admin.port());
+    let token = scheme.file("administrator.token").display().to_string();
+    let list = ["operator", "list", "--token", &token];
+    let listed = finish(operate(&scheme, &list, &admin, CA)).succeeds().out();
+    assert!(listed.contains("administrator"), "{listed}");
+
+    let untrusted = finish(operate(&scheme, &list, &admin, None)).fails();
+    assert!(untrusted.contains("not issued by a trusted authority; use --ca FILE"), "{untrusted}");
+    let address = format!("https://127.0.0.1:{}", switch.admin.port());
+    let wrong = finish(operate(&scheme, &list, &address, CA)).fails();
+    assert!(wrong.contains("TLS: the certificate does not contain the name"), "{wrong}");
+    let plain = finish(operate(&scheme, &list, &admin.replace("https", "http"), CA)).fails();
+    assert!(plain.contains("is not encrypted; use https://"), "{plain}");
+    let damaged = finish(operate(&scheme, &list, &admin, Some("tls/ca.key"))).fails();
+    assert!(damaged.contains("--ca: ") && damaged.contains("no certificate in PEM"), "{damaged}");
+    let mut by_variable = operate(&scheme, &list, &admin, None);
+    by_variable.env("UPESI_CA", scheme.file("tls/ca.pem"));
+    finish(by_variable).succeeds();
+    finish(operate(&scheme, &["health", "--token", &token], &admin, CA)).succeeds();
+
+    let password = scheme.path("password");
+    fs::write(&password, "correct horse battery staple\n").unwrap();
+    let password = password.display().to_string();
+    let set = ["operator", "password", "administrator", "--token", &token];
+    let set = [&set[..], &["--password-file", &password]].concat();
+    finish(operate(&scheme, &set, &admin, CA)).succeeds();
+    let login = ["login", "administrator", "--password-file", &password];
+    finish(operate(&scheme, &login, &admin, CA)).succeeds();
+    finish(operate(&scheme, &["operator", "list"], &admin, None)).succeeds();
+    finish(operate(&scheme, &["logout"], &admin, None)).succeeds();
+    let forgotten = finish(operate(&scheme, &["health"], &admin, None)).fails();
+    assert!(forgotten.contains("use --ca FILE"), "{forgotten}");
+    switch.signal(Signal::TERM);
+    assert!(switch.end().0.success());
+}

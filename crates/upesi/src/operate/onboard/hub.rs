@@ -209,7 +209,7 @@ fn parsed<T: DeserializeOwned>(path: &str, body: &[u8]) -> Result<T, CliError> {
 }
 
 fn failed(error: HarnessError) -> CliError {
-    let text = error.to_string();
+    let text = CliError::from(error).to_string();
     let hint =
         if text.contains("answered 401") { "; name the token file with --token" } else { "" };
     CliError::new(format!("{text}{hint}"))

@@ -252,7 +252,7 @@ impl SettlementApi {
     ) -> Result<(Value, String), CliError> {
         let body = body.map(Value::to_string);
         let answer = self.admin.call(method, path, body.as_deref());
-        let answer = answer.map_err(|error| CliError::new(error.to_string()))?;
+        let answer = answer.map_err(CliError::from)?;
         let value = serde_json::from_slice::<Value>(&answer.body).unwrap_or(Value::Null);
         if let Some(text) = proposed(&value).filter(|_| answer.status == 202) {
             return Err(CliError::new(text));

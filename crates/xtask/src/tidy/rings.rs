@@ -26,6 +26,7 @@ const RINGS: &[(&str, Ring)] = &[
     ("kafka_testkit", Ring::Driver),
     ("kafka", Ring::Driver),
     ("store", Ring::Driver),
+    ("stream", Ring::Driver),
     ("node", Ring::Driver),
     ("switch", Ring::Driver),
     ("operations", Ring::Driver),

@@ -1,0 +1,382 @@
+//! Consumers and producers on a real broker.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue fails at that line")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use kafka_testkit::{Cluster, ClusterOptions};
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use stream::{
+    Commit, Consumer, ConsumerSettings, HandlerError, Health, Mode, Order, Poison, Producer,
+    ProducerSettings, ReceivedMessage, Record, Retries, StreamError,
+};
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// The broker that all tests share.
+fn brokers() -> &'static str {
+    static CLUSTER: OnceLock<(Cluster, tempfile::TempDir)> = OnceLock::new();
+    let (cluster, _) = CLUSTER.get_or_init(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let options = ClusterOptions::new(1, directory.path());
+        (Cluster::start(options, &mut |text| eprintln!("{text}")).unwrap(), directory)
+    });
+    cluster.bootstrap()
+}
+
+async fn topic(partitions: i32) -> String {
+    let name = format!("topic-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    create(&name, partitions).await;
+    name
+}
+
+async fn create(name: &str, partitions: i32) {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", brokers());
+    let admin: AdminClient<DefaultClientContext> = config.create().unwrap();
+    let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+    let created = admin.create_topics(&[topic], &AdminOptions::new()).await.unwrap();
+    created.into_iter().next().unwrap().unwrap();
+}
+
+fn producer() -> Producer {
+    Producer::connect(ProducerSettings::new(brokers())).unwrap()
+}
+
+/// Sends `count` messages whose values are their numbers, with `keys` keys.
+async fn fill(topic: &str, count: u32, keys: u32) {
+    let producer = producer();
+    for number in 0..count {
+        let value = number.to_string().into_bytes();
+        let record = Record::to(topic, value).key((number % keys).to_string());
+        producer.enqueue(&record).await.unwrap();
+    }
+    producer.flush().await.unwrap();
+}
+
+fn settings(topic: &str) -> ConsumerSettings {
+    ConsumerSettings::new(brokers(), &format!("group-of-{topic}"), &[topic])
+}
+
+fn number(message: &ReceivedMessage<'_>) -> u32 {
+    message.text().unwrap().parse().unwrap()
+}
+
+/// Runs a consumer until its handlers have processed this many messages.
+async fn run_until<H>(settings: ConsumerSettings, count: u64, handler: H) -> stream::Counts
+where
+    H: AsyncFn(&[ReceivedMessage<'_>]) -> Result<(), HandlerError>,
+{
+    let consumer = Consumer::connect(settings).unwrap();
+    let control = consumer.control();
+    let watch = async {
+        let start = Instant::now();
+        while control.counts().handled < count {
+            assert!(start.elapsed() < Duration::from_secs(60), "{:?}", control.counts());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        control.stop();
+    };
+    let (counts, ()) = tokio::join!(consumer.run(handler), watch);
+    counts.unwrap()
+}
+
+/// The numbers by key, in the order in which handlers got them.
+#[derive(Default)]
+struct Seen(Mutex<BTreeMap<Vec<u8>, Vec<u32>>>);
+
+impl Seen {
+    fn add(&self, message: &ReceivedMessage<'_>) {
+        let key = message.key().unwrap().to_vec();
+        self.0.lock().unwrap().entry(key).or_default().push(number(message));
+    }
+
+    /// Asserts that all were seen once, in order by key.
+    fn is_whole(&self, count: u32) {
+        let seen = self.0.lock().unwrap();
+        let all: Vec<u32> = seen.values().flatten().copied().collect();
+        let distinct = all.iter().collect::<BTreeSet<_>>().len();
+        assert_eq!((distinct, all.len()), (count as usize, count as usize), "distinct, all");
+        let unordered = seen.iter().find(|(_, numbers)| !numbers.is_sorted());
+        assert_eq!(unordered, None);
+    }
+}
+
+/// Asserts that a group gets all messages once and in order, and that all of it is committed.
+async fn is_handled_once(mode: Mode, batch_max: usize, commit: Commit, order: Order) {
+    let topic = topic(2).await;
+    fill(&topic, 1_000, 7).await;
+    let concurrency = if order == Order::Key { 4 } else { 1 };
+    let settings =
+        ConsumerSettings { mode, batch_max, commit, order, concurrency, ..settings(&topic) };
+    let seen = Seen::default();
+    let handler = async |batch: &[ReceivedMessage<'_>]| {
+        assert!(batch.len() <= batch_max);
+        batch.iter().for_each(|message| seen.add(message));
+        tokio::task::yield_now().await;
+        Ok(())
+    };
+    let counts = run_until(settings.clone(), 1_000, handler).await;
+    seen.is_whole(1_000);
+    assert_eq!(counts.commit_failures, 0, "{settings:?}");
+    fill(&topic, 1, 1).await;
+    let next = async |batch: &[ReceivedMessage<'_>]| {
+        assert_eq!(number(&batch[0]), 0);
+        Ok(())
+    };
+    assert_eq!(run_until(settings, 1, next).await.handled, 1);
+}
+
+#[tokio::test]
+async fn each_mode_and_commit_handles_all_messages_once_and_in_order() {
+    let every = Duration::from_millis(2);
+    let modes = [(Mode::Flow, 1), (Mode::Poll { every }, 50), (Mode::Recursive, 10)];
+    let commits = [Commit::Sync, Commit::Async, Commit::Interval(Duration::from_millis(10))];
+    let orders = [Order::Partition, Order::Key];
+    let all = modes.iter().flat_map(|mode| commits.iter().map(move |commit| (*mode, *commit)));
+    let groups = all.zip(orders.iter().cycle()).map(|(((mode, batch_max), commit), order)| {
+        is_handled_once(mode, batch_max, commit, *order)
+    });
+    join_all(groups).await;
+}
+
+/// A handler that fails for number 3 of ten messages.
+async fn failing_third(batch: &[ReceivedMessage<'_>]) -> Result<(), HandlerError> {
+    match batch.iter().any(|message| number(message) == 3) {
+        true => Err(HandlerError::Failed("three".to_owned())),
+        false => Ok(()),
+    }
+}
+
+const FAST: Retries = Retries {
+    attempts_max: 2,
+    pause: Duration::from_millis(1),
+    pause_max: Duration::from_millis(2),
+};
+
+#[tokio::test]
+async fn poison_message_moves_to_the_dead_letters_and_delays_no_other() {
+    let (source, dead) = (topic(1).await, topic(1).await);
+    fill(&source, 10, 1).await;
+    let settings = ConsumerSettings {
+        batch_max: 4,
+        retries: FAST,
+        poison: Poison::DeadLetters(dead.clone()),
+        ..settings(&source)
+    };
+    let counts = run_until(settings, 10, failing_third).await;
+    // Three for its batch, one for each neighbour, three for itself.
+    assert_eq!((counts.dead_letters, counts.retries), (1, 4), "{counts:?}");
+    let letter = async |batch: &[ReceivedMessage<'_>]| {
+        let header = |name| batch[0].header(name).unwrap();
+        assert_eq!((number(&batch[0]), batch[0].key()), (3, Some(b"0".as_slice())));
+        assert_eq!((header("dead-letter-topic"), header("dead-letter-offset")), (&*source, "3"));
+        assert_eq!((header("dead-letter-attempts"), header("dead-letter-reason")), ("3", "three"));
+        Ok(())
+    };
+    assert_eq!(run_until(self::settings(&dead), 1, letter).await.handled, 1);
+}
+
+#[tokio::test]
+async fn without_dead_letters_a_poison_message_ends_the_consumer_and_is_not_lost() {
+    let topic = topic(1).await;
+    fill(&topic, 10, 1).await;
+    let settings = ConsumerSettings { retries: FAST, ..settings(&topic) };
+    let consumer = Consumer::connect(settings.clone()).unwrap();
+    let error = consumer.run(failing_third).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("message 3 of {topic}[0] failed 3 times: three"));
+    assert_eq!(consumer.control().health(), Health::Ended);
+    drop(consumer);
+    let rest = Mutex::new(Vec::new());
+    let handler = async |batch: &[ReceivedMessage<'_>]| {
+        rest.lock().unwrap().extend(batch.iter().map(number));
+        Ok(())
+    };
+    run_until(settings, 7, handler).await;
+    assert_eq!(*rest.lock().unwrap(), [3, 4, 5, 6, 7, 8, 9]);
+}
+
+#[tokio::test]
+async fn undecodable_value_is_poison_at_once() {
+    let topic = topic(1).await;
+    fill(&topic, 1, 1).await;
+    let handler = async |batch: &[ReceivedMessage<'_>]| {
+        let _: Vec<u8> = batch[0].json()?;
+        Ok(())
+    };
+    let error = Consumer::connect(settings(&topic)).unwrap().run(handler).await.unwrap_err();
+    let StreamError::Poison { attempts: 1, reason, .. } = error else { panic!("{error}") };
+    assert!(reason.starts_with("the value is not JSON: invalid type: integer `0`"), "{reason}");
+}
+
+#[tokio::test]
+async fn slow_handler_bounds_what_waits() {
+    let topic = topic(1).await;
+    fill(&topic, 3_000, 1).await;
+    let settings = ConsumerSettings { waiting_max: 10, ..settings(&topic) };
+    let seen = Seen::default();
+    let handler = async |batch: &[ReceivedMessage<'_>]| {
+        batch.iter().for_each(|message| seen.add(message));
+        // Longer than a full consumer waits before it stops to fetch.
+        if number(&batch[0]) % 1_000 == 500 {
+            tokio::time::sleep(Duration::from_millis(1_500)).await;
+        }
+        Ok(())
+    };
+    let counts = run_until(settings, 3_000, handler).await;
+    seen.is_whole(3_000);
+    assert_eq!(counts.handled, 3_000);
+}
+
+#[tokio::test]
+async fn paused_consumer_takes_nothing_until_it_is_resumed() {
+    let topic = topic(2).await;
+    fill(&topic, 100, 5).await;
+    let consumer = Consumer::connect(settings(&topic)).unwrap();
+    let control = consumer.control();
+    let seen = Seen::default();
+    let handler = async |batch: &[ReceivedMessage<'_>]| {
+        batch.iter().for_each(|message| seen.add(message));
+        Ok(())
+    };
+    let play = async {
+        let until = async |count| {
+            while control.counts().handled < count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        until(100).await;
+        control.pause();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let producer = producer();
+        for number in 100..200 {
+            let value = number.to_string().into_bytes();
+            let record = Record::to(&topic, value).key((number % 5).to_string());
+            producer.send(&record).await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert_eq!(control.counts().handled, 100);
+        assert!(control.health().is_good());
+        control.resume();
+        until(200).await;
+        control.stop();
+    };
+    let (counts, ()) = tokio::join!(consumer.run(handler), play);
+    assert_eq!(counts.unwrap().handled, 200);
+    seen.is_whole(200);
+}
+
+#[tokio::test]
+async fn rebalance_loses_and_repeats_nothing_while_members_come_and_go() {
+    for strategy in ["cooperative-sticky", "range"] {
+        let topic = topic(6).await;
+        let seen = Seen::default();
+        let mut settings =
+            ConsumerSettings { concurrency: 3, order: Order::Key, ..settings(&topic) };
+        let property = ("partition.assignment.strategy".to_owned(), strategy.to_owned());
+        settings.properties.extend([property]);
+        let handler = async |batch: &[ReceivedMessage<'_>]| {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            batch.iter().for_each(|message| seen.add(message));
+            Ok(())
+        };
+        let member = |count| run_until(settings.clone(), count, &handler);
+        let steady = Consumer::connect(settings.clone()).unwrap();
+        let control = steady.control();
+        let is_over = AtomicBool::new(false);
+        let others = async {
+            member(300).await;
+            tokio::join!(member(200), member(300));
+            is_over.store(true, Ordering::Relaxed);
+        };
+        let sent = AtomicU32::new(0);
+        let feed = async {
+            let producer = producer();
+            while !is_over.load(Ordering::Relaxed) {
+                let number = sent.fetch_add(1, Ordering::Relaxed);
+                let record = Record::to(&topic, number.to_string().into_bytes());
+                producer.enqueue(&record.key((number % 50).to_string())).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            producer.flush().await.unwrap();
+            let all = sent.load(Ordering::Relaxed) as usize;
+            while seen.0.lock().unwrap().values().map(Vec::len).sum::<usize>() < all {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            control.stop();
+        };
+        let (counts, (), ()) = tokio::join!(steady.run(&handler), others, feed);
+        assert!(2 <= counts.unwrap().rebalances, "{strategy}");
+        seen.is_whole(sent.into_inner());
+    }
+}
+
+#[tokio::test]
+async fn handler_that_hangs_is_visible_and_ends_by_its_timeout() {
+    let topic = topic(1).await;
+    fill(&topic, 2, 1).await;
+    let stall_after = Duration::from_millis(300);
+    let settings = ConsumerSettings {
+        stall_after,
+        handler_timeout: Some(Duration::from_secs(2)),
+        retries: FAST,
+        ..settings(&topic)
+    };
+    let consumer = Consumer::connect(settings).unwrap();
+    let control = consumer.control();
+    let calls = AtomicU32::new(0);
+    let handler = async |_: &[ReceivedMessage<'_>]| {
+        if calls.fetch_add(1, Ordering::Relaxed) == 0 {
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    };
+    let watch = async {
+        let reason = loop {
+            match control.health() {
+                Health::Stalled { reason, .. } => break reason,
+                _ => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        };
+        let expected = format!("the handler of message 0 of {topic}[0] has not returned");
+        assert_eq!(reason, expected);
+        while control.counts().handled < 2 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        control.stop();
+    };
+    let (counts, ()) = tokio::join!(consumer.run(handler), watch);
+    assert_eq!(counts.unwrap().retries, 1);
+}
+
+#[tokio::test]
+async fn producer_waits_for_room_instead_of_failing() {
+    let topic = topic(1).await;
+    let mut settings = ProducerSettings { queue_max: 10, ..ProducerSettings::new(brokers()) };
+    settings.properties.insert("queue.buffering.max.messages".to_owned(), "5".to_owned());
+    let producer = Producer::connect(settings).unwrap();
+    for number in 0..1_000u32 {
+        let record = Record::to(&topic, number.to_string().into_bytes()).key("0");
+        producer.enqueue(&record).await.unwrap();
+    }
+    producer.flush().await.unwrap();
+    let last = producer.send(&Record::to(&topic, b"1000".to_vec()).key("0")).await.unwrap();
+    assert_eq!((last.partition, last.offset), (0, 1_000));
+}
+
+#[tokio::test]
+async fn faults_at_the_start_say_what_to_do() {
+    let connect = |settings| Consumer::connect(settings).map(drop).unwrap_err().to_string();
+    let misspelt = connect(ConsumerSettings::new(brokers(), "group", &["no-such-topic"]));
+    assert!(misspelt.starts_with("topic no-such-topic does not exist: create it"), "{misspelt}");
+    let mut settings = settings("no-such-topic");
+    settings.properties.insert("fetch.wait.max.ms".to_owned(), "soon".to_owned());
+    let property = connect(settings);
+    assert!(property.starts_with("property fetch.wait.max.ms = soon: "), "{property}");
+}

@@ -15,15 +15,18 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
+use tls::ClientTls;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::task::{AbortHandle, spawn_local};
 
 use crate::http1;
+use crate::security::call;
 use crate::socket_options::tune;
+use crate::wire::SharedWire;
 
 /// Period in which the owner calls [`HubConnections::maintain`].
 pub const TICK: Duration = Duration::from_millis(20);
@@ -116,6 +119,7 @@ pub struct HubConnections<T>(Rc<Inner<T>>);
 struct Inner<T> {
     /// Never empty; the first one is the home node.
     addresses: Vec<SocketAddr>,
+    tls: Option<Arc<ClientTls>>,
     options: ConnectionOptions,
     answered: Box<dyn Fn(T, SendResult)>,
     state: RefCell<State<T>>,
@@ -153,7 +157,7 @@ enum NodeFailure {
 
 struct HubConnection<T> {
     place: usize,
-    write: Option<Rc<OwnedWriteHalf>>,
+    write: Option<SharedWire>,
     reader: Option<AbortHandle>,
     current: Option<Message<T>>,
     sent_tick: u64,
@@ -177,9 +181,24 @@ impl<T: Copy + 'static> HubConnections<T> {
         options: ConnectionOptions,
         answered: impl Fn(T, SendResult) + 'static,
     ) -> Self {
+        Self::over(None, addresses, options, answered)
+    }
+
+    /// The same, over TLS if it is given. The certificate of a hub must contain its address.
+    ///
+    /// # Panics
+    ///
+    /// If `addresses` is empty.
+    pub fn over(
+        tls: Option<Arc<ClientTls>>,
+        addresses: &[SocketAddr],
+        options: ConnectionOptions,
+        answered: impl Fn(T, SendResult) + 'static,
+    ) -> Self {
         assert!(!addresses.is_empty(), "a hub has an address");
         Self(Rc::new(Inner {
             addresses: addresses.to_vec(),
+            tls,
             options,
             answered: Box::new(answered),
             state: RefCell::new(State {
@@ -447,7 +466,7 @@ impl<T: Copy + 'static> Inner<T> {
     }
 
     /// Adds a new connection to the pool; `None` if the pool was closed meanwhile.
-    fn install(&self, write_half: OwnedWriteHalf, place: usize) -> Option<usize> {
+    fn install(&self, wire: SharedWire, place: usize) -> Option<usize> {
         let mut state = self.state.borrow_mut();
         state.opening -= 1;
         if state.closed {
@@ -458,7 +477,7 @@ impl<T: Copy + 'static> Inner<T> {
         state.counts.opened += 1;
         let link = HubConnection {
             place,
-            write: Some(Rc::new(write_half)),
+            write: Some(wire),
             reader: None,
             current: None,
             sent_tick: state.ticks,
@@ -533,42 +552,40 @@ fn write<T: 'static>(state: &mut State<T>, index: usize, message: Message<T>) {
     let ticks = state.ticks;
     let link = &mut state.connections[index];
     link.sent_tick = ticks;
-    let Some(write_half) = &link.write else {
+    let Some(wire) = &link.write else {
         unreachable!("a connection that is gone is taken out of the idle list at once");
     };
     // A write error also ends the reading side, which queues the message for a resend.
-    let written = write_half.try_write(&message.bytes).unwrap_or(0);
-    if written < message.bytes.len() {
+    let (written, is_flushed) = wire.write_now(&message.bytes);
+    if written < message.bytes.len() || !is_flushed {
         let rest = message.bytes[written..].to_vec();
-        spawn_local(write_rest(Rc::clone(write_half), rest));
+        spawn_local(write_rest(wire.clone(), rest));
     }
     link.current = Some(message);
 }
 
-async fn write_rest(write_half: Rc<OwnedWriteHalf>, rest: Vec<u8>) {
-    let mut at = 0;
-    while at < rest.len() && write_half.writable().await.is_ok() {
-        match write_half.try_write(&rest[at..]) {
-            Ok(written) => at += written,
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-            Err(_) => return,
-        }
+async fn write_rest(mut wire: SharedWire, rest: Vec<u8>) {
+    // The reading side notices an error.
+    if wire.write_all(&rest).await.is_ok() {
+        let _ = wire.flush().await;
     }
 }
 
 async fn open_connection<T: Copy + 'static>(inner: Rc<Inner<T>>) {
     let place = inner.state.borrow().place;
-    let connecting = TcpStream::connect(inner.addresses[place]);
+    let connecting = async {
+        let stream = TcpStream::connect(inner.addresses[place]).await?;
+        tune(&stream);
+        call(stream, inner.tls.as_deref()).await
+    };
     let connected = tokio::time::timeout(inner.options.answer_timeout, connecting).await;
-    let stream = match connected {
-        Ok(Ok(stream)) => stream,
+    let wire = match connected {
+        Ok(Ok(wire)) => SharedWire::new(wire),
         Ok(Err(error)) => return inner.unreachable(place, Some(error)),
         Err(_) => return inner.unreachable(place, None),
     };
-    tune(&stream);
-    let (read_half, write_half) = stream.into_split();
-    let Some(index) = inner.install(write_half, place) else { return };
-    let reader = spawn_local(read_answers(Rc::clone(&inner), index, read_half));
+    let Some(index) = inner.install(wire.clone(), place) else { return };
+    let reader = spawn_local(read_answers(Rc::clone(&inner), index, wire));
     let mut state = inner.state.borrow_mut();
     state.connections[index].reader = Some(reader.abort_handle());
     match state.queue.pop_front() {
@@ -578,11 +595,7 @@ async fn open_connection<T: Copy + 'static>(inner: Rc<Inner<T>>) {
     }
 }
 
-async fn read_answers<T: Copy + 'static>(
-    inner: Rc<Inner<T>>,
-    index: usize,
-    mut read_half: OwnedReadHalf,
-) {
+async fn read_answers<T: Copy + 'static>(inner: Rc<Inner<T>>, index: usize, mut wire: SharedWire) {
     let mut buffer = Vec::with_capacity(READ_BYTES);
     let why = loop {
         match http1::response(&buffer) {
@@ -603,7 +616,7 @@ async fn read_answers<T: Copy + 'static>(
             Err(error) => break format!("invalid HTTP response: {error}"),
         }
         buffer.reserve(READ_BYTES);
-        match read_half.read_buf(&mut buffer).await {
+        match wire.read_buf(&mut buffer).await {
             Ok(0) if buffer.is_empty() => break "closed without a response".to_owned(),
             Ok(0) => break "closed in the middle of a response".to_owned(),
             Err(error) => break error.to_string(),

@@ -56,6 +56,8 @@ pub struct Request<'a> {
     pub path: &'a str,
     /// Header fields of interest.
     pub fields: Fields<'a>,
+    /// The bytes before the body.
+    pub head: &'a [u8],
     /// Body without its framing.
     pub body: Cow<'a, [u8]>,
     /// Whether the connection stays open.
@@ -94,7 +96,18 @@ pub fn request(buffer: &[u8]) -> Result<Option<Request<'_>>, WireError> {
     }
     let Some((body, length)) = framing.body(buffer, head_length)? else { return Ok(None) };
     let (Some(method), Some(path)) = (head.method, head.path) else { return Err(WireError::Head) };
-    Ok(Some(Request { method, path, fields, body, keep_alive: framing.keep_alive, length }))
+    let (head, keep_alive) = (&buffer[..head_length], framing.keep_alive);
+    Ok(Some(Request { method, path, fields, head, body, keep_alive, length }))
+}
+
+/// Calls `take` with each header of a request's head.
+pub fn each_header(head: &[u8], mut take: impl FnMut(&str, &[u8])) {
+    let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut []);
+    // The head has been parsed before, so it has no error.
+    if request.parse_with_uninit_headers(head, &mut headers).is_ok() {
+        request.headers.iter().for_each(|header| take(header.name, header.value));
+    }
 }
 
 /// Parses the response at the start of `buffer`; `None` while it is incomplete.

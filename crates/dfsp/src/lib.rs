@@ -26,8 +26,10 @@ pub mod observations;
 mod payer;
 mod quote_terms;
 mod received_bodies;
+pub mod security;
 mod simulator;
 mod socket_options;
+mod wire;
 
 pub use crate::behaviour::{Behaviour, BehaviourError, Leg};
 pub use crate::message::Bodies;

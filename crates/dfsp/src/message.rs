@@ -3,6 +3,8 @@
 //! The head of each kind of message is prepared once per simulator; per message only the path, the
 //! date, the destination, the trace and the length are added. PUT callbacks carry no `Accept`.
 
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ledger::{Amount, Currency, TransferId};
@@ -10,6 +12,7 @@ use ledger::{Amount, Currency, TransferId};
 use crate::clock::Clock;
 use crate::ids::{hexadecimal, push_id};
 use crate::ilp::push_base64;
+use crate::security::{SignedParts, Signer};
 use crate::simulator::{Expiry, SimulatorOptions, Version};
 
 /// Writes the messages of one FSP.
@@ -27,6 +30,7 @@ pub(crate) struct Writer {
     expiring: u64,
     supported: bool,
     bodies: Bodies,
+    signer: Option<Signer>,
 }
 
 /// Bodies written so far, except those of registrations.
@@ -51,6 +55,12 @@ pub(crate) enum MessageKind {
 }
 
 const KINDS: usize = 7;
+
+/// Places in a message that is being written.
+struct HeadPlaces {
+    path: Range<usize>,
+    date: Range<usize>,
+}
 
 struct Head {
     method: &'static str,
@@ -124,6 +134,10 @@ impl Writer {
             expiring: 0,
             supported: options.version == Version::V2_0,
             bodies: Bodies::default(),
+            signer: options
+                .signatures
+                .as_ref()
+                .map(|signatures| Signer::new(&options.name, Arc::clone(&signatures.key))),
         }
     }
 
@@ -326,7 +340,17 @@ impl Writer {
         path: &[&str],
         envelope: &Envelope<'_>,
     ) {
-        self.start(out, kind, path, envelope);
+        let head = self.start(out, kind, path, envelope);
+        if let Some(signer) = &mut self.signer {
+            let parts = SignedParts {
+                method: self.heads[kind as usize].method.trim_end(),
+                path: &out[head.path],
+                destination: envelope.destination,
+                date: &out[head.date],
+            };
+            let lines = signer.lines(&parts, &self.body);
+            out.extend_from_slice(&lines);
+        }
         if !matches!(kind, MessageKind::PostParticipants) {
             self.bodies.count += 1;
             self.bodies.bytes += self.body.len() as u64;
@@ -336,19 +360,23 @@ impl Writer {
         out.extend_from_slice(&self.body);
     }
 
-    /// Writes the head without its last two line breaks.
+    /// Writes the head without its last two line breaks. Returns the places of path and date.
     fn start(
         &mut self,
         out: &mut Vec<u8>,
         kind: MessageKind,
         path: &[&str],
         envelope: &Envelope<'_>,
-    ) {
+    ) -> HeadPlaces {
         let head = &self.heads[kind as usize];
         push(out, &[head.method]);
+        let path_start = out.len();
         push(out, path);
+        let path = path_start..out.len();
         out.extend_from_slice(&head.rest);
+        let date_start = out.len();
         self.clock.push_date(out, envelope.now_millis);
+        let places = HeadPlaces { path, date: date_start..out.len() };
         if let Some(destination) = envelope.destination {
             push(out, &["\r\nfspiop-destination: ", destination]);
         }
@@ -365,6 +393,7 @@ impl Writer {
         if let Some(tracestate) = envelope.tracestate {
             push(out, &["\r\ntracestate: ", tracestate]);
         }
+        places
     }
 }
 

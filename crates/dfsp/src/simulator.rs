@@ -42,7 +42,9 @@ use crate::received_bodies::{
     PartyFound, QuoteAnswered, QuotePosted, Scratch, TransferAnswered, TransferPosted, error_code,
     make_terms,
 };
+use crate::security::{self, FspTls, Signatures};
 use crate::socket_options::tune;
+use crate::wire::Wire;
 
 const READ_BYTES: usize = 4 * 1024;
 const CONNECTIONS_IN_MAX: usize = 1_024;
@@ -130,6 +132,10 @@ pub struct SimulatorOptions {
     /// Whether it records the messages about transfers that the hub accepted
     /// ([`Simulator::take_acknowledged`]), up to [`ACKNOWLEDGED_MAX`].
     pub keeps_acknowledged: bool,
+    /// Its certificate and the trusted authorities, if it speaks TLS.
+    pub tls: Option<FspTls>,
+    /// Its key and those of the others, if messages are signed.
+    pub signatures: Option<Signatures>,
     /// Bounds of its connections to the hub.
     pub connections: ConnectionOptions,
 }
@@ -274,6 +280,7 @@ struct Reaction {
 enum Status {
     Accepted,
     Ok,
+    Refused,
     NotFound,
     Failed,
 }
@@ -298,7 +305,8 @@ impl Simulator {
             };
             Inner {
                 address,
-                connections: HubConnections::new(
+                connections: HubConnections::over(
+                    options.tls.as_ref().map(|tls| Arc::clone(&tls.client)),
                     &addresses(&options),
                     options.connections,
                     answered,
@@ -340,7 +348,8 @@ impl Simulator {
     /// The callback addresses to give to the hub: endpoint type and value (hub-semantics 2.1).
     #[must_use]
     pub fn endpoints(&self) -> Vec<(String, String)> {
-        endpoints(&format!("http://{}", self.0.address))
+        let scheme = if self.0.options.tls.is_some() { "https" } else { "http" };
+        endpoints(&format!("{scheme}://{}", self.0.address))
     }
 
     /// Sets the observer of the outcomes of transactions that [`Simulator::start`] began.
@@ -657,6 +666,13 @@ impl Inner {
             }
         }
         let name = &*self.options.name;
+        let signatures = self.options.signatures.as_ref();
+        if let Some(Err(fault)) = signatures.map(|signatures| signatures.verify(request)) {
+            let (method, path) = (request.method, request.path);
+            let what = format_args!("{method} {path} came to {name}: {fault}");
+            state.observations.note_wrong(what);
+            return Reaction::only(Status::Refused);
+        }
         if let Some(other) = request.fields.destination.filter(|to| *to != name) {
             let what = format_args!("{} came to {name} for {other}", request.method);
             state.observations.note_wrong(what);
@@ -1140,6 +1156,7 @@ impl Status {
         match self {
             Self::Accepted => b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n",
             Self::Ok => b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+            Self::Refused => b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n",
             Self::NotFound => b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
             Self::Failed => b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n",
         }
@@ -1229,6 +1246,8 @@ impl SimulatorOptions {
             in_flight_max: 100_000,
             ask_again: None,
             keeps_acknowledged: false,
+            tls: None,
+            signatures: None,
             connections: ConnectionOptions::default(),
         }
     }
@@ -1326,7 +1345,9 @@ async fn listen_again(address: SocketAddr) -> TcpListener {
     }
 }
 
-async fn serve_connection(inner: Rc<Inner>, mut stream: TcpStream) {
+async fn serve_connection(inner: Rc<Inner>, stream: TcpStream) {
+    let server = inner.options.tls.as_ref().map(|tls| &*tls.server);
+    let Some(mut stream) = security::accept(stream, server).await else { return };
     let mut buffer = Vec::with_capacity(READ_BYTES);
     loop {
         match http1::request(&buffer) {
@@ -1360,14 +1381,15 @@ async fn serve_connection(inner: Rc<Inner>, mut stream: TcpStream) {
 }
 
 /// One write, without waiting when the socket takes it all, as it nearly always does.
-async fn answer(stream: &mut TcpStream, status: Status) -> io::Result<()> {
+async fn answer(stream: &mut Wire, status: Status) -> io::Result<()> {
     let text = status.text();
-    match stream.try_write(text) {
-        Ok(written) if written == text.len() => Ok(()),
-        Ok(written) => stream.write_all(&text[written..]).await,
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.write_all(text).await,
-        Err(error) => Err(error),
+    if let Wire::Plain(stream) = stream
+        && stream.try_write(text).is_ok_and(|written| written == text.len())
+    {
+        return Ok(());
     }
+    stream.write_all(text).await?;
+    stream.flush().await
 }
 
 impl Inner {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use dfsp::SimulatorOptions;
+
 use crate::error::HarnessError;
 use crate::faults::demonstration;
 use crate::hub::HubChoice;
@@ -32,34 +34,23 @@ pub fn demo(options: &DemoOptions, command: &SwitchCommand) -> Result<DemoReport
     let time = options.length();
     let plan = options.nodes.plan(demonstration(time));
     let data = options.data.clone();
-    let setup = Setup {
-        scenario: Scenario::Whole,
-        fsps: &options.fsps,
-        pairs: Pairs::Uniform,
-        drive: match (options.rate, options.concurrency) {
-            (Some(rate), _) => Drive::Open { rate, backlog: usize::MAX },
-            (None, Some(concurrency)) => Drive::Closed(concurrency),
-            (None, None) => Drive::Climb,
-        },
-        length: options.transactions.map_or(Length::Time(time), Length::Count),
-        warm_up: WARM_UP,
-        stock: 0,
-        lasts: None,
-        hub: match &plan {
-            Some(plan) => HubChoice::Nodes { command, data, plan: plan.clone() },
-            None => HubChoice::Spawn { command, data },
-        },
-        adjust: &|_, _| {},
-        onboard: true,
-        register: true,
-        confirm_to_payee: command.confirm_to_payee,
-        holders: None,
-        operator: None,
+    let drive = match (options.rate, options.concurrency) {
+        (Some(rate), _) => Drive::Open { rate, backlog: usize::MAX },
+        (None, Some(concurrency)) => Drive::Closed(concurrency),
+        (None, None) => Drive::Climb,
     };
-    let mut measured = carry_out(&setup)?;
-    if let Some(error) = measured.cut.take() {
-        return Err(error);
-    }
+    let hub = match &plan {
+        Some(plan) => HubChoice::Nodes { command, data, plan: plan.clone() },
+        None => HubChoice::Spawn { command, data },
+    };
+    let measured = carry_out_demo(DemoRun {
+        options,
+        confirm_to_payee: command.confirm_to_payee,
+        hub,
+        drive,
+        length: options.transactions.map_or(Length::Time(time), Length::Count),
+        adjust: &|_, _| {},
+    })?;
     let report = DemoReport {
         durability: plan.as_ref().map_or(command.durability.clone(), NodesPlan::durability),
         confirm_to_payee: command.confirm_to_payee,
@@ -68,6 +59,42 @@ pub fn demo(options: &DemoOptions, command: &SwitchCommand) -> Result<DemoReport
     };
     print_results(&report, options.json.as_ref())?;
     Ok(report)
+}
+
+/// One run of a demonstration.
+pub(crate) struct DemoRun<'a> {
+    pub(crate) options: &'a DemoOptions,
+    pub(crate) confirm_to_payee: bool,
+    pub(crate) hub: HubChoice<'a>,
+    pub(crate) drive: Drive,
+    pub(crate) length: Length,
+    /// Adjusts the options of each FSP.
+    pub(crate) adjust: &'a dyn Fn(usize, &mut SimulatorOptions),
+}
+
+/// Carries out one run of a demonstration, to its end.
+pub(crate) fn carry_out_demo(run: DemoRun<'_>) -> Result<Measured, HarnessError> {
+    let mut measured = carry_out(&Setup {
+        scenario: Scenario::Whole,
+        fsps: &run.options.fsps,
+        pairs: Pairs::Uniform,
+        drive: run.drive,
+        length: run.length,
+        warm_up: WARM_UP,
+        stock: 0,
+        lasts: None,
+        hub: run.hub,
+        adjust: run.adjust,
+        onboard: true,
+        register: true,
+        confirm_to_payee: run.confirm_to_payee,
+        holders: None,
+        operator: None,
+    })?;
+    match measured.cut.take() {
+        Some(error) => Err(error),
+        None => Ok(measured),
+    }
 }
 
 /// The members that all reports share; the caller adds the requested settings.

@@ -174,13 +174,13 @@ impl ActiveHub {
 }
 
 /// The data directory. A temporary one is removed at the end, also after a failure.
-struct DataDirectory {
-    path: PathBuf,
+pub(crate) struct DataDirectory {
+    pub(crate) path: PathBuf,
     temporary: bool,
 }
 
 impl DataDirectory {
-    fn new(given: Option<PathBuf>) -> Self {
+    pub(crate) fn new(given: Option<PathBuf>) -> Self {
         use std::sync::atomic::{AtomicU32, Ordering};
         static RUNS: AtomicU32 = AtomicU32::new(0);
         let temporary = given.is_none();

@@ -38,6 +38,14 @@ pub struct DemoOptions {
     /// Data directory of the switch, kept after the run [default: temporary].
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// Run a secure scheme and a plain one in turns, and show the cost of security.
+    ///
+    /// `upesi init` sets up the secure scheme: TLS with certificates on both sides, signatures
+    /// demanded and made, operators with roles, signed chain heads. Three turns of both schemes run
+    /// at their highest rates, then three turns of both at half of them. Each takes a third of
+    /// --seconds.
+    #[arg(long, conflicts_with_all = ["nodes", "transactions"])]
+    pub secure: bool,
     /// Several nodes. A node and a broker are killed during the run.
     #[command(flatten)]
     pub nodes: NodesOptions,

@@ -8,11 +8,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use tls::ClientTls;
 
 use crate::admin::Admin;
 use crate::error::HarnessError;
@@ -50,6 +52,8 @@ pub struct SwitchCommand {
     pub confirm_to_payee: bool,
     /// File with the bearer token of the admin API, in the data directory.
     pub token_file: PathBuf,
+    /// The trusted authorities of the admin API, if it is called over TLS.
+    pub admin_tls: Option<Arc<ClientTls>>,
     /// Text of a configuration file, written into the data directory; `{config}` in the
     /// arguments is replaced by its path.
     pub configuration: Option<String>,
@@ -69,6 +73,7 @@ pub struct SwitchProcess {
     child: Child,
     pub fspiop: SocketAddr,
     pub admin: SocketAddr,
+    admin_tls: Option<Arc<ClientTls>>,
     log: PathBuf,
     token: PathBuf,
     started: Instant,
@@ -151,6 +156,7 @@ impl SwitchCommand {
             is_on_topic: false,
             confirm_to_payee: true,
             token_file: PathBuf::from("admin-token"),
+            admin_tls: None,
             configuration: None,
         }
     }
@@ -279,13 +285,22 @@ impl SwitchProcess {
         let token = data.join(&command.token_file);
         let ready_after = Duration::ZERO;
         let within = HEALTHY_WITHIN + Duration::from_secs(stored / READ_BYTES_PER_S);
-        Ok(Self { child, fspiop, admin, log, token, started, within, ready_after })
+        let admin_tls = command.admin_tls.clone();
+        Ok(Self { child, fspiop, admin, admin_tls, log, token, started, within, ready_after })
     }
 
     /// A client of its admin API, with the token that it has written.
     pub fn admin(&self) -> Result<Admin, HarnessError> {
         let token = read_token(&self.token)?;
-        Ok(Admin::new(self.admin, Some(token)))
+        Ok(self.admin_with(Some(token)))
+    }
+
+    fn admin_with(&self, token: Option<String>) -> Admin {
+        let admin = Admin::new(self.admin, token);
+        match &self.admin_tls {
+            Some(tls) => admin.over_tls(Arc::clone(tls)),
+            None => admin,
+        }
     }
 
     /// The file with its bearer token.
@@ -333,7 +348,9 @@ impl SwitchProcess {
     /// Returns whether it is healthy. Fails if it has exited, or takes too long.
     pub fn is_healthy(&mut self) -> Result<bool, HarnessError> {
         self.check_alive()?;
-        if Admin::new(self.admin, None).healthy() {
+        // With roles, the health of a switch is shown to operators only.
+        let token = self.admin_tls.as_ref().and_then(|_| read_token(&self.token).ok());
+        if self.admin_with(token).healthy() {
             self.ready_after = self.started.elapsed();
             return Ok(true);
         }

@@ -392,9 +392,14 @@ fn waterfall(options: &harness::WaterfallOptions) -> Result<(), CliError> {
 }
 
 fn demo(options: &harness::DemoOptions) -> Result<(), CliError> {
-    let report = harness::demo(options, &own_switch_command()?)
-        .map_err(|error| CliError::new(error.to_string()))?;
-    match (report.failed, report.verified) {
+    let command = own_switch_command()?;
+    let results = match options.secure {
+        true => {
+            harness::secure_demo(options, &command).map(|report| (report.failed, report.verified))
+        }
+        false => harness::demo(options, &command).map(|report| (report.failed, report.verified)),
+    };
+    match results.map_err(|error| CliError::new(error.to_string()))? {
         (0, true) => Ok(()),
         (0, false) => Err(CliError::new("demo: the ledger was not verified; see above")),
         (failed, _) => Err(CliError::new(format!("demo: {failed} transactions failed; see above"))),

@@ -14,6 +14,7 @@ use serde::{Serialize, Serializer};
 use crate::error::HarnessError;
 use crate::faults::FaultStep;
 use crate::nodes::NodesPlan;
+use crate::secure_scheme::SignatureKeys;
 
 /// Options of a demonstration.
 #[derive(Args, Clone, Debug)]
@@ -41,11 +42,12 @@ pub struct DemoOptions {
     /// Run a secure scheme and a plain one in turns, and show the cost of security.
     ///
     /// `upesi init` sets up the secure scheme: TLS with certificates on both sides, signatures
-    /// demanded and made, operators with roles, signed chain heads. Three turns of both schemes run
-    /// at their highest rates, then three turns of both at half of them. Each takes a third of
-    /// --seconds.
-    #[arg(long, conflicts_with_all = ["nodes", "transactions"])]
-    pub secure: bool,
+    /// demanded and made, operators with roles, signed chain heads. KEYS sign the messages: rsa
+    /// (RS256) or p256 (ES256). Three turns of both schemes run at their highest rates, then three
+    /// turns of both at half of them. Each takes a third of --seconds.
+    #[arg(long, value_name = "KEYS", num_args = 0..=1, default_missing_value = "rsa",
+        conflicts_with_all = ["nodes", "transactions"])]
+    pub secure: Option<SignatureKeys>,
     /// Several nodes. A node and a broker are killed during the run.
     #[command(flatten)]
     pub nodes: NodesOptions,

@@ -22,7 +22,7 @@ use crate::proc_stats::{Machine, machine};
 use crate::reconcile::differences;
 use crate::report::Latency;
 use crate::run::{Drive, Length, Measured};
-use crate::secure_scheme::SecureScheme;
+use crate::secure_scheme::{SecureScheme, SignatureKeys};
 use crate::switch_process::SwitchCommand;
 
 /// Number of turns of each kind of run.
@@ -43,6 +43,8 @@ pub struct SecureReport {
     pub secure: SchemeFigures,
     /// Secure figures divided by plain ones.
     pub ratios: Ratios,
+    /// Kind of the keys that signed messages.
+    pub keys: SignatureKeys,
     /// Number of turns of each kind.
     pub turns: u32,
     /// The machine of the run. Switch and simulated FSPs share it.
@@ -106,7 +108,8 @@ pub fn secure_demo(
     let directory = DataDirectory::new(options.data.clone());
     let directory = &*directory.path;
     let names: Vec<_> = (0..options.fsps.fsps).map(|index| options.fsps.name(index)).collect();
-    let scheme = SecureScheme::create(&command.program, &directory.join("secure"), &names)?;
+    let keys = options.secure.unwrap_or(SignatureKeys::Rsa);
+    let scheme = SecureScheme::create(&command.program, &directory.join("secure"), &names, keys)?;
     let secure_command = scheme.command(command);
     let protect = |_: usize, simulator: &mut SimulatorOptions| scheme.protect(simulator);
     let mut kinds = [
@@ -125,7 +128,7 @@ pub fn secure_demo(
             }
         }
     }
-    let report = SecureReport::of(kinds);
+    let report = SecureReport { keys, ..SecureReport::of(kinds) };
     print_results(&report, options.json.as_ref())?;
     Ok(report)
 }
@@ -256,6 +259,7 @@ impl SecureReport {
             ratios: Ratios::of(&plain, &secure),
             plain,
             secure,
+            keys: SignatureKeys::Rsa,
             turns: TURNS,
             machine: machine(),
         }
@@ -294,9 +298,10 @@ impl fmt::Display for SecureReport {
         row("p99 ms at half of the rate", |it| it.half.latency_ms.p99, ratios.p99_at_half_rate)?;
         writeln!(
             f,
-            "\nsecure          TLS 1.3 with certificates on both sides, JWS demanded and made, \
-             callers compared\n                with certificates, roles, signed chain heads, as \
-             `upesi init` sets up"
+            "\nsecure          TLS 1.3 with certificates on both sides, signatures demanded \
+             and made\n                ({} keys), callers compared with certificates, roles, \
+             signed chain heads:\n                the files of `upesi init`",
+            self.keys.as_str()
         )?;
         writeln!(f, "turns           {} of each kind at each rate", self.turns)?;
         let Machine { cores, processor, kernel, profile } = &self.machine;

@@ -22,6 +22,27 @@ const HUB: &str = "Hub";
 /// ALPN: the hub calls an FSP over HTTP/1.1.
 const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
 
+/// Kind of the keys that sign messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SignatureKeys {
+    /// RS256.
+    Rsa,
+    /// ES256.
+    P256,
+}
+
+impl SignatureKeys {
+    /// The value of `upesi init --keys`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rsa => "rsa",
+            Self::P256 => "p256",
+        }
+    }
+}
+
 /// The directory that `upesi init` has written, with the keys of its FSPs.
 pub struct SecureScheme {
     directory: PathBuf,
@@ -38,10 +59,11 @@ impl SecureScheme {
         program: &Path,
         directory: &Path,
         names: &[String],
+        keys: SignatureKeys,
     ) -> Result<Self, HarnessError> {
         let mut init = Command::new(program);
         init.args(["init", "--scheme", "demo", "--json", "--to"]).arg(directory);
-        init.arg("--participant").arg(names.join(","));
+        init.args(["--keys", keys.as_str(), "--participant", &names.join(",")]);
         let output = init.stdin(Stdio::null()).output().map_err(HarnessError::file(program))?;
         if !output.status.success() {
             let problem = String::from_utf8_lossy(&output.stderr);

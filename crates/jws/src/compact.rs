@@ -121,12 +121,15 @@ mod tests {
 
     #[test]
     fn a_generated_key_signs() {
-        let key = SigningKey::from_pem(SigningKey::generate().unwrap().as_bytes()).unwrap();
-        let text = sign_statement(b"{}", &key).unwrap();
-        let public = key.verification_key().unwrap();
-        let public = VerificationKey::from_pem(public.to_pem().as_bytes()).unwrap();
-        assert_eq!(verify_statement(&text, &public).unwrap(), b"{}");
-        assert_eq!(key.algorithm(), Algorithm::Rs256);
+        for algorithm in [Algorithm::Rs256, Algorithm::Es256] {
+            let key = SigningKey::generate(algorithm).unwrap();
+            let key = SigningKey::from_pem(key.as_bytes()).unwrap();
+            let text = sign_statement(b"{}", &key).unwrap();
+            let public = key.verification_key().unwrap();
+            let public = VerificationKey::from_pem(public.to_pem().as_bytes()).unwrap();
+            assert_eq!(verify_statement(&text, &public).unwrap(), b"{}");
+            assert_eq!(key.algorithm(), algorithm);
+        }
     }
 
     #[test]

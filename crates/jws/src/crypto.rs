@@ -102,8 +102,13 @@ mod present {
             key.map_err(|_| KeyError::Unsupported)
         }
 
-        /// A new RSA key of 2,048 bits in PKCS#8. `None` if the library fails.
-        pub(crate) fn generate() -> Option<Vec<u8>> {
+        /// A new key in PKCS#8: on P-256 for ES256, else RSA of 2,048 bits. `None` if the library
+        /// fails.
+        pub(crate) fn generate(algorithm: Algorithm) -> Option<Vec<u8>> {
+            if algorithm == Algorithm::Es256 {
+                let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).ok()?;
+                return Some(key.to_pkcs8v1().ok()?.as_ref().to_vec());
+            }
             let key = RsaKeyPair::generate(KeySize::Rsa2048).ok()?;
             let der: Pkcs8V1Der<'_> = key.as_der().ok()?;
             Some(der.as_ref().to_vec())
@@ -192,7 +197,7 @@ mod absent {
             Err(KeyError::Absent)
         }
 
-        pub(crate) fn generate() -> Option<Vec<u8>> {
+        pub(crate) fn generate(_: Algorithm) -> Option<Vec<u8>> {
             None
         }
 

@@ -239,13 +239,13 @@ impl SigningKey {
         Ok(key)
     }
 
-    /// A new RSA key of 2,048 bits, in PEM: RS256 is the algorithm of the scheme. Takes about a
-    /// tenth of a second.
+    /// A new key for this algorithm, in PEM: on P-256 for ES256, else RSA of 2,048 bits, which
+    /// takes about a tenth of a second.
     ///
     /// # Errors
     /// [`KeyError::Absent`] if the library cannot make keys.
-    pub fn generate() -> Result<String, KeyError> {
-        let der = Private::generate().ok_or(KeyError::Absent)?;
+    pub fn generate(algorithm: Algorithm) -> Result<String, KeyError> {
+        let der = Private::generate(algorithm).ok_or(KeyError::Absent)?;
         Ok(pem("PRIVATE KEY", &der))
     }
 

@@ -394,10 +394,10 @@ fn waterfall(options: &harness::WaterfallOptions) -> Result<(), CliError> {
 fn demo(options: &harness::DemoOptions) -> Result<(), CliError> {
     let command = own_switch_command()?;
     let results = match options.secure {
-        true => {
+        Some(_) => {
             harness::secure_demo(options, &command).map(|report| (report.failed, report.verified))
         }
-        false => harness::demo(options, &command).map(|report| (report.failed, report.verified)),
+        None => harness::demo(options, &command).map(|report| (report.failed, report.verified)),
     };
     match results.map_err(|error| CliError::new(error.to_string()))? {
         (0, true) => Ok(()),

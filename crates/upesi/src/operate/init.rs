@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use jws::SigningKey;
+use jws::{Algorithm, SigningKey};
 use ledger::FspName;
 use serde::Serialize;
 
@@ -53,9 +53,30 @@ pub(crate) struct InitArguments {
     /// Participants that get a test certificate and a key for signatures.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = participant)]
     participant: Vec<FspName>,
+    /// Kind of the keys that sign messages.
+    #[arg(long, value_name = "KIND", default_value = "rsa")]
+    keys: KeyKind,
     /// Print the written files as JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// Kind of the keys that sign messages.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum KeyKind {
+    /// RS256, which every participant verifies.
+    Rsa,
+    /// ES256, which takes a tenth of the time to sign and three times that to verify.
+    P256,
+}
+
+impl From<KeyKind> for Algorithm {
+    fn from(kind: KeyKind) -> Self {
+        match kind {
+            KeyKind::Rsa => Self::Rs256,
+            KeyKind::P256 => Self::Es256,
+        }
+    }
 }
 
 fn scheme_name(text: &str) -> Result<String, String> {
@@ -92,7 +113,7 @@ pub(crate) fn init(arguments: &InitArguments) -> Result<(), CliError> {
         ));
     }
     let mut files = Files::create(&arguments.to)?;
-    files.sign()?;
+    files.sign(arguments.keys.into())?;
     files.certify(arguments)?;
     files.folder("chain-heads")?;
     let token = administrator::create(&files.to.join("data"), &arguments.administrator)?;
@@ -138,13 +159,13 @@ impl Files {
     }
 
     /// The hub's key for signatures, and the folder for those of participants.
-    fn sign(&mut self) -> Result<(), CliError> {
+    fn sign(&mut self, algorithm: Algorithm) -> Result<(), CliError> {
         self.folder("jws")?;
         self.folder("jws/participants")?;
-        let (private, public) = new_key()?;
+        let (private, public) = new_key(algorithm)?;
         self.write("jws/hub.key", &private, "private key: signs the hub's messages")?;
         self.write("jws/hub.pem", &public, "public key of the hub, for participants")?;
-        let (private, public) = new_key()?;
+        let (private, public) = new_key(algorithm)?;
         self.write("jws/chain-heads.key", &private, "private key: signs chain heads")?;
         self.write("jws/chain-heads.pem", &public, "public key, for the auditor")
     }
@@ -186,9 +207,9 @@ fn private_folder(path: &Path) -> io::Result<()> {
 }
 
 /// A new private key, and its public key.
-fn new_key() -> Result<(String, String), CliError> {
+fn new_key(algorithm: Algorithm) -> Result<(String, String), CliError> {
     let failed = |error: jws::KeyError| CliError::new(format!("cannot make a key: {error}"));
-    let private = SigningKey::generate().map_err(failed)?;
+    let private = SigningKey::generate(algorithm).map_err(failed)?;
     let key = SigningKey::from_pem(private.as_bytes()).map_err(failed)?;
     let public = key.verification_key().map_err(failed)?.to_pem();
     Ok((private, public))

@@ -1,5 +1,6 @@
 //! Certificates of a test authority, or requests to the authority of the scheme.
 
+use jws::Algorithm;
 use tls::authority::{Authority, CertificateRequest, Issued};
 
 use super::{Files, InitArguments, new_key};
@@ -33,7 +34,7 @@ impl Files {
         }
         self.folder("participants")?;
         for (serial, name) in (3..).zip(&arguments.participant) {
-            self.issue_to_participant(&authority, name.as_str(), serial)?;
+            self.issue_to_participant(&authority, (name.as_str(), serial), arguments.keys.into())?;
         }
         Ok(())
     }
@@ -42,14 +43,14 @@ impl Files {
     fn issue_to_participant(
         &mut self,
         authority: &Authority,
-        name: &str,
-        serial: u64,
+        (name, serial): (&str, u64),
+        algorithm: Algorithm,
     ) -> Result<(), CliError> {
         let hosts = ["localhost", "127.0.0.1"];
         let mut request = CertificateRequest::new(name, &hosts, serial);
         request.valid_days = -1..VALID_DAYS;
         let issued = authority.issue(&request);
-        let (private, public) = new_key()?;
+        let (private, public) = new_key(algorithm)?;
         let at = format!("participants/{name}");
         self.folder(&at)?;
         let file = |file: &str| format!("{at}/{file}");

@@ -1,10 +1,10 @@
 //! Checks that a refusal leaves the hub's state unchanged, and counts these checks.
 //!
 //! A synchronous refusal is bracketed by two readings while no other conversation sends: the hub's
-//! log index and state hash, or all balances if a hub does not report those. A change that the hub
-//! refuses after recording it advances the log by that record only. An asynchronous refusal is an
-//! error from the hub: balances are the same as before the message. If the error reports the end of
-//! a reserved transfer, the payer has its amount back and no other balance moved.
+//! log index and state hash, or all balances if a hub does not report those. A request of an
+//! operator that the hub refuses advances the log by its own records only. An asynchronous refusal
+//! is an error from the hub: balances are the same as before the message. If the error reports the
+//! end of a reserved transfer, the payer has its amount back and no other balance moved.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -91,8 +91,11 @@ impl HubReading {
                 Some(AfterRefusal::Hash)
             }
             (Self::State(before), Self::State(after)) => {
-                let one_record = before.log_index + 1 == after.log_index;
-                let recorded = of_operator && one_record && before.content == after.content;
+                // The change if the hub records it, and the refusal in the audit trail.
+                let own_records = before.log_index + 1..=before.log_index + 2;
+                let recorded = of_operator
+                    && own_records.contains(&after.log_index)
+                    && before.content == after.content;
                 recorded.then_some(AfterRefusal::Recorded)
             }
             _ => None,
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn recorded_refusal_adds_one_record_only() {
+    fn recorded_refusal_adds_at_most_two_records() {
         let state = |log_index, whole: &str, content: &str| {
             let (whole, content) = (whole.to_owned(), content.to_owned());
             HubReading::State(StateHash { log_index, whole, content })
@@ -181,7 +184,8 @@ mod tests {
             (state(8, "c", "b"), true, Some(AfterRefusal::Recorded)),
             (state(8, "c", "b"), false, None),
             (state(8, "c", "d"), true, None),
-            (state(9, "c", "b"), true, None),
+            (state(9, "c", "b"), true, Some(AfterRefusal::Recorded)),
+            (state(10, "c", "b"), true, None),
             (HubReading::Balances(Vec::new()), true, None),
         ] {
             assert_eq!(before.left(&after, of_operator), expected, "{after:?}");

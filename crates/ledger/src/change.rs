@@ -6,7 +6,6 @@
 //! property tests. `posts` and `about` add the change to [`PostingChange`] and [`TransferChange`],
 //! which the auditor and `explain` match exhaustively. `for_each_change!` names all changes.
 //! `commands` builds the dispatch from it, so a change without a decision does not compile.
-//! decision for each.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -21,8 +20,8 @@ use crate::field::{
     NonNegative, Optional, Reader, SHORT, Text, choices, numbered, stored,
 };
 use crate::ids::{
-    ACCOUNTS_MAX, AccountId, AlertId, Digest, FeeRuleId, FspName, NoticeId, OperatorTokenId,
-    OracleId, ProposalId, SettlementId, Stamp, TransferId, WindowId,
+    ACCOUNTS_MAX, AccountId, AlertId, Digest, FeeRuleId, FspName, LogIndex, NoticeId,
+    OperatorTokenId, OracleId, ProposalId, SettlementId, Stamp, TransferId, WindowId,
 };
 use crate::money::{Amount, Currency};
 use crate::operators::{GRANTED_ROLES_MAX, OperatorRole};
@@ -101,6 +100,9 @@ pub const KEY_BYTES_MAX: usize = 2_048;
 pub const PROPOSAL_SECONDS_MAX: u32 = 30 * 24 * 60 * 60;
 /// Longest text of a proposal, its reason or its request, in bytes.
 pub const PROPOSAL_TEXT_MAX: usize = 8_192;
+
+/// Longest text of a [`RecordAudit`], in bytes.
+pub const AUDIT_TEXT_MAX: usize = SHORT;
 
 /// The declaration of a change, without its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -291,7 +293,7 @@ impl Form<Arc<Change>> for ProposableChange {
 
 /// Changes that cannot be proposed. The switch records the first ones by itself, and needs no
 /// operator for them.
-const NOT_PROPOSABLE: [&ChangeDeclaration; 7] = [
+const NOT_PROPOSABLE: [&ChangeDeclaration; 8] = [
     &Configure::DECLARATION,
     &Activate::DECLARATION,
     &CheckLiquidity::DECLARATION,
@@ -299,6 +301,7 @@ const NOT_PROPOSABLE: [&ChangeDeclaration; 7] = [
     &Propose::DECLARATION,
     &ApproveProposal::DECLARATION,
     &RejectProposal::DECLARATION,
+    &RecordAudit::DECLARATION,
 ];
 
 impl Change {
@@ -854,6 +857,24 @@ changes! {
             reason: String as Text<PROPOSAL_TEXT_MAX>,
         } touches [Proposals] => [ProposalNotFound, ProposalEnded, ProposalExpired, Accepted]
             since 4,
+        /// A request to the admin API that was refused, or that read guarded data. It changes no
+        /// state: the log itself is the list.
+        74 RecordAudit {
+            /// Its method.
+            method: String as Text<SHORT>,
+            /// Its path, without the query.
+            path: String as Text<SHORT>,
+            /// HTTP status of its response.
+            status: u16,
+            /// Error code of its response, 0 without one.
+            code: u16,
+            /// Description of the error; empty without one.
+            detail: String as Text<SHORT>,
+            /// Number of requests that the record counts, of which this is the last one.
+            requests: u32,
+            /// The record of the change that was refused; 0 without one.
+            record: LogIndex,
+        } touches [] => [Accepted] since 4,
     }
 }
 

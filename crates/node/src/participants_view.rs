@@ -42,6 +42,8 @@ pub struct ParticipantsView {
     pub hub: FspName,
     /// Settings in force.
     pub settings: Settings,
+    /// Version of the rules in force.
+    pub rules_version: u32,
     /// Operators of the admin API, their roles and tokens.
     pub operators: Arc<OperatorBook>,
     /// All fee rules in order of number; none while no rule is active.
@@ -92,7 +94,8 @@ impl ParticipantsView {
         let rules = state.fees().rules();
         let fee_rules = if rules.iter().any(|rule| rule.active) { rules } else { &[] }.to_vec();
         let operators = Arc::new(state.operators().clone());
-        Self { hub, settings, operators, fee_rules, members, by_name, senders }
+        let rules_version = state.rules_version();
+        Self { hub, settings, rules_version, operators, fee_rules, members, by_name, senders }
     }
 
     /// The participant, not the hub, of this exact name.

@@ -1,21 +1,34 @@
 //! The audit trail: one event per request to the admin API that changes something, needs the token
 //! or is refused. Its target is `audit`; the program decides where it is written.
 //!
+//! [`AuditEntry::to_record`] decides which requests are also records of the log.
+//!
 //! Fields: `actor` and `reason` as recorded in the log, the address `from`, `method`, `path`
 //! without the query, `status`, the error `code` of a refusal, and the `log_index` of the recorded
 //! change, or the name of the `dry_run`. Texts of the client are escaped.
 
 use std::net::IpAddr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fspiop::Refusal;
+use fspiop::admission::network_of;
+use http::StatusCode;
 use http::request::Parts;
-use http::{Method, StatusCode};
-use ledger::LogIndex;
+use ledger::{AUDIT_TEXT_MAX, Administer, LogIndex, RecordAudit};
 
+use crate::audit_trail::{AuditedRequest, Sender};
+use crate::auth::{Credential, is_reading};
 use crate::backend::ChangeAuthor;
+use crate::options::AuditReads;
+use crate::permissions::Permission;
 use crate::response::AdminResponse;
+use crate::route::{MatchedResource, Route};
+
+/// Reads of supervisors, which are never recorded unless they are refused.
+const MONITORING: [&str; 3] = ["/metrics", "/health", "/state"];
+/// Requests about dry runs, which change nothing.
+const DRY_RUNS: &str = "/dryRuns";
 
 /// Writes the entry of a request that is not well-formed HTTP, or whose headers are too long. The
 /// HTTP library answers it before its method and path are known.
@@ -34,6 +47,7 @@ pub(crate) fn write_malformed(from: IpAddr, status: StatusCode, error: &hyper::E
 pub(crate) struct AuditEntry {
     identity: OnceLock<ChangeAuthor>,
     log_index: AtomicU64,
+    has_record: AtomicBool,
     dry_run: OnceLock<String>,
 }
 
@@ -51,6 +65,66 @@ impl AuditEntry {
     /// Sets the record of the change.
     pub(crate) fn recorded(&self, log_index: LogIndex) {
         self.log_index.store(log_index.0, Ordering::Relaxed);
+        self.has_own_record();
+    }
+
+    /// Notes that the request has a record of its own.
+    pub(crate) fn has_own_record(&self) {
+        self.has_record.store(true, Ordering::Relaxed);
+    }
+
+    /// The record of a request that made no change; `None` if it is not recorded.
+    ///
+    /// Recorded are all refused changes and actions, requests that were refused for their identity,
+    /// permission or rate, actions that have no record of their own, and the chosen reads. Left out
+    /// are dry runs, monitoring, and answers of a hub without room or leader (503).
+    pub(crate) fn to_record(
+        &self,
+        head: &Parts,
+        (from, reads): (IpAddr, AuditReads),
+        matched: Option<&MatchedResource>,
+        result: &Result<AdminResponse, Refusal>,
+    ) -> Option<AuditedRequest> {
+        let (status, refusal) = match result {
+            Ok(response) => (response.status(), None),
+            Err(refusal) => (refusal.status, Some(refusal)),
+        };
+        if self.dry_run.get().is_some() || status == StatusCode::SERVICE_UNAVAILABLE {
+            return None;
+        }
+        let is_wanted = is_turned_away(status)
+            || match is_reading(&head.method) {
+                true => is_wanted_read(head, matched, reads),
+                false => refusal.is_some() || !self.is_recorded_otherwise(head),
+            };
+        if !is_wanted {
+            return None;
+        }
+        let identity = self.identity.get();
+        let unknown = || ChangeAuthor {
+            actor: format!("{} {from}", Credential::None),
+            reason: String::new(),
+        };
+        let ChangeAuthor { actor, reason } = identity.cloned().unwrap_or_else(unknown);
+        let refused = refusal.map(|_| match identity {
+            Some(known) => Sender::Known(known.actor.clone()),
+            None => Sender::Network(network_of(from)),
+        });
+        let change = RecordAudit {
+            method: cut(head.method.as_str()),
+            path: cut(head.uri.path()),
+            status: status.as_u16(),
+            code: refusal.map_or(0, |refusal| refusal.code.number()),
+            detail: cut(refusal.map_or("", |refusal| &refusal.description)),
+            requests: 1,
+            record: LogIndex(self.log_index.load(Ordering::Relaxed)),
+        };
+        Some(AuditedRequest { entry: Administer { actor, reason, change: change.into() }, refused })
+    }
+
+    /// Whether a request that was not refused needs no record.
+    fn is_recorded_otherwise(&self, head: &Parts) -> bool {
+        self.has_record.load(Ordering::Relaxed) || head.uri.path().starts_with(DRY_RUNS)
     }
 
     /// Writes the entry. Reads that need no token are left out unless they were refused.
@@ -60,9 +134,8 @@ impl AuditEntry {
         from: IpAddr,
         result: &Result<AdminResponse, Refusal>,
     ) {
-        let is_reading = matches!(head.method, Method::GET | Method::HEAD);
         let identity = self.identity.get();
-        if is_reading && identity.is_none() && result.is_ok() {
+        if is_reading(&head.method) && identity.is_none() && result.is_ok() {
             return;
         }
         let (status, code) = match result {
@@ -84,4 +157,32 @@ impl AuditEntry {
             "admin request"
         );
     }
+}
+
+/// Whether a request was refused for its identity, its permission or its rate.
+fn is_turned_away(status: StatusCode) -> bool {
+    let refusals = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS];
+    refusals.contains(&status)
+}
+
+/// Whether a read is recorded, also if it finds nothing.
+fn is_wanted_read(head: &Parts, matched: Option<&MatchedResource>, reads: AuditReads) -> bool {
+    let Some(matched) = matched else { return false };
+    if MONITORING.contains(&matched.resource.path) {
+        return false;
+    }
+    let route: Option<&Route> = matched.resource.route(&head.method);
+    let permission = route.and_then(|route| route.permission);
+    match reads {
+        AuditReads::None => false,
+        AuditReads::Sensitive => permission.is_some_and(|it| it != Permission::Read),
+        AuditReads::All => true,
+    }
+}
+
+/// A text within the bound of the record.
+fn cut(text: &str) -> String {
+    let ends = (0..=text.len().min(AUDIT_TEXT_MAX)).rev();
+    let end = { ends }.find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    text[..end].to_owned()
 }

@@ -11,6 +11,7 @@ use ledger::{
 };
 use metrics::Family;
 
+use crate::audit_log::{AuditPage, AuditQuery};
 use crate::reports::{Cluster, DiskStatus, Health, Snapshots, TransferTrace};
 use crate::statements::{ParticipantStatementRequest, Statement, StatementRefusal};
 
@@ -30,6 +31,20 @@ pub trait AdminBackend: Send + Sync + 'static {
     /// Records a change and returns the kernel's decision once it is durable and applied. After an
     /// error it is unknown whether the change was made; the same change may be requested again.
     fn administer(&self, change: Administer) -> BoxFuture<'_, Result<ChangeReply, Unavailable>>;
+
+    /// Hands over a record of a request that made no change ([`ledger::RecordAudit`]), and does not
+    /// wait for it. `false` if the log has no room for it now, or its rules do not know it. The
+    /// default is for a hub without an audit trail.
+    fn record_audit(&self, _entry: Administer) -> bool {
+        false
+    }
+
+    /// A page of the audit trail with all requests that were answered before, read from the log on
+    /// a separate thread: at most [`AUDIT_READ_MAX`](crate::AUDIT_READ_MAX) records. The default is
+    /// for a hub without a log.
+    fn audit_page(&self, _query: AuditQuery) -> BoxFuture<'_, Result<AuditPage, Unavailable>> {
+        Box::pin(async { Ok(AuditPage::default()) })
+    }
 
     /// Records the FSPs that serve parties, with the author and the reason. Returns the kernel's
     /// decision once it is durable, applied and visible to look-ups.
@@ -157,6 +172,9 @@ pub enum Unavailable {
     /// The limit of concurrent statements is reached.
     #[error("too many concurrent statements; retry after 1 s")]
     StatementsBusy,
+    /// The limit of concurrent pages of the audit trail is reached.
+    #[error("too many concurrent audit requests; retry after 1 s")]
+    AuditBusy,
     /// The disk is full; nothing was recorded.
     #[error("the disk of the log is full; nothing was recorded")]
     DiskFull,

@@ -31,7 +31,31 @@ macro_rules! named {
         }
     )* };
 }
-named!(Configure, Activate, CheckLiquidity, FinishAlerts, Propose, ApproveProposal, RejectProposal);
+named!(Configure, CheckLiquidity, FinishAlerts, RecordAudit);
+
+impl InWords for ledger::Activate {
+    fn in_words(&self) -> String {
+        format!("rules version {}", self.rules_version)
+    }
+}
+
+impl InWords for ledger::Propose {
+    fn in_words(&self) -> String {
+        format!("propose: {}", self.change.in_words())
+    }
+}
+
+impl InWords for ledger::ApproveProposal {
+    fn in_words(&self) -> String {
+        format!("approve proposal {}: {}", self.proposal.0, self.change.in_words())
+    }
+}
+
+impl InWords for ledger::RejectProposal {
+    fn in_words(&self) -> String {
+        format!("reject proposal {}", self.proposal.0)
+    }
+}
 
 impl InWords for ledger::MoveFunds {
     fn in_words(&self) -> String {

@@ -18,6 +18,8 @@
 mod accounts;
 mod admin_requests;
 mod audit;
+mod audit_log;
+mod audit_trail;
 mod auth;
 mod backend;
 mod body;
@@ -81,11 +83,15 @@ mod waterfall;
 pub use self::metrics::families;
 pub use self::process_status::ProcessStatus;
 pub use ::identity::SecretsKey;
+pub use audit_log::{
+    AUDIT_ENTRIES_MAX, AUDIT_READ_MAX, AuditEntryData, AuditOutcome, AuditPage, AuditPlace,
+    AuditQuery, parse_audit_time,
+};
 pub use backend::{
     ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, PARKED_MAX, PositionTrend, StateQuery,
     Unavailable,
 };
-pub use options::{AdminKeys, AdminOptions, Auth, Limits};
+pub use options::{AdminKeys, AdminOptions, AuditReads, Auth, Limits};
 pub use reports::{
     BackgroundJob, Cluster, ClusterLane, ClusterNode, DiskStatus, DiskUse, Health, OpenBreaker,
     OpenBreakers, ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane, StalledLanes,

@@ -10,6 +10,7 @@ use http::header::ACCEPT;
 use metrics::{Exposition, Labels, Metric, MetricFamily, Number, metrics};
 
 use crate::admin_requests::AdminRequests;
+use crate::audit_trail::AuditCounts;
 use crate::process_status::ProcessStatus;
 use crate::reports::{Cluster, ClusterNode, DiskStatus, Health, Snapshots};
 use crate::request::AdminRequest;
@@ -41,6 +42,7 @@ pub(crate) struct AdminCounters {
     pub(crate) tokens_refused: u64,
     pub(crate) permissions_missing: u64,
     pub(crate) break_glass_uses: u64,
+    pub(crate) audit: AuditCounts,
 }
 
 /// Sources of the metrics of this crate.
@@ -102,6 +104,15 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
     Counter "upesi_admin_break_glass_total"
         "Uses of the shared token of the admin API where operators have roles."
         now.admin.break_glass_uses;
+    Counter "upesi_admin_audit_records_total"
+        "Records of requests to the admin API that made no change."
+        now.admin.audit.records;
+    Counter "upesi_admin_audit_summarized_total"
+        "Refused requests to the admin API that share a record with others."
+        now.admin.audit.summarized;
+    Counter "upesi_admin_audit_unrecorded_total"
+        "Requests to the admin API that are in the audit stream only, because the log had no room."
+        now.admin.audit.unrecorded;
     Histogram "upesi_admin_request_seconds"
         "Requests to the admin API, from the end of their head to the response."
         now.requests.times;

@@ -37,6 +37,8 @@ pub struct AdminOptions {
     pub limits: Limits,
     /// Time for which a proposed change can be approved, at most 30 days.
     pub proposal_time: Duration,
+    /// The reads that are recorded in the log.
+    pub audit_reads: AuditReads,
 }
 
 /// Keys of signatures that are not in the registry; none by default.
@@ -63,8 +65,21 @@ impl AdminOptions {
             secrets: None,
             limits: Limits::default(),
             proposal_time: Duration::from_secs(24 * 60 * 60),
+            audit_reads: AuditReads::default(),
         }
     }
+}
+
+/// The reads that are recorded in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuditReads {
+    /// Only those that are refused for their identity, permission or rate.
+    None,
+    /// Also those that need another permission than `read`, but for `/state`.
+    #[default]
+    Sensitive,
+    /// All but `/metrics`, `/health` and `/state`.
+    All,
 }
 
 /// Authentication of requests.

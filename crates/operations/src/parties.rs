@@ -157,6 +157,7 @@ async fn register(request: &AdminRequest<'_>, body: Registrations) -> HandlerRes
             .change_parties(change, author)
             .await
             .map_err(outcome_errors::from_unavailable)?;
+        request.audit.has_own_record();
         outcome_errors::from_parties_outcome(outcome)?;
     }
     Ok(AdminResponse::ok(&RegistrationResult { registered, refused }))

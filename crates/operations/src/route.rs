@@ -20,11 +20,11 @@ use crate::request::AdminRequest;
 use crate::response::HandlerResult;
 use crate::schema::{Content, any_text, some_text};
 use crate::{
-    accounts, cluster, credentials, dead_letters, dry_runs, endpoint_cache, enums, explanations,
-    four_eyes, funds, identity, interchange_fee_rules, keys, limits, liquidity, logins, metrics,
-    monitoring, openapi_document, operators, oracles, participants, parties, proposals, roles,
-    rules, settlement_models, settlement_windows, settlements, snapshots, statements, storage,
-    tokens, transactions, waterfall,
+    accounts, audit_log, cluster, credentials, dead_letters, dry_runs, endpoint_cache, enums,
+    explanations, four_eyes, funds, identity, interchange_fee_rules, keys, limits, liquidity,
+    logins, metrics, monitoring, openapi_document, operators, oracles, participants, parties,
+    proposals, roles, rules, settlement_models, settlement_windows, settlements, snapshots,
+    statements, storage, tokens, transactions, waterfall,
 };
 
 /// The resources of every module, with their group in the document.
@@ -51,6 +51,7 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("operators", proposals::RESOURCES),
     ("operators", credentials::RESOURCES),
     ("operators", logins::RESOURCES),
+    ("operators", audit_log::RESOURCES),
     ("hub", enums::RESOURCES),
     ("measurement", waterfall::RESOURCES),
     ("hub", snapshots::RESOURCES),
@@ -72,6 +73,7 @@ const RECORDED_ELSEWHERE: &[(&ChangeDeclaration, &str)] = &[
     (&ledger::Configure::DECLARATION, "a start with other settings than those in force"),
     (&ledger::CheckLiquidity::DECLARATION, "a position that crosses its alarm threshold"),
     (&ledger::FinishAlerts::DECLARATION, "alerts that were sent"),
+    (&ledger::RecordAudit::DECLARATION, "a request that made no change"),
     (&ledger::Propose::DECLARATION, "a request for a change that needs a second operator"),
 ];
 

@@ -31,6 +31,7 @@ use tokio::time::timeout;
 
 use crate::admin_requests::AdminRequestTimes;
 use crate::audit::{self, AuditEntry};
+use crate::audit_trail::AuditTrail;
 use crate::auth::{self, Caller, Credential, PeerAddresses};
 use crate::backend::{AdminBackend, ChangeAuthor};
 use crate::client_socket::Wire;
@@ -106,6 +107,7 @@ struct Server {
     dry_runs: DryRuns,
     callers: CallerCounts,
     logins: Logins,
+    audit_trail: Arc<AuditTrail>,
 }
 
 /// Counts of authenticated requests.
@@ -258,6 +260,7 @@ impl Server {
             dry_runs: DryRuns::default(),
             callers: CallerCounts::default(),
             logins: Logins::default(),
+            audit_trail: Arc::default(),
         }
     }
 
@@ -293,6 +296,10 @@ impl Server {
             .handle(backend, (&head, &audit), body, (matched.as_ref(), permit), addresses)
             .await;
         audit.write(&head, addresses.peer, &result);
+        let reads = (addresses.peer, self.options.audit_reads);
+        if let Some(request) = audit.to_record(&head, reads, matched.as_ref(), &result) {
+            self.audit_trail.record(backend, request);
+        }
         let status = match &result {
             Ok(response) => response.status(),
             Err(refusal) => refusal.status,
@@ -439,6 +446,7 @@ impl Server {
             tokens_refused: self.failed_tokens.count(),
             permissions_missing: self.callers.permissions_missing.load(Ordering::Relaxed),
             break_glass_uses: self.callers.break_glass_uses.load(Ordering::Relaxed),
+            audit: self.audit_trail.counts(),
         }
     }
 }

@@ -26,7 +26,9 @@ pub(crate) use self::settings::{
     Admin, Archive, Config, Delivery, Fspiop, Health, Jws, Logging, settings,
 };
 pub(crate) use self::table::{Setting, TakesEffect};
-pub(crate) use self::values::{Auth, LogFormat, LogLevels, MojaloopNames, ProbeListener, Watchdog};
+pub(crate) use self::values::{
+    AuditedReads, Auth, LogFormat, LogLevels, MojaloopNames, ProbeListener, Watchdog,
+};
 use self::values::{Callers, NetworkEntry, Resource};
 use crate::CliError;
 

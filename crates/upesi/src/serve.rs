@@ -46,23 +46,23 @@ use jws::KeyDirectory;
 use ledger::{Administer, Change, Command, Configure, FspName, Genesis, LogIndex, Settings, State};
 use node::latency_trace::{LatencyTrace, TracedLog};
 use node::{Directory, Handle, Node, SystemClock};
-use operations::{AdminKeys, AdminOptions, Auth, SecretsKey, Token};
+use operations::{AdminKeys, AdminOptions, AuditReads, Auth, SecretsKey, Token};
 use ports::{Clock, ColdStore, Log as _, LogError, StoreError};
 use sequencer::{Durability, Quarantine, ReplayError, ReplayStart, Sequencer, Submission};
 use snapshots::{FrozenState, SnapshotEvent, SnapshotFile, SnapshotSource, Snapshotter};
 use switch::{ForwardedMessage, ListenerSecurity, Signatures, TransferMode};
 use tls::ServerTls;
 use tokio::runtime::Runtime;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use traces::SpanQueue;
 
 use crate::CliError;
 use crate::cli::stdout;
-use crate::config::{self, Config, LogFormat};
+use crate::config::{self, AuditedReads, Config, LogFormat};
 use crate::data::layout::has_segments;
 use crate::inspect::statements::StatementSource;
 use crate::operate::quarantine::{self, Entry, Notes};
-use crate::serve::admin_backend::{EXPLAINED_MAX, NodeBackend};
+use crate::serve::admin_backend::{NodeBackend, ReadPermits};
 use crate::serve::background::{BackgroundJobs, Segments};
 use crate::serve::certificates::{Certificates, RELOAD_INTERVAL, ReloadReason};
 use crate::serve::descriptors::{connections_all, raise_limit};
@@ -180,7 +180,7 @@ fn serve_at(
         snapshots: snapshotter.handle(),
         clock,
         began: clock.now(),
-        explaining: Arc::new(Semaphore::new(EXPLAINED_MAX)),
+        permits: ReadPermits::default(),
         statements,
         quarantined: quarantined.into(),
         storage: Arc::clone(&jobs.storage),
@@ -962,6 +962,11 @@ fn admin_options(
         egress,
         tls,
         proposal_time: Duration::from_secs(config.admin.proposal_seconds),
+        audit_reads: match config.admin.audit_reads {
+            AuditedReads::None => AuditReads::None,
+            AuditedReads::Sensitive => AuditReads::Sensitive,
+            AuditedReads::All => AuditReads::All,
+        },
         secrets,
         ..AdminOptions::new(auth)
     }

@@ -29,6 +29,7 @@ mod operators;
 mod oracles;
 mod prepare;
 mod proposals;
+mod record_audit;
 mod redeliver;
 mod response;
 mod set_active;

@@ -337,6 +337,7 @@ const STAIRS: &[(ChangeDeclaration, &str, &[&str])] = &[
         "operator anna viewer",
         &["second-factor bert seed", "second-factor anna seed"],
     ),
+    (RecordAudit::DECLARATION, "", &["audit /participants 401"]),
     (SetFourEyes::DECLARATION, "", &["four-eyes 41 40", "four-eyes 40 41"]),
     (
         Propose::DECLARATION,

@@ -784,6 +784,16 @@ impl ScenarioRunner {
                 SetSecondFactor { operator: words.at(1).to_owned(), secret: words.at(2).into() }
                     .into()
             }
+            "audit" => RecordAudit {
+                method: "POST".to_owned(),
+                path: words.at(1).to_owned(),
+                status: words.at(2).parse().expect("a status"),
+                code: 3000,
+                detail: "refused".to_owned(),
+                requests: 1,
+                record: LogIndex(0),
+            }
+            .into(),
             "abort-settlement" => AbortSettlement {
                 settlement: SettlementId(words.at(1).parse().expect("a number")),
                 reason: words.option("reason", "wrong").to_owned(),

@@ -1,8 +1,9 @@
 //! How runs reach the outcomes of changes of operators, roles and tokens.
 
 use ledger::{
-    AdminOutcome, Change, CreateToken, Digest, OperatorRole, OperatorTokenId, RemoveRole,
-    RevokeToken, SetOperator, SetPassword, SetRole, SetSecondFactor, Stamp,
+    AdminOutcome, Change, CreateToken, Digest, LogIndex, OperatorRole, OperatorTokenId,
+    RecordAudit, RemoveRole, RevokeToken, SetOperator, SetPassword, SetRole, SetSecondFactor,
+    Stamp,
 };
 
 use super::{By, Reach, Reached, Situation};
@@ -45,6 +46,10 @@ impl Reach for RevokeToken {
         &[(AdminOutcome::TokenNotFound, By::Chance), (AdminOutcome::Accepted, By::Chance)];
 }
 
+impl Reach for RecordAudit {
+    const REACHED: Reached = &[(AdminOutcome::Accepted, By::Aim(refuse_a_request))];
+}
+
 impl Reach for SetPassword {
     const REACHED: Reached =
         &[(AdminOutcome::OperatorNotFound, By::Chance), (AdminOutcome::Accepted, By::Chance)];
@@ -53,6 +58,19 @@ impl Reach for SetPassword {
 impl Reach for SetSecondFactor {
     const REACHED: Reached =
         &[(AdminOutcome::OperatorNotFound, By::Chance), (AdminOutcome::Accepted, By::Chance)];
+}
+
+fn refuse_a_request(_: &mut Situation<'_>) -> Vec<Change> {
+    let refused = RecordAudit {
+        method: "POST".to_owned(),
+        path: "/participants".to_owned(),
+        status: 401,
+        code: 3000,
+        detail: "invalid bearer token".to_owned(),
+        requests: 2,
+        record: LogIndex(0),
+    };
+    vec![refused.into()]
 }
 
 /// Adds a role, an operator and a token, changes them and removes what can be removed. The changes

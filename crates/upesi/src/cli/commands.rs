@@ -79,7 +79,7 @@ enum Command {
     /// files are removed. Without --to they stay in the data directory. `serve`, `verify`,
     /// `explain` and `replay` read archived segments from the archive.
     Archive(archive::ArchiveArguments),
-    /// Verify that a log was not changed after its chain heads were signed.
+    /// List administrative requests, or verify a log with its signed chain heads.
     Audit(audit::AuditArguments),
     /// Write keys, certificates and a secure configuration for a new scheme.
     ///

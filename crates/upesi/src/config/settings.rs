@@ -13,9 +13,9 @@ use switch::{ConnectionLimits, PoolLimits};
 
 use crate::config::table::{Bounds, Number, Setting, TakesEffect, settings};
 use crate::config::values::{
-    Auth, Callers, CertificateName, LogFormat, LogLevels, Mechanism, MojaloopNames, NetworkEntry,
-    ProbeListener, Ratio, Resource, SampledFlag, SmtpTls, TimeSpan, TlsVersion, TraceProtocol,
-    Watchdog,
+    AuditedReads, Auth, Callers, CertificateName, LogFormat, LogLevels, Mechanism, MojaloopNames,
+    NetworkEntry, ProbeListener, Ratio, Resource, SampledFlag, SmtpTls, TimeSpan, TlsVersion,
+    TraceProtocol, Watchdog,
 };
 
 const HOUR_MS: u64 = 3_600_000;
@@ -110,7 +110,8 @@ settings! {
         /// so do `GET /state`, `GET /transactions/{id}`, `GET /parties/{Type}/{ID}`, `GET
         /// /participants/{name}/statement`, `GET /transfers/{transferId}/explanation`, `GET
         /// /operators`, `GET /operators/{name}`, `GET /roles`, `GET /roles/{role}`, `GET /tokens`,
-        /// `GET /identity`, `GET /fourEyes`, `GET /proposals` and `GET /proposals/{id}`.
+        /// `GET /identity`, `GET /fourEyes`, `GET /proposals`, `GET /proposals/{id}` and
+        /// `GET /audit`.
         /// `"roles"`: every request needs a token of an operator and the permission of its route
         /// ([operators](security/operators.md)); the token in `admin-token` is for emergencies.
         /// `"none"`: every client that reaches the port may change everything
@@ -122,6 +123,10 @@ settings! {
         /// Time for which a proposed change can be approved ([four
         /// eyes](security/four-eyes.md)), at most 30 days
         proposal_seconds: u64 = DAY_SECONDS, 1..=MONTH_SECONDS;
+        /// The reads that are recorded in the log: `"sensitive"` (those that need another
+        /// permission than `read`), `"all"` or `"none"`; never `/metrics`, `/health` and `/state`.
+        /// Changes and refused requests are always recorded ([audit](security/audit.md))
+        audit_reads: AuditedReads = AuditedReads::Sensitive;
         /// File with the key of sessions and second factors, instead of `admin-secrets-key` in the
         /// data directory; with `auth = "roles"` only. All nodes of a cluster need the same one
         secrets_key_file: Option<PathBuf> = None;

@@ -73,6 +73,15 @@ pub(crate) enum Auth {
     None,
 }
 
+/// The reads of the admin API that are recorded in the log.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum AuditedReads {
+    None,
+    Sensitive,
+    All,
+}
+
 /// The lowest version of TLS.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 pub(crate) enum TlsVersion {

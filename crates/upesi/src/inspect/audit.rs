@@ -1,5 +1,7 @@
 //! `upesi audit`: questions of an auditor about a log.
 
+pub(crate) mod entries;
+mod trail;
 mod verify;
 
 use crate::CliError;
@@ -13,6 +15,21 @@ pub(crate) struct AuditArguments {
 
 #[derive(clap::Subcommand)]
 enum AuditCommand {
+    /// List administrative requests: changes, refused requests, reads of guarded data.
+    ///
+    /// Entries are records of the log. The newest are shown last. Needs the permission `audit`, or
+    /// the data directory.
+    #[command(after_help = trail::LIST_EXAMPLES)]
+    List(trail::ListArguments),
+    /// Show one administrative request.
+    #[command(after_help = trail::SHOW_EXAMPLES)]
+    Show(trail::ShowArguments),
+    /// Write all administrative requests as JSON, one object per line, or as CSV.
+    ///
+    /// Each entry has the chain head of the log up to the record chainLogIndex. A signed chain head
+    /// of that record contains it, which ties the entry to the signature.
+    #[command(after_help = trail::EXPORT_EXAMPLES)]
+    Export(trail::ExportArguments),
     /// Compare a log with the chain heads that its switch signed.
     ///
     /// A chain head covers every byte of the log before it. The switch publishes one at intervals
@@ -28,6 +45,9 @@ enum AuditCommand {
 
 pub(crate) fn run(arguments: &AuditArguments) -> Result<(), CliError> {
     match &arguments.command {
+        AuditCommand::List(arguments) => trail::list(arguments),
+        AuditCommand::Show(arguments) => trail::show(arguments),
+        AuditCommand::Export(arguments) => trail::export(arguments),
         AuditCommand::Verify(arguments) => verify::run(arguments),
     }
 }

@@ -1,7 +1,7 @@
 //! The admin API's view of the running node.
 
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,13 +9,14 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ledger::{
     Administer, ArchiveKind, ArchivedSettlement, ChangeParties, ChangeReply, Command, Currency,
-    NoticeId, OperatorBook, Outcome, ParticipantIndex, PartyBinding, Stamp, State, TransferId,
+    NoticeId, OperatorBook, Outcome, ParticipantIndex, PartyBinding, RecordAudit, Stamp, State,
+    TransferId,
 };
 use node::stall::Stall;
 use node::{Handle, ReadFailure, ReplyTo, SubmissionContext, SubmissionRefused, SystemClock};
 use operations::{
-    ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, Cluster, ClusterLane, ClusterNode,
-    DiskStatus, DiskUse, Health, OpenBreaker, OpenBreakers, PARKED_MAX,
+    ARCHIVED_MAX, AdminBackend, AuditPage, AuditQuery, BoxFuture, ChangeAuthor, Cluster,
+    ClusterLane, ClusterNode, DiskStatus, DiskUse, Health, OpenBreaker, OpenBreakers, PARKED_MAX,
     ParticipantStatementRequest, PositionTrend, ServiceStatus, SnapshotFile, Snapshots, Span,
     StalledLane, StalledLanes, Statement, StatementRefusal, StuckStage, Takeover, TransferTrace,
     Unavailable,
@@ -27,6 +28,7 @@ use switch::{ForwardedMessage, Traffic, stored_message};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::config::MojaloopNames;
+use crate::inspect::audit::entries::{ACTOR, REASON, read_page};
 use crate::inspect::explain::{ExplainRequest, IO_ANSWER_TIMEOUT, wait_for_store};
 use crate::inspect::statements::{StatementSource, StatementTask};
 use crate::operate::quarantine::Entry;
@@ -42,8 +44,7 @@ pub(crate) struct NodeBackend {
     pub(crate) snapshots: SnapshotterHandle,
     pub(crate) clock: SystemClock,
     pub(crate) began: ClockReading,
-    /// Permits for explain requests.
-    pub(crate) explaining: Arc<Semaphore>,
+    pub(crate) permits: ReadPermits,
     /// The log, for statements of participants.
     pub(crate) statements: StatementSource,
     /// Quarantined records, which have no effect.
@@ -55,14 +56,80 @@ pub(crate) struct NodeBackend {
     pub(crate) certificates: Arc<Certificates>,
 }
 
+/// Permits for requests that read the log, and for records of requests.
+pub(crate) struct ReadPermits {
+    /// For explain requests.
+    explaining: Arc<Semaphore>,
+    /// For pages of the audit trail.
+    auditing: Arc<Semaphore>,
+    /// Records of requests without a change that were submitted and are not decided yet.
+    audits_pending: Arc<AtomicUsize>,
+}
+
+impl Default for ReadPermits {
+    fn default() -> Self {
+        Self {
+            explaining: Arc::new(Semaphore::new(EXPLAINED_MAX)),
+            auditing: Arc::new(Semaphore::new(AUDITED_MAX)),
+            audits_pending: Arc::default(),
+        }
+    }
+}
+
+/// Maximum number of pages of the audit trail that are read at once.
+const AUDITED_MAX: usize = 2;
+/// Maximum of [`ReadPermits::audits_pending`]: a flood of requests leaves the inbox to payments.
+const AUDITS_PENDING_MAX: usize = 64;
+
 /// Maximum number of open breakers that `/health` lists; all are counted.
 const BREAKERS_SHOWN_MAX: usize = 100;
 /// Maximum number of concurrent explain requests.
-pub(crate) const EXPLAINED_MAX: usize = 2;
+const EXPLAINED_MAX: usize = 2;
 
 impl AdminBackend for NodeBackend {
     fn administer(&self, change: Administer) -> BoxFuture<'_, Result<ChangeReply, Unavailable>> {
         Box::pin(async move { self.record(Command::Administer(Box::new(change)), None).await })
+    }
+
+    fn record_audit(&self, entry: Administer) -> bool {
+        if self.handle.view().rules_version < RecordAudit::DECLARATION.rules {
+            return false;
+        }
+        let pending = Arc::clone(&self.permits.audits_pending);
+        if AUDITS_PENDING_MAX <= pending.fetch_add(1, Ordering::Relaxed) {
+            pending.fetch_sub(1, Ordering::Relaxed);
+            return false;
+        }
+        let done = Arc::clone(&pending);
+        let call = Box::new(move |_| {
+            done.fetch_sub(1, Ordering::Relaxed);
+        });
+        let command = Command::Administer(Box::new(entry));
+        let is_submitted = self.submit(command, None, ReplyTo::Call(call)).is_ok();
+        if !is_submitted {
+            pending.fetch_sub(1, Ordering::Relaxed);
+        }
+        is_submitted
+    }
+
+    fn audit_page(&self, query: AuditQuery) -> BoxFuture<'_, Result<AuditPage, Unavailable>> {
+        Box::pin(async move {
+            let permits = Arc::clone(&self.permits.auditing);
+            let permit = permits.try_acquire_owned().map_err(|_| Unavailable::AuditBusy)?;
+            // After all records that were submitted before.
+            self.query_state(Box::new(|_| ())).await?;
+            let (frames, reader) = (self.statements.frames.clone(), self.handle.reader());
+            let reading = tokio::task::spawn_blocking(move || {
+                let page = read_page(&frames, &*reader, &query);
+                drop(permit);
+                page
+            });
+            let page = reading.await.map_err(|_| Unavailable::Stopped)?;
+            page.map_err(|error| {
+                tracing::error!(%error, "the audit trail cannot be read");
+                Unavailable::RecordUnreadable
+            })
+        })
     }
 
     /// The record stores author and reason like the headers of a message without a body.
@@ -135,7 +202,7 @@ impl AdminBackend for NodeBackend {
 
     fn explanation(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
         Box::pin(async move {
-            let permits = Arc::clone(&self.explaining);
+            let permits = Arc::clone(&self.permits.explaining);
             let permit = permits.try_acquire_owned().map_err(|_| Unavailable::Busy)?;
             let store = self.handle.store().ok_or(Unavailable::Stopped)?;
             let asked_at = self.handle.committed();
@@ -350,9 +417,6 @@ impl Drop for CancelOnDrop {
     }
 }
 
-const ACTOR: HeaderName = HeaderName::from_static("x-actor");
-const REASON: HeaderName = HeaderName::from_static("x-reason");
-
 impl NodeBackend {
     fn stalled_lanes(&self) -> StalledLanes {
         let switch::StalledLanes { count, owed, shown } = self.traffic.stalled_lanes();
@@ -412,12 +476,21 @@ impl NodeBackend {
             // The requester may be gone; the change is recorded anyway.
             let _sent = answer.send(result);
         });
-        let attached = SubmissionContext { ticket: ReplyTo::Call(call), message: None };
+        self.submit(command, payload, ReplyTo::Call(call))?;
+        answered.await.map_err(|_| Unavailable::Stopped)?.map_err(unavailable)
+    }
+
+    fn submit(
+        &self,
+        command: Command,
+        payload: Option<&[u8]>,
+        ticket: ReplyTo,
+    ) -> Result<(), Unavailable> {
+        let attached = SubmissionContext { ticket, message: None };
         let record = sequencer::encode(&command, payload).map_err(|_| Unavailable::InboxFull)?;
         let durability = Durability::Synced;
         let submission = Submission { command, record, durability, attached };
-        self.handle.submit(&mut vec![submission]).map_err(unavailable)?;
-        answered.await.map_err(|_| Unavailable::Stopped)?.map_err(unavailable)
+        self.handle.submit(&mut vec![submission]).map_err(unavailable)
     }
 }
 

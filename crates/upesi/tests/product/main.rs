@@ -10,6 +10,7 @@ mod admin;
 #[cfg(feature = "real-receivers")]
 mod alerts;
 mod archive;
+mod audit;
 mod bench;
 mod cold;
 mod demo;

@@ -1,0 +1,110 @@
+//! Reads the entries of the audit trail from a log.
+
+use bytes::Bytes;
+use fspiop::stored_message;
+use http::{HeaderMap, HeaderName};
+use journal::DurableFrames;
+use ledger::{Command, LogIndex, Stamp};
+use operations::{AUDIT_READ_MAX, AuditEntryData, AuditPage, AuditPlace, AuditQuery, ChangeAuthor};
+use ports::{Disk, LogError, RecordReader, StopReading};
+use record::frame::{Frame, Payload, Record};
+
+/// The header of an operator's change of parties that has its author.
+pub(crate) const ACTOR: HeaderName = HeaderName::from_static("x-actor");
+/// The header with its reason.
+pub(crate) const REASON: HeaderName = HeaderName::from_static("x-reason");
+
+/// Passes the wanted entries of a batch to `visit`.
+pub(crate) fn visit_entries(
+    frame: &Frame<'_>,
+    query: &AuditQuery,
+    visit: &mut dyn FnMut(AuditEntryData),
+) {
+    let header = frame.header();
+    for record in frame.records().filter(is_administrative) {
+        let read = record::command::read_fields(record.kind, record.version, record.fields);
+        let Ok(command) = read else { continue };
+        let place = AuditPlace {
+            log_index: record.log_index,
+            stamp: header.batch.stamp,
+            batch_end: header.last(),
+            chain_head: frame.chain(),
+        };
+        let entry = AuditEntryData::of(place, &command, || author_of_parties(&record));
+        if let Some(entry) = entry.filter(|entry| query.accepts(entry)) {
+            visit(entry);
+        }
+    }
+}
+
+/// Reads a page of a log that is being written.
+pub(crate) fn read_page<D: Disk>(
+    frames: &DurableFrames<D>,
+    reader: &dyn RecordReader,
+    query: &AuditQuery,
+) -> Result<AuditPage, LogError> {
+    let mut after = query.after;
+    let end = frames.end();
+    if let Some(from) = query.from {
+        after = after.max(last_before(reader, (after, end), from)?);
+    }
+    let mut page = AuditPage { next: after, end, ..AuditPage::default() };
+    let wanted = AuditQuery { after, ..query.clone() };
+    frames.replay(LogIndex(after.0 + 1), &mut |frame| {
+        let header = frame.header();
+        if query.to.is_some_and(|to| to <= header.batch.stamp) {
+            page.next = end;
+            return Err(StopReading);
+        }
+        visit_entries(frame, &wanted, &mut |entry| page.entries.push(entry));
+        page.next = header.last();
+        let is_full = query.limit <= page.entries.len();
+        let is_far = after.0 + AUDIT_READ_MAX <= page.next.0;
+        if is_full || is_far { Err(StopReading) } else { Ok(()) }
+    })?;
+    if query.limit < page.entries.len() {
+        page.entries.truncate(query.limit);
+        page.next = page.entries.last().map_or(after, |entry| entry.place().log_index);
+    }
+    page.next = page.next.max(after);
+    Ok(page)
+}
+
+/// The last record after `after` that is earlier than a time; `after` if none is.
+fn last_before(
+    reader: &dyn RecordReader,
+    (after, end): (LogIndex, LogIndex),
+    from: Stamp,
+) -> Result<LogIndex, LogError> {
+    let (mut low, mut high) = (after.0, end.0);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        let record = reader.read(LogIndex(middle))?;
+        match record.is_some_and(|record| record.stamp < from) {
+            true => low = middle,
+            false => high = middle - 1,
+        }
+    }
+    Ok(LogIndex(low))
+}
+
+/// Whether a record is a change by an operator, or a change of parties by whomever.
+fn is_administrative(record: &Record<'_>) -> bool {
+    let name = |(name, number): &(&'static str, u16)| (*number == record.kind).then_some(*name);
+    let name = Command::TABLE.iter().find_map(name);
+    matches!(name, Some("Administer" | "ChangeParties"))
+}
+
+/// The author of a change of parties. A participant's message has other headers than these.
+fn author_of_parties(record: &Record<'_>) -> Option<ChangeAuthor> {
+    let Payload::Stored(stored) = record.payload else { return None };
+    let message = stored_message::decode(&Bytes::copy_from_slice(stored)).ok()?;
+    let is_of_operator = message.headers.keys().all(|name| *name == ACTOR || *name == REASON);
+    let actor = text_of(&message.headers, &ACTOR)?;
+    let reason = text_of(&message.headers, &REASON).unwrap_or_default();
+    is_of_operator.then_some(ChangeAuthor { actor, reason })
+}
+
+fn text_of(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+}

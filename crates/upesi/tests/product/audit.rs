@@ -1,0 +1,127 @@
+//! The audit trail on the log with the real program: refused requests, floods, restarts, snapshots,
+//! and the same entries offline.
+
+use std::path::Path;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use testkit::http::{Client, Headers, PATIENCE, Request};
+
+use crate::operators::{Office, read};
+use crate::support::switch::Printed;
+
+/// Sends a request with a token, or without one.
+fn send(office: &Office, token: Option<&Path>, method: &str, path: &str) -> (u16, Value) {
+    let mut headers = vec![("host".to_owned(), "localhost".to_owned())];
+    if let Some(token) = token {
+        headers.push(("authorization".to_owned(), format!("Bearer {}", read(token))));
+    }
+    let mut client = Client::new(office.switch.admin, PATIENCE);
+    let (method, path) = (method.to_owned(), path.to_owned());
+    let answer = client.call(&Request { method, path, headers: Headers(headers), body: vec![] });
+    let answer = answer.unwrap();
+    (answer.status, serde_json::from_slice(&answer.body).unwrap_or(Value::Null))
+}
+
+/// All entries, over the admin API.
+fn entries(office: &Office, token: &Path, query: &str) -> Vec<Value> {
+    let (status, page) = send(office, Some(token), "GET", &format!("/audit?limit=1000{query}"));
+    assert_eq!(status, 200, "{page}");
+    assert_eq!(page["next"], page["end"], "{page}");
+    page["entries"].as_array().unwrap().clone()
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn refused_requests_are_on_the_log_and_outlive_a_kill_and_a_snapshot() {
+    let office = Office::configured("");
+    let anna = office.add("anna", "admin");
+    let [viewer, auditor] = ["viewer", "auditor"].map(|role| office.add(role, role));
+    assert_eq!(send(&office, None, "POST", "/participants").0, 401);
+    assert_eq!(send(&office, Some(&viewer), "POST", "/participants").0, 403);
+    assert_eq!(send(&office, Some(&anna), "DELETE", "/participants").0, 405);
+    assert_eq!(send(&office, Some(&viewer), "GET", "/audit").0, 403);
+    assert_eq!(send(&office, Some(&anna), "POST", "/snapshots").0, 202);
+    assert_eq!(send(&office, Some(&anna), "DELETE", "/tokens/0123456789abcdef").0, 400);
+
+    let refused = entries(&office, &auditor, "&outcome=refused");
+    let seen: Vec<_> = refused
+        .iter()
+        .map(|it| {
+            let actor = it["actor"].as_str().unwrap().split(' ').next().unwrap().to_owned();
+            json!([actor, it["method"], it["path"], it["status"]])
+        })
+        .collect();
+    let expected = [
+        json!(["unauthenticated", "POST", "/participants", 401]),
+        json!(["viewer", "POST", "/participants", 403]),
+        json!(["anna", "DELETE", "/participants", 405]),
+        json!(["viewer", "GET", "/audit", 403]),
+        json!(["anna", "DELETE", "/tokens/0123456789abcdef", 400]),
+    ];
+    assert_eq!(seen, expected);
+    // The kernel refused the last one: it has a record of its own, too.
+    let record = refused[4]["record"].as_u64().unwrap();
+    let query = format!("&after={}&actor=anna", record - 1);
+    let change = entries(&office, &auditor, &query).swap_remove(0);
+    assert_eq!(change["logIndex"], record, "{change}");
+    assert_eq!(change["change"], "RevokeToken", "{change}");
+    let allowed = entries(&office, &auditor, "&outcome=allowed&path=/snapshots");
+    assert_eq!(allowed.len(), 1, "{allowed:?}");
+
+    let before = entries(&office, &auditor, "&to=2100-01-01");
+    let office = office.restart(Signal::KILL);
+    let after = entries(&office, &auditor, "");
+    assert_eq!(after[..before.len()], before);
+
+    // Offline, and over the admin API, the entries are the same.
+    let data = office.home.data();
+    let online = office.run(&auditor, "audit export").succeeds().out();
+    let online = lines(&online);
+    let offline = office.home.offline(&["audit", "export"]).succeeds().out();
+    assert_eq!(lines(&offline)[..online.len()], online);
+    assert_eq!(online[..after.len()], after);
+    let table = office.run(&auditor, "audit list --outcome refused").succeeds().out();
+    assert!(table.contains("POST /participants: 401"), "{table}");
+    let csv = office.run(&auditor, "audit export --csv --outcome refused").succeeds().out();
+    assert_eq!(csv.lines().count(), 6, "{csv}");
+    let shown = office.run(&auditor, &format!("audit show {record} --json")).succeeds().json();
+    assert_eq!(shown, change);
+    let none = office.run(&auditor, "audit show 1").fails();
+    assert!(none.contains("record 1: not an administrative request"), "{none}");
+    let denied = office.run(&viewer, "audit list").fails();
+    assert!(denied.contains("viewer lacks the permission \"audit\""), "{denied}");
+    assert!(data.exists());
+    let home = office.end(Signal::TERM);
+    home.verify().succeeds();
+}
+
+#[test]
+fn a_flood_of_wrong_tokens_adds_few_records() {
+    let office = Office::configured("");
+    let auditor = office.add("auditor", "auditor");
+    let wrong = office.home.configuration().with_file_name("wrong");
+    std::fs::write(&wrong, "upesi_0123456789abcdef_wrong").unwrap();
+    let (mut refused, mut counted, mut records) = (0, 0, 0);
+    for _ in 0..40 {
+        // Of these, ten are answered at once.
+        refused += u64::from(send(&office, Some(&wrong), "GET", "/participants").0 == 401);
+        if refused == 14 {
+            break;
+        }
+    }
+    let began = std::time::Instant::now();
+    while counted < refused {
+        assert!(began.elapsed() < PATIENCE, "{counted} of {refused} requests are recorded");
+        let found = entries(&office, &auditor, "&outcome=refused");
+        records = found.len() as u64;
+        counted = found.iter().map(|it| it["requests"].as_u64().unwrap()).sum();
+        std::thread::yield_now();
+    }
+    assert_eq!(counted, refused);
+    assert!((10..=14).contains(&records), "{records} records of {refused} requests");
+    office.end(Signal::TERM);
+}

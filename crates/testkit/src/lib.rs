@@ -2,6 +2,7 @@
 //!
 //! - [`http`]: HTTP/1.1 requests, responses and connections.
 //! - [`server`]: a server in the role of a participant, and an inbox of its requests.
+//! - [`issuer`]: an issuer of access tokens.
 //! - [`s3`]: a real S3 server, and a connection to it that can be cut.
 //! - [`cli_help`]: rules for the help texts of command lines.
 //!
@@ -13,6 +14,7 @@
 
 pub mod cli_help;
 pub mod http;
+pub mod issuer;
 pub mod s3;
 pub mod server;
 

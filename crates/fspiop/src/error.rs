@@ -204,6 +204,8 @@ pub struct Refusal {
     pub description: String,
     /// Entries of the extension list; usually empty.
     pub extensions: Vec<(&'static str, &'static str)>,
+    /// Value of the header `WWW-Authenticate`, if the credential is refused.
+    pub challenge: Option<&'static str>,
 }
 
 impl Refusal {
@@ -211,7 +213,8 @@ impl Refusal {
     #[must_use]
     pub fn new(code: ErrorCode, detail: &str) -> Self {
         let description = code.describe(detail);
-        Self { status: code.status(), code, description, extensions: Vec::new() }
+        let (status, extensions) = (code.status(), Vec::new());
+        Self { status, code, description, extensions, challenge: None }
     }
 
     /// 404, 3002: no resource has this path.

@@ -66,7 +66,7 @@ const PRIVATE: [&str; 19] = [
     "xsrf-token",
 ];
 /// The same, for names that begin with `x-`.
-const PRIVATE_X: [&str; 20] = [
+const PRIVATE_X: [&str; 21] = [
     "x-access-token",
     "x-amz-security-token",
     "x-anonymous-consumer",
@@ -78,6 +78,7 @@ const PRIVATE_X: [&str; 20] = [
     "x-client-cert",
     "x-client-id",
     "x-client-ip",
+    "x-client-name",
     "x-cluster-client-ip",
     "x-csrf-token",
     "x-endpoint-api-userinfo",

@@ -1,31 +1,33 @@
-//! Who sends a request: the names in the client's certificate, compared with `FSPIOP-Source`.
+//! Who sends a request: the names in the client's certificate, in its access token or in a header
+//! of its gateway, compared with `FSPIOP-Source`.
 //!
-//! The names are read once per connection. A request is compared after the checks of its headers
-//! and before its body is read, so that nothing of an impostor's message is recorded or forwarded.
-//! Names are compared byte by byte.
+//! The names of a certificate are read once per connection. A request is compared after the checks
+//! of its headers and before its body is read, so that nothing of an impostor's message is recorded
+//! or forwarded. Names are compared byte by byte.
 //!
 //! A certificate is valid for as long as its connection is open only if it has not expired and a
 //! change of the listener's files, such as a new revocation list, still accepts it.
 //!
-//! Costs: nothing without TLS; otherwise a comparison of names, a clock reading and, with a policy,
-//! one look-up of the participant.
+//! Costs: nothing without TLS and without a policy; otherwise a comparison of names, a clock
+//! reading, with tokens one hash ([`caller_tokens`](crate::caller_tokens)), and with a policy one
+//! look-up of the participant.
 
 use std::cell::RefCell;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fspiop::{ErrorCode, Refusal};
-use http::StatusCode;
+use fspiop::Refusal;
+use http::HeaderMap;
+use identity::KeyRefresh;
 use ledger::FspName;
 use tls::{HandshakeFault, Peer, ServerTls};
 
+use crate::caller_names::{CertificateNames, refuse};
+use crate::caller_tokens::{CallerTokens, Patience, TokenCallers, TokenCheck};
 use crate::directory::Directory;
+use crate::gateway_names::GatewayCallers;
 use crate::thread::Thread;
-
-/// Maximum number of names of a certificate that are compared. Others are ignored.
-const NAMES_MAX: usize = 16;
-/// The place of the participant's name in a pattern.
-const PLACEHOLDER: &str = "{fsp}";
 
 /// How the hub knows the sender of a request.
 #[derive(Clone, Debug, Default)]
@@ -35,25 +37,10 @@ pub enum CallerPolicy {
     Anyone,
     /// `FSPIOP-Source` must be a name in the client's certificate.
     Certificate(CertificateNames),
-}
-
-/// Names of participants in certificates.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificateNames {
-    fields: Vec<CertificateField>,
-    before: String,
-    after: String,
-}
-
-/// A field of a certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CertificateField {
-    /// The common name of the subject, if there is exactly one.
-    CommonName,
-    /// The DNS names.
-    DnsName,
-    /// The URIs.
-    Uri,
+    /// It must be the name in the request's access token.
+    Token(Box<TokenCallers>),
+    /// It must be the name in a header of a gateway.
+    Gateway(GatewayCallers),
 }
 
 /// The client of a connection with a certificate.
@@ -62,31 +49,6 @@ pub(crate) struct Caller {
     peer: RefCell<Peer>,
     /// Names that it may send in.
     names: Vec<FspName>,
-}
-
-impl CertificateNames {
-    /// Names in these fields that match a pattern with one `{fsp}`, such as `{fsp}.dfsp.example`.
-    /// `None` if the pattern has none or several.
-    #[must_use]
-    pub fn new(fields: Vec<CertificateField>, pattern: &str) -> Option<Self> {
-        let (before, after) = pattern.split_once(PLACEHOLDER)?;
-        let is_single = !after.contains(PLACEHOLDER);
-        is_single.then(|| Self { fields, before: before.to_owned(), after: after.to_owned() })
-    }
-
-    /// The names of participants in a certificate.
-    fn read(&self, peer: &Peer) -> Vec<FspName> {
-        let values = self.fields.iter().flat_map(|field| match field {
-            CertificateField::CommonName => peer.common_name().into_iter().collect(),
-            CertificateField::DnsName => peer.dns_names().iter().map(String::as_str).collect(),
-            CertificateField::Uri => peer.uris().iter().map(String::as_str).collect::<Vec<_>>(),
-        });
-        values.filter_map(|value| self.name(value)).take(NAMES_MAX).collect()
-    }
-
-    fn name(&self, value: &str) -> Option<FspName> {
-        FspName::new(value.strip_prefix(&*self.before)?.strip_suffix(&*self.after)?)
-    }
 }
 
 impl CallerPolicy {
@@ -99,16 +61,27 @@ impl CallerPolicy {
 impl Caller {
     pub(crate) fn new(tls: &Arc<ServerTls>, peer: Peer, policy: &CallerPolicy) -> Self {
         let names = match policy {
-            CallerPolicy::Anyone => Vec::new(),
             CallerPolicy::Certificate(names) => names.read(&peer),
+            CallerPolicy::Anyone | CallerPolicy::Token(_) | CallerPolicy::Gateway(_) => Vec::new(),
         };
         Self { tls: Arc::clone(tls), peer: RefCell::new(peer), names }
     }
 }
 
+/// The client of a request.
+pub(crate) struct Client<'a> {
+    /// With a certificate.
+    pub(crate) caller: Option<&'a Caller>,
+    pub(crate) address: IpAddr,
+    /// Its address is in the networks of gateways, if there are any.
+    pub(crate) is_gateway: bool,
+}
+
 /// The check of senders, of one thread.
 pub(crate) struct CallerCheck {
     policy: CallerPolicy,
+    /// With tokens.
+    tokens: Option<CallerTokens>,
     thread: Rc<Thread>,
     directory: Rc<Directory>,
 }
@@ -119,7 +92,11 @@ impl CallerCheck {
         thread: &Rc<Thread>,
         directory: &Rc<Directory>,
     ) -> Self {
-        Self { policy, thread: Rc::clone(thread), directory: Rc::clone(directory) }
+        let tokens = match &policy {
+            CallerPolicy::Token(settings) => Some(CallerTokens::new((**settings).clone())),
+            _ => None,
+        };
+        Self { policy, tokens, thread: Rc::clone(thread), directory: Rc::clone(directory) }
     }
 
     /// Whether senders must be participants that are identified.
@@ -127,34 +104,70 @@ impl CallerCheck {
         self.policy.identifies()
     }
 
-    /// Compares the sender of a request with the client of its connection.
+    /// Compares the sender of a request with its certificate, its token or its gateway's header.
+    /// Returns a read of the keys that the request has to wait for before it is checked again.
     ///
     /// # Errors
-    /// 403, 3000 if the client may not send in this name, or its certificate is no longer valid.
-    pub(crate) fn check(&self, caller: Option<&Caller>, source: &FspName) -> Result<(), Refusal> {
-        let Some(caller) = caller else {
-            return match self.identifies() {
-                false => Ok(()),
-                true => Err(refuse("the client has no certificate")),
-            };
-        };
-        self.check_certificate(caller)?;
-        if !self.identifies() || caller.names.contains(source) {
-            return Ok(());
+    /// 403, 3000 if the client may not send in this name, or its certificate is no longer valid;
+    /// and the refusals of tokens.
+    pub(crate) fn check(
+        &self,
+        client: &Client<'_>,
+        (headers, source): (&HeaderMap, &FspName),
+        patience: Patience,
+    ) -> Result<Option<KeyRefresh>, Refusal> {
+        if let Some(caller) = client.caller {
+            self.check_certificate(caller)?;
         }
         let counters = &self.thread.counters;
-        let text = match &*caller.names {
-            [] => {
-                counters.callers_unknown.add(1);
-                format!("the certificate {} names no participant", caller.peer.borrow().subject())
+        match (&self.policy, &self.tokens) {
+            (CallerPolicy::Certificate(_), _) => self.compare_certificate(client.caller, source)?,
+            (CallerPolicy::Gateway(gateways), _) => {
+                let names = gateways.read(headers, client.is_gateway, counters)?;
+                self.compare(&names, source, "gateway's header")?;
             }
-            names => {
-                counters.callers_refused.add(1);
-                let names: Vec<_> = names.iter().map(FspName::as_str).collect();
-                format!("FSPIOP-Source is {source}, but the certificate is of {}", names.join(", "))
+            (CallerPolicy::Token(_), Some(tokens)) => {
+                let time = (self.thread.wall_ms(), patience);
+                match tokens.check((headers, client.address), time, counters)? {
+                    TokenCheck::Known(name) => self.compare(&[name], source, "token")?,
+                    TokenCheck::AfterRefresh(refresh) => return Ok(Some(refresh)),
+                }
             }
-        };
-        Err(refuse(&text))
+            (CallerPolicy::Anyone | CallerPolicy::Token(_), _) => {}
+        }
+        Ok(None)
+    }
+
+    /// Removes the header of the gateway, which is not for other participants.
+    pub(crate) fn strip(&self, headers: &mut HeaderMap) {
+        if let CallerPolicy::Gateway(gateways) = &self.policy {
+            headers.remove(&gateways.header);
+        }
+    }
+
+    fn compare_certificate(
+        &self,
+        caller: Option<&Caller>,
+        source: &FspName,
+    ) -> Result<(), Refusal> {
+        let Some(caller) = caller else { return Err(refuse("the client has no certificate")) };
+        if caller.names.is_empty() {
+            self.thread.counters.callers_unknown.add(1);
+            let subject = caller.peer.borrow();
+            let text = format!("the certificate {} names no participant", subject.subject());
+            return Err(refuse(&text));
+        }
+        self.compare(&caller.names, source, "certificate")
+    }
+
+    fn compare(&self, names: &[FspName], source: &FspName, by: &str) -> Result<(), Refusal> {
+        if names.contains(source) {
+            return Ok(());
+        }
+        self.thread.counters.callers_refused.add(1);
+        let names: Vec<_> = names.iter().map(FspName::as_str).collect();
+        let names = names.join(", ");
+        Err(refuse(&format!("FSPIOP-Source is {source}, but the {by} is of {names}")))
     }
 
     /// Refuses a sender that is not a participant. Its name was compared before.
@@ -166,7 +179,12 @@ impl CallerCheck {
             return Ok(());
         }
         self.thread.counters.callers_unknown.add(1);
-        Err(refuse(&format!("the certificate is of {source}, which is not a participant")))
+        let by = match &self.policy {
+            CallerPolicy::Token(_) => "token",
+            CallerPolicy::Gateway(_) => "gateway's header",
+            CallerPolicy::Anyone | CallerPolicy::Certificate(_) => "certificate",
+        };
+        Err(refuse(&format!("the {by} is of {source}, which is not a participant")))
     }
 
     fn check_certificate(&self, caller: &Caller) -> Result<(), Refusal> {
@@ -178,36 +196,5 @@ impl CallerCheck {
         let Some(fault) = fault else { return Ok(()) };
         self.thread.counters.callers_invalid.add(1);
         Err(refuse(fault.text()))
-    }
-}
-
-fn refuse(text: &str) -> Refusal {
-    Refusal { status: StatusCode::FORBIDDEN, ..Refusal::new(ErrorCode::GENERIC_CLIENT, text) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn name_is_the_part_of_a_value_that_the_pattern_leaves_out() {
-        let check = |pattern: &str, value: &str, expected: Option<&str>| {
-            let names = CertificateNames::new(Vec::new(), pattern).expect("a pattern");
-            let name = names.name(value);
-            assert_eq!(name.as_ref().map(FspName::as_str), expected, "{pattern} {value}");
-        };
-        check("{fsp}", "bank-a", Some("bank-a"));
-        check("{fsp}", "", None);
-        check("{fsp}", &"x".repeat(33), None);
-        check("{fsp}.dfsp.example", "bank-a.dfsp.example", Some("bank-a"));
-        check("{fsp}.dfsp.example", "bank-a", None);
-        check("{fsp}.dfsp.example", ".dfsp.example", None);
-        check("{fsp}.dfsp.example", "BANK-A.dfsp.example", Some("BANK-A"));
-        check("{fsp}.dfsp.example", "a.dfsp.example.evil", None);
-        check("spiffe://scheme/dfsp/{fsp}", "spiffe://scheme/dfsp/b", Some("b"));
-        check("a{fsp}a", "a", None);
-        for pattern in ["", "fsp", "{fsp}{fsp}"] {
-            assert_eq!(CertificateNames::new(Vec::new(), pattern), None, "{pattern}");
-        }
     }
 }

@@ -79,8 +79,10 @@ pub(crate) struct ClientConnection {
     pub(crate) aborted: Cell<bool>,
     /// A head was refused for a bare line feed.
     pub(crate) has_bare_line_feed: Cell<bool>,
-    /// The client is not a gateway: `X-Client-Id` of its requests is ignored.
-    pub(crate) ignores_client_id: Cell<bool>,
+    /// Its address is not in the networks of gateways: headers of gateways are not believed.
+    pub(crate) is_outside_gateways: Cell<bool>,
+    /// The client's address.
+    pub(crate) address: IpAddr,
     /// The client, if it has a certificate.
     pub(crate) caller: OnceCell<Caller>,
     waker: RefCell<Option<Waker>>,
@@ -115,8 +117,11 @@ impl Connections {
     /// evicted has a request in progress.
     pub(crate) fn admit(self: &Rc<Self>, address: IpAddr) -> Option<ConnectionPermit> {
         let sweeps = Rc::clone(&self.sweeps);
-        let client =
-            Rc::new(ClientConnection::new(Rc::downgrade(self), sweeps, self.tracer.clone()));
+        let client = Rc::new(ClientConnection::new(
+            (Rc::downgrade(self), address),
+            sweeps,
+            self.tracer.clone(),
+        ));
         let admitted = self.admission.borrow_mut().admit(address, Rc::clone(&client));
         let Admitted { place: id, evicted } = admitted.ok()?;
         client.id.set(Some(id));
@@ -136,7 +141,11 @@ impl Connections {
 }
 
 impl ClientConnection {
-    fn new(connections: Weak<Connections>, sweeps: Rc<Cell<u64>>, tracer: Tracer) -> Self {
+    fn new(
+        (connections, address): (Weak<Connections>, IpAddr),
+        sweeps: Rc<Cell<u64>>,
+        tracer: Tracer,
+    ) -> Self {
         Self {
             connections,
             id: Cell::new(None),
@@ -149,7 +158,8 @@ impl ClientConnection {
             evicted: Cell::new(false),
             aborted: Cell::new(false),
             has_bare_line_feed: Cell::new(false),
-            ignores_client_id: Cell::new(false),
+            is_outside_gateways: Cell::new(false),
+            address,
             caller: OnceCell::new(),
             waker: RefCell::new(None),
             sweeps,

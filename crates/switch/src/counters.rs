@@ -63,12 +63,40 @@ counters! {
     requests_limited,
     /// Messages without effect because their sender is not a participant.
     unknown_senders,
-    /// Requests refused because `FSPIOP-Source` is not a name of the client's certificate.
+    /// Requests refused because `FSPIOP-Source` is not a name of the client.
     callers_refused,
-    /// Requests refused because the certificate names no participant.
+    /// Requests refused because certificate, token or gateway name no participant.
     callers_unknown,
     /// Requests refused because the certificate expired or was revoked while connected.
     callers_invalid,
+    /// Requests refused because the client's address is not that of a gateway.
+    callers_outside_gateways,
+    /// Requests refused because the gateway's header is missing, repeated or unreadable.
+    callers_without_gateway_name,
+    /// Requests refused without an access token.
+    tokens_missing,
+    /// Requests refused because the token is not one, or has another purpose.
+    tokens_malformed,
+    /// Requests refused because the algorithm is not accepted, or not that of the key.
+    tokens_of_other_algorithm,
+    /// Requests refused because the issuer has no such key.
+    tokens_of_unknown_key,
+    /// Requests refused because the token's signature is wrong.
+    tokens_with_wrong_signature,
+    /// Requests refused because the token is from another issuer.
+    tokens_of_other_issuer,
+    /// Requests refused because the token is for another audience.
+    tokens_for_other_audience,
+    /// Requests refused because the token has expired.
+    tokens_expired,
+    /// Requests refused because the token is not valid yet.
+    tokens_not_yet_valid,
+    /// Requests refused because the token lacks a scope.
+    tokens_without_scope,
+    /// Requests refused because too many tokens from the address were refused.
+    tokens_limited,
+    /// Requests refused because the issuer's keys were never read.
+    tokens_without_keys,
     /// Notices that wait for an endpoint, as of the last sweep of the lanes.
     parked,
     /// Valid signatures of participants.

@@ -35,6 +35,8 @@
 
 mod breaker;
 mod call_stream;
+mod caller_names;
+mod caller_tokens;
 mod callers;
 mod commands;
 mod connections;
@@ -47,6 +49,7 @@ mod egress;
 mod endpoint_cache;
 mod failure;
 mod fair_share;
+mod gateway_names;
 mod handshakes;
 mod http2;
 mod inbound;
@@ -98,12 +101,15 @@ use tokio::sync::{Notify, watch};
 use tokio::task::spawn_local;
 
 pub use breaker::OpenBreaker;
-pub use callers::{CallerPolicy, CertificateField, CertificateNames};
+pub use caller_names::{CertificateField, CertificateNames, NamePattern};
+pub use caller_tokens::TokenCallers;
+pub use callers::CallerPolicy;
 pub use commands::{Recorded, command_of, recorded};
 pub use connections::ConnectionLimits;
 pub use counters::Totals;
 pub use delivery_status::DeliveryStatus;
 pub use driver::InjectedStall;
+pub use gateway_names::GatewayCallers;
 pub use handshakes::ListenerSecurity;
 pub use inbound::Envelope;
 pub use measurements::{CallResult, NoticeAction, PaymentSpan, RequestKind};

@@ -17,6 +17,7 @@ use fspiop::headers::{FSPIOP_SOURCE, X_CLIENT_ID};
 use fspiop::{ErrorCode, MatchedRoute, Refusal, Resource, Route};
 use http::header::{
     ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName, RETRY_AFTER,
+    WWW_AUTHENTICATE,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
@@ -32,6 +33,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 use traces::SpanSubject;
 
+use crate::caller_tokens::Patience;
+use crate::callers::Client;
 use crate::connections::{
     ClientConnection, ConnectionLimits, ConnectionPermit, Connections, RequestGuard,
 };
@@ -109,7 +112,7 @@ fn admit(server: &Rc<Server>, stream: TcpStream, from: IpAddr) {
     server.thread.counters.connections.add(1);
     let gateways = &server.gateways;
     if !gateways.is_empty() && !gateways.iter().any(|network| network.contains_canonical(from)) {
-        permit.client.ignores_client_id.set(true);
+        permit.client.is_outside_gateways.set(true);
     }
     server.thread.counters.connections_evicted.add(u64::from(permit.has_evicted));
     let socket = SockRef::from(&stream);
@@ -211,7 +214,7 @@ pub(crate) fn serve(
             }
             return Ok(with_close(refuse(&refusal)));
         }
-        if guard.client.ignores_client_id.get() {
+        if guard.client.is_outside_gateways.get() {
             parts.headers.remove(&X_CLIENT_ID);
         }
         // A client that sends `Expect: 100-continue` gets an error before it sends the body.
@@ -358,12 +361,18 @@ async fn respond(
     about.exemplar = about.trace.filter(|_| span.is_sampled || !server.thread.spans.is_on());
     about.facts = server.thread.spans.facts(&envelope, span);
     // Before the request counts as one of its sender.
-    server.security.callers.check(guard.client.caller.get(), &envelope.source)?;
-    if server.security.callers.identifies() {
+    let callers = &server.security.callers;
+    let (client, sender) = (client_of(&guard.client), (&parts.headers, &envelope.source));
+    if let Some(refresh) = callers.check(&client, sender, Patience::MayWait)? {
+        Box::pin(refresh.wait()).await;
+        callers.check(&client, sender, Patience::Exhausted)?;
+    }
+    callers.strip(&mut parts.headers);
+    if callers.identifies() {
         if server.directory.may_lag_for(&envelope.source) {
             Box::pin(server.directory.catch_up()).await?;
         }
-        server.security.callers.check_registered(&envelope.source)?;
+        callers.check_registered(&envelope.source)?;
     }
     let _in_progress = begin(server, &envelope)?;
     let route = api.route(uri.query())?;
@@ -394,6 +403,14 @@ async fn respond(
             stages.mark(TracePoint::Answered);
             Ok(response)
         }
+    }
+}
+
+fn client_of(connection: &ClientConnection) -> Client<'_> {
+    Client {
+        caller: connection.caller.get(),
+        address: connection.address,
+        is_gateway: !connection.is_outside_gateways.get(),
     }
 }
 
@@ -565,6 +582,9 @@ fn refuse(refusal: &Refusal) -> Response<Full<Bytes>> {
     }
     if refusal.status == StatusCode::TOO_MANY_REQUESTS {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    if let Some(challenge) = refusal.challenge {
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
     }
     response
 }

@@ -1,6 +1,7 @@
 //! The configuration file. Every setting has a default, and unknown names are errors.
 
 mod alerts;
+mod callers;
 pub(crate) mod check;
 mod kafka;
 mod secrets;
@@ -22,6 +23,7 @@ use ledger::{FspName, Settings};
 use switch::ConnectionLimits;
 
 pub(crate) use self::alerts::AlertReceivers;
+pub(crate) use self::callers::Issuer;
 pub(crate) use self::settings::{
     Admin, Archive, Config, Delivery, Fspiop, Health, Jws, Logging, settings,
 };
@@ -269,6 +271,7 @@ impl Config {
             (keys.keys.is_some(), "jws.keys", "signatures", signatures),
             (keys.signing_key.is_some(), "jws.signing_key", "signatures", signatures),
             (self.chain_heads.to.is_some(), "chain_heads.to", "signatures", signatures),
+            (self.fspiop_issuer().is_some(), "fspiop.callers", "signatures", signatures),
         ];
         let (_, setting, feature, _) = needs.into_iter().find(|(set, _, _, has)| *set && !has)?;
         Some(format!(

@@ -10,6 +10,7 @@ pub(crate) mod certificates;
 mod chain_heads;
 pub(crate) mod descriptors;
 pub(crate) mod durable_mark_thread;
+pub(crate) mod issuers;
 pub(crate) mod liquidity;
 mod listeners;
 pub(crate) mod log_backend;
@@ -67,6 +68,7 @@ use crate::serve::background::{BackgroundJobs, Segments};
 use crate::serve::certificates::{Certificates, RELOAD_INTERVAL, ReloadReason};
 use crate::serve::descriptors::{connections_all, raise_limit};
 use crate::serve::durable_mark_thread::DurableMarkThread;
+use crate::serve::issuers::Issuers;
 use crate::serve::liquidity::LiquidityThread;
 use crate::serve::listeners::{Addresses, Listeners};
 use crate::serve::log_backend::{Log, LogLocation, NodeParts, OpenBackend, RunningNode, Topic};
@@ -148,7 +150,7 @@ fn serve_at(
     // Ports first: a second switch that is started by mistake exits at once.
     let Listeners { fspiop, admin, probes, starting, addresses } = Listeners::bind(config)?;
     prepare_directory(arguments)?;
-    let certificates = Certificates::open(config)?;
+    let (certificates, issuers) = (Certificates::open(config)?, Issuers::start(config)?);
     let auth = admin_access(config, &arguments.data, certificates.admin.clone())?;
     let keys = Keys::open(config)?;
     let alerts = config.alerts.receivers()?;
@@ -158,7 +160,7 @@ fn serve_at(
     // Before the switch reports that it is ready, because a client may send a signal then.
     let (runtime, mut signals) = early_signals.replaced()?;
     let egress_policy = Arc::new(config.reach(addresses.all().collect()));
-    let edge = (transfer_mode, keys.signatures, traces.queue());
+    let edge = (transfer_mode, keys.signatures, traces.queue(), &*issuers);
     let io_options = switch_options((config, arguments), edge, (&egress_policy, &certificates));
     let (ports, mailboxes) = switch::prepare(fspiop, io_options, clock, seed()?);
     let paths = (config, &*arguments.data, &options.location);
@@ -187,11 +189,12 @@ fn serve_at(
         liquidity: Arc::default(),
         mojaloop_names: config.metrics.mojaloop_names,
         certificates: Arc::clone(&certificates),
+        issuers,
     });
     let liquidity = LiquidityThread::start(Arc::clone(&backend), alerts, stopping.clone())?;
     announce(arguments, (transfer_mode, options), &node, (&addresses, starting, &certificates));
     let (settings, key_files) = ((arguments, config), keys.admin.directory.clone());
-    let reloadable = Reloadable { settings, logging, traces, keys: key_files, certificates };
+    let reload = Reloadable { settings, logging, traces, keys: key_files, certificates };
     let options = admin_options(config, auth, (keys.admin, egress_policy));
     let has_ended = || {
         watchdog.check();
@@ -200,9 +203,8 @@ fn serve_at(
     let admin = AdminServer { listener: admin, probes, backend, options };
     let stuck = Duration::from_secs(config.health.stuck_seconds);
     let stop = StopControl { stop: &stop, stopping, timeout: CONNECTIONS_STOP + stuck };
-    let (reason, deadline) =
-        runtime.block_on(run_admin(admin, (signals, reloadable), stop, has_ended))?;
-    let is_broken = stop_threads(running, liquidity, deadline) && !node.has_ended();
+    let (reason, limit) = runtime.block_on(run_admin(admin, (signals, reload), stop, has_ended))?;
+    let is_broken = stop_threads(running, liquidity, limit) && !node.has_ended();
     stop_jobs(snapshotter, jobs, stuck);
     stop_node(node, SEQUENCER_STOP + stuck)?;
     result_of(&reason, is_broken)
@@ -854,7 +856,12 @@ fn configure(settings: Settings) -> Command {
 
 fn switch_options(
     (config, arguments): (&Config, &ServeArguments),
-    (transfer_mode, signatures, spans): (TransferMode, Signatures, Option<SpanQueue>),
+    (transfer_mode, signatures, spans, issuers): (
+        TransferMode,
+        Signatures,
+        Option<SpanQueue>,
+        &Issuers,
+    ),
     (egress_policy, certificates): (&Arc<EgressPolicy>, &Certificates),
 ) -> switch::IoThreadOptions {
     switch::IoThreadOptions {
@@ -869,7 +876,10 @@ fn switch_options(
         participant_usage: switch::ParticipantUsage::new(config.participant_limits()),
         gateways: config.gateways(),
         calls_tls: certificates.calls.clone(),
-        security: ListenerSecurity { tls: certificates.fspiop.clone(), callers: config.callers() },
+        security: ListenerSecurity {
+            tls: certificates.fspiop.clone(),
+            callers: config.callers(issuers.fspiop.as_ref()),
+        },
         egress_policy: Arc::clone(egress_policy),
         expiration_max: config.transfers.expiration_max.map(|span| span.0),
         signatures,

@@ -15,7 +15,7 @@ use crate::CliError;
 use crate::cli::units::{Bytes, Count, Milliseconds};
 use crate::config::{self, Auth, Config, TakesEffect};
 use crate::serve;
-use crate::serve::{certificates, signatures};
+use crate::serve::{certificates, issuers, signatures};
 
 /// Arguments of `check-config`.
 #[derive(clap::Args)]
@@ -104,6 +104,8 @@ fn check_start(config: &Config) -> Result<(), CliError> {
     config.alerts.receivers()?;
     config.traces.export(&config::traces::variable, "")?;
     certificates::check(config)?;
+    issuers::check(config)?;
+    issuers::check(config)?;
     signatures::check(config)
 }
 

@@ -61,8 +61,9 @@ settings! {
         /// limit. Beyond it a request is refused with 429, 2003
         participant_requests_max: u32 = 0;
         /// Networks that gateways connect from, such as `["10.0.0.0/8"]`. From any other address
-        /// `X-Client-Id` is ignored. Empty: the header is accepted from all addresses. It is
-        /// neither forwarded nor stored in either case
+        /// `X-Client-Id` is ignored, and with `callers = "gateway"` each request is refused. Empty:
+        /// `X-Client-Id` is accepted from all addresses. It is neither forwarded nor stored in
+        /// either case
         gateways: Vec<NetworkEntry> = Vec::new();
         /// Time limit from the first byte of a request to the end of its headers, and from a new
         /// connection to its first byte
@@ -91,8 +92,11 @@ settings! {
         /// The lowest version of TLS: `"1.3"` or `"1.2"`
         tls_version_min: TlsVersion = TlsVersion::Tls13;
         /// How the sender of a request is known. `"anyone"`: `FSPIOP-Source` is believed.
-        /// `"certificate"`: it must be a name in the client's certificate, and a participant;
-        /// otherwise the request is refused with 403, 3000 before its body is read
+        /// `"certificate"`: it must be a name in the client's certificate. `"token"`: it must be
+        /// the name in the request's access token. `"gateway"`: it must be the name in
+        /// `gateway_header`, and the client one of `gateways`. It must also be a participant.
+        /// Otherwise the request is refused with 401 or 403, 3000 before its body is read. See
+        /// [who calls](security/tls.md#who-calls)
         callers: Callers = Callers::Anyone;
         /// Fields of the certificate that may contain the name: `"cn"` (common name of the subject,
         /// if there is one), `"san_dns"`, `"san_uri"`
@@ -100,6 +104,30 @@ settings! {
         /// The form of these fields, with `{fsp}` for the participant's name, such as
         /// `"{fsp}.dfsp.example"`
         certificate_pattern: String = "{fsp}".into();
+        /// Issuer of access tokens: the value of their claim `iss`
+        token_issuer: Option<String> = None;
+        /// Value of the tokens' claim `aud`, or one of its values
+        token_audience: Option<String> = None;
+        /// URL of the issuer's key set (JWKS), `https://`, or `http://` to a loopback address.
+        /// Unset, its URL is read from the metadata of `token_issuer`. Read every 10 minutes, and
+        /// when a token has an unknown key
+        token_keys_url: Option<String> = None;
+        /// File with the key set instead of a URL, read once a minute
+        token_keys_file: Option<PathBuf> = None => Reload;
+        /// PEM file with the authorities of the issuer's certificate; unset, the system's
+        token_ca_file: Option<PathBuf> = None;
+        /// Scopes that a token must have, all of them
+        token_scopes: Vec<String> = Vec::new();
+        /// Claims of a token with the participant's name; the first one that it has counts
+        token_claims: Vec<String> = vec!["client_id".into(), "sub".into()];
+        /// The form of this claim, with `{fsp}` for the participant's name
+        token_pattern: String = "{fsp}".into();
+        /// Header with the name that a gateway authenticated. `X-Forwarded-Client-Cert` is read as
+        /// Envoy writes it, with the fields of `certificate_names`. The header is neither forwarded
+        /// nor stored
+        gateway_header: String = "X-Client-Name".into();
+        /// The form of the name in this header, with `{fsp}` for the participant's name
+        gateway_pattern: String = "{fsp}".into();
     }
 
     /// The listener for operators.

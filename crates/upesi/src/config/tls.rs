@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use switch::{CallerPolicy, CertificateField, CertificateNames};
 use tls::{ClientCertificates, ClientFiles, MinimumVersion, ServerFiles};
 
 use super::settings::{Admin, Config, Fspiop};
-use super::values::{Callers, CertificateName, TlsVersion};
+use super::values::TlsVersion;
 
 /// The settings of a listener's TLS.
 struct ListenerTls<'a> {
@@ -60,43 +59,6 @@ impl Config {
             (Some(_), Some(_)) | (None, None) => return None,
         };
         Some(format!("endpoints.tls_{has}_file needs endpoints.tls_{needs}_file"))
-    }
-
-    fn callers_fault(&self) -> Option<String> {
-        let Fspiop { callers, tls_client_ca_file, certificate_names, .. } = &self.fspiop;
-        if *callers == Callers::Certificate && tls_client_ca_file.is_none() {
-            let text = "fspiop.callers = \"certificate\" needs fspiop.tls_client_ca_file, the \
-                        authorities of the participants' certificates";
-            return Some(text.to_owned());
-        }
-        if certificate_names.is_empty() {
-            return Some("fspiop.certificate_names must have at least one entry".to_owned());
-        }
-        let text = "fspiop.certificate_pattern must contain {fsp} once";
-        self.certificate_names().is_none().then(|| text.to_owned())
-    }
-
-    /// Whether the sender of a request is known by its certificate.
-    pub(crate) fn identifies_callers(&self) -> bool {
-        self.fspiop.callers == Callers::Certificate
-    }
-
-    /// How senders are identified. The configuration was checked.
-    pub(crate) fn callers(&self) -> CallerPolicy {
-        match (self.fspiop.callers, self.certificate_names()) {
-            (Callers::Certificate, Some(names)) => CallerPolicy::Certificate(names),
-            (Callers::Anyone | Callers::Certificate, _) => CallerPolicy::Anyone,
-        }
-    }
-
-    fn certificate_names(&self) -> Option<CertificateNames> {
-        let field = |name: &CertificateName| match name {
-            CertificateName::Cn => CertificateField::CommonName,
-            CertificateName::SanDns => CertificateField::DnsName,
-            CertificateName::SanUri => CertificateField::Uri,
-        };
-        let fields = self.fspiop.certificate_names.iter().map(field).collect();
-        CertificateNames::new(fields, &self.fspiop.certificate_pattern)
     }
 }
 
@@ -203,7 +165,5 @@ mod tests {
         let needs = "fspiop.callers = \"certificate\" needs fspiop.tls_client_ca_file, the \
                      authorities of the participants' certificates";
         check(&format!("[fspiop]\n{pair}callers = \"certificate\""), Some(needs));
-        let pattern = Some("fspiop.certificate_pattern must contain {fsp} once");
-        check("[fspiop]\ncertificate_pattern = \"fsp\"", pattern);
     }
 }

@@ -97,6 +97,8 @@ pub(crate) enum TlsVersion {
 pub(crate) enum Callers {
     Anyone,
     Certificate,
+    Token,
+    Gateway,
 }
 
 /// A field of a certificate that may contain the name of a participant.

@@ -33,6 +33,7 @@ use crate::inspect::explain::{ExplainRequest, IO_ANSWER_TIMEOUT, wait_for_store}
 use crate::inspect::statements::{StatementSource, StatementTask};
 use crate::operate::quarantine::Entry;
 use crate::serve::certificates::Certificates;
+use crate::serve::issuers::Issuers;
 use crate::serve::liquidity::LiquidityStatus;
 
 use crate::serve::metrics;
@@ -54,6 +55,7 @@ pub(crate) struct NodeBackend {
     /// Names of the reference's metrics.
     pub(crate) mojaloop_names: MojaloopNames,
     pub(crate) certificates: Arc<Certificates>,
+    pub(crate) issuers: Arc<Issuers>,
 }
 
 /// Permits for requests that read the log, and for records of requests.
@@ -291,7 +293,8 @@ impl AdminBackend for NodeBackend {
 
     fn metrics(&self) -> Vec<::metrics::Family> {
         let (at, names) = (self.clock.now().wall, (self.mojaloop_names, self.began.wall));
-        let seen = (&*self.traffic, &*self.liquidity, &*self.certificates);
+        let known = (&*self.certificates, &*self.issuers);
+        let seen = (&*self.traffic, &*self.liquidity, known);
         metrics::collect(&self.handle, seen, at, names)
     }
 

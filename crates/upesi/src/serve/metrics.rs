@@ -9,6 +9,7 @@ use traces::SpanCounts;
 
 use crate::config::MojaloopNames;
 use crate::serve::certificates::Certificates;
+use crate::serve::issuers::Issuers;
 use crate::serve::liquidity::{AlertCounts, LiquidityStatus, ParticipantSamples, SettlementValues};
 use crate::serve::mojaloop_metrics::{DecisionValues, ReferenceSources};
 use crate::serve::{logging, mojaloop_metrics};
@@ -34,6 +35,7 @@ struct MetricSources {
     participants: ParticipantSamples,
     spans: SpanCounts,
     tls: TlsSamples,
+    issuers: IssuerSamples,
     refused_prepares: Vec<(Labels, Number)>,
 }
 
@@ -42,6 +44,13 @@ struct MetricSources {
 struct TlsSamples {
     handshakes: Vec<(Labels, Number)>,
     expiries: Vec<(Labels, Number)>,
+    failures: Vec<(Labels, Number)>,
+}
+
+/// Values of issuers of access tokens.
+#[derive(Default)]
+struct IssuerSamples {
+    ages: Vec<(Labels, Number)>,
     failures: Vec<(Labels, Number)>,
 }
 
@@ -202,8 +211,14 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
             now.edge.signatures_made + now.edge.signatures_failed);
 
     Counter "upesi_callers_refused_total"
-        "FSPIOP requests refused because of the client's certificate, by reason."
+        "FSPIOP requests refused because of the sender's certificate, token or gateway, by reason."
         callers_refused(&now.edge);
+    Gauge "upesi_key_set_age_seconds"
+        "Time since the keys of an issuer of access tokens were read, by listener."
+        now.issuers.ages;
+    Gauge "upesi_key_set_failed"
+        "Whether the last read of the keys of an issuer of access tokens failed, by listener."
+        now.issuers.failures;
     Counter "upesi_tls_handshakes_total" "TLS handshakes by listener and result."
         now.tls.handshakes;
     Gauge "upesi_certificate_expires_timestamp_seconds"
@@ -268,6 +283,20 @@ fn callers_refused(edge: &Totals) -> Vec<(Labels, Number)> {
         ("wrong_source", edge.callers_refused),
         ("unknown_participant", edge.callers_unknown),
         ("invalid_certificate", edge.callers_invalid),
+        ("not_a_gateway", edge.callers_outside_gateways),
+        ("no_gateway_name", edge.callers_without_gateway_name),
+        ("no_token", edge.tokens_missing),
+        ("malformed_token", edge.tokens_malformed),
+        ("wrong_algorithm", edge.tokens_of_other_algorithm),
+        ("unknown_key", edge.tokens_of_unknown_key),
+        ("wrong_signature", edge.tokens_with_wrong_signature),
+        ("wrong_issuer", edge.tokens_of_other_issuer),
+        ("wrong_audience", edge.tokens_for_other_audience),
+        ("expired_token", edge.tokens_expired),
+        ("early_token", edge.tokens_not_yet_valid),
+        ("missing_scope", edge.tokens_without_scope),
+        ("too_many_tokens", edge.tokens_limited),
+        ("no_keys", edge.tokens_without_keys),
     ];
     let sample = |(reason, count): (&'static str, u64)| {
         (vec![("reason", reason.into())], Number::Integer(count.into()))
@@ -303,11 +332,12 @@ fn snake_case(name: &str) -> String {
 /// The metrics of the node.
 pub(crate) fn collect(
     handle: &Handle<ForwardedMessage>,
-    (traffic, liquidity, certificates): (&Traffic, &LiquidityStatus, &Certificates),
+    (traffic, liquidity, known): (&Traffic, &LiquidityStatus, (&Certificates, &Issuers)),
     at: Stamp,
     (names, started): (MojaloopNames, Stamp),
 ) -> Vec<Family> {
     let participants = liquidity.participants();
+    let (certificates, issuers) = known;
     let now = MetricSources {
         node: handle.status(),
         store_bytes: handle.store_bytes(),
@@ -331,6 +361,7 @@ pub(crate) fn collect(
             expiries: certificates.expiries(),
             failures: certificates.failures(),
         },
+        issuers: IssuerSamples { ages: issuers.ages(), failures: issuers.failures() },
     };
     let mut families = Vec::new();
     metrics::collect(TABLE, &now, &mut families);
@@ -474,6 +505,20 @@ pub(super) mod tests {
                 callers_refused: 91,
                 callers_unknown: 92,
                 callers_invalid: 93,
+                callers_outside_gateways: 101,
+                callers_without_gateway_name: 102,
+                tokens_missing: 103,
+                tokens_malformed: 104,
+                tokens_of_other_algorithm: 105,
+                tokens_of_unknown_key: 106,
+                tokens_with_wrong_signature: 107,
+                tokens_of_other_issuer: 108,
+                tokens_for_other_audience: 109,
+                tokens_expired: 110,
+                tokens_not_yet_valid: 111,
+                tokens_without_scope: 112,
+                tokens_limited: 113,
+                tokens_without_keys: 114,
                 parked: 42,
                 signatures_verified: 26,
                 signatures_refused: 27,
@@ -567,6 +612,20 @@ pub(super) mod tests {
             upesi_callers_refused_total{reason="wrong_source"} 91
             upesi_callers_refused_total{reason="unknown_participant"} 92
             upesi_callers_refused_total{reason="invalid_certificate"} 93
+            upesi_callers_refused_total{reason="not_a_gateway"} 101
+            upesi_callers_refused_total{reason="no_gateway_name"} 102
+            upesi_callers_refused_total{reason="no_token"} 103
+            upesi_callers_refused_total{reason="malformed_token"} 104
+            upesi_callers_refused_total{reason="wrong_algorithm"} 105
+            upesi_callers_refused_total{reason="unknown_key"} 106
+            upesi_callers_refused_total{reason="wrong_signature"} 107
+            upesi_callers_refused_total{reason="wrong_issuer"} 108
+            upesi_callers_refused_total{reason="wrong_audience"} 109
+            upesi_callers_refused_total{reason="expired_token"} 110
+            upesi_callers_refused_total{reason="early_token"} 111
+            upesi_callers_refused_total{reason="missing_scope"} 112
+            upesi_callers_refused_total{reason="too_many_tokens"} 113
+            upesi_callers_refused_total{reason="no_keys"} 114
             upesi_log_messages_dropped_total 44
             upesi_audit_entries_failed_total 46
             upesi_spans_exported_total 71

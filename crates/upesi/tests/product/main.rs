@@ -12,6 +12,7 @@ mod alerts;
 mod archive;
 mod audit;
 mod bench;
+mod caller_tokens;
 mod cold;
 mod demo;
 mod deployment;

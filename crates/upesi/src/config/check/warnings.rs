@@ -61,8 +61,15 @@ static WARNINGS: &[Rule] = warnings! { config;
     is_open(config.fspiop.listen) && !config.identifies_callers() =>
         "fspiop.listen accepts requests from other machines: FSPIOP-Source is trusted unless a \
          gateway sets X-Client-Id",
-        "fspiop.callers = \"certificate\"; or a gateway that authenticates participants and sets \
-         X-Client-Id; jws.validate if participants sign";
+        "fspiop.callers = \"certificate\" or \"token\"; or \"gateway\" with a gateway that \
+         authenticates participants; jws.validate if participants sign";
+    is_open(config.fspiop.listen)
+        && config.fspiop_issuer().is_some()
+        && config.fspiop_tls().is_none() =>
+        "fspiop.listen accepts plain HTTP from other machines: access tokens can be read on the \
+         network",
+        "fspiop.tls_certificate_file, or fspiop.listen on an address that only a gateway with TLS \
+         reaches";
     is_open(config.fspiop.listen)
         && config.gateways().is_empty()
         && !config.identifies_callers() =>
@@ -258,6 +265,8 @@ mod tests {
     const CASES: &str = r#"
         |
         fspiop.listen = "0.0.0.0:4000" | fspiop.listen accepts | fspiop.gateways is empty
+        fspiop.listen = "0.0.0.0:4000"; fspiop.callers = "token"; \
+            fspiop.token_issuer = "https://idp.example" | fspiop.listen accepts plain HTTP
         fspiop.threads = 64 | fspiop.threads is above
         fspiop.header_timeout_ms = 3600000 | fspiop.header_timeout_ms is above
         fspiop.header_timeout_ms = 1 | fspiop.header_timeout_ms is below

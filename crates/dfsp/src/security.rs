@@ -64,6 +64,7 @@ pub(crate) struct Signer {
 }
 
 /// The parts of a message that its signature covers, apart from its body.
+#[derive(Clone, Copy)]
 pub(crate) struct SignedParts<'a> {
     pub(crate) method: &'static str,
     pub(crate) path: &'a [u8],
@@ -135,4 +136,67 @@ fn headers_of(request: &Request<'_>) -> HeaderMap {
 
 fn value(bytes: &[u8]) -> HeaderValue {
     HeaderValue::from_bytes(bytes).expect("names, paths and dates of an FSP are plain text")
+}
+
+#[cfg(test)]
+mod tests {
+    use jws::{Algorithm, SigningKey};
+    use ledger::FspName;
+
+    use super::*;
+
+    const DATE_TEXT: &[u8] = b"Thu, 26 Nov 2026 19:00:00 GMT";
+
+    /// A signed message of `payer`, and the keys that verify it.
+    fn signed(destination: Option<&'static str>) -> (Vec<u8>, Signatures) {
+        let pem = SigningKey::generate(Algorithm::Es256).expect("a key");
+        let key = Arc::new(SigningKey::from_pem(pem.as_bytes()).expect("a key"));
+        let public = key.verification_key().expect("a public key");
+        let name = FspName::new("payer").expect("a name");
+        let keys = KeyRing::new([(name, public)]).expect("one key");
+        let parts = SignedParts { method: "POST", path: b"/quotes", destination, date: DATE_TEXT };
+        let mut signer = Signer::new("payer", Arc::clone(&key));
+        // An earlier destination must not be signed again.
+        signer.lines(&SignedParts { destination: Some("earlier"), ..parts }, b"{}");
+        let mut message = b"POST /quotes HTTP/1.1\r\nfspiop-source: payer\r\ndate: ".to_vec();
+        message.extend_from_slice(DATE_TEXT);
+        if let Some(destination) = destination {
+            message.extend_from_slice(format!("\r\nfspiop-destination: {destination}").as_bytes());
+        }
+        message.extend(signer.lines(&parts, b"{\"a\":1}"));
+        message.extend_from_slice(b"\r\ncontent-length: 7\r\n\r\n{\"a\":1}");
+        (message, Signatures { key, keys })
+    }
+
+    fn outcome(message: &[u8], signatures: &Signatures) -> Result<(), SignatureError> {
+        let request = http1::request(message).expect("well formed").expect("complete");
+        signatures.verify(&request)
+    }
+
+    fn changed(message: &[u8], from: &str, to: &str) -> Vec<u8> {
+        let text = String::from_utf8_lossy(message);
+        assert!(text.contains(from), "{text}");
+        text.replace(from, to).into_bytes()
+    }
+
+    #[test]
+    fn only_an_unchanged_message_of_a_known_sender_is_accepted() {
+        for destination in [None, Some("payee")] {
+            let (message, signatures) = signed(destination);
+            assert_eq!(outcome(&message, &signatures), Ok(()));
+            for (from, to, fault) in [
+                ("{\"a\":1}", "{\"a\":2}", SignatureError::Wrong),
+                ("source: payer", "source: other", SignatureError::Mismatch("FSPIOP-Source")),
+                ("fspiop-signature", "signature", SignatureError::Absent),
+                ("POST /quotes", "POST /other", SignatureError::OtherPath),
+                ("19:00", "19:01", SignatureError::Mismatch("Date")),
+            ] {
+                assert_eq!(outcome(&changed(&message, from, to), &signatures), Err(fault));
+            }
+            let others = Signatures { keys: KeyRing::default(), ..signatures };
+            assert_eq!(outcome(&message, &others), Err(SignatureError::UnknownSource));
+        }
+        let get = b"GET /parties/MSISDN/1 HTTP/1.1\r\n\r\n";
+        assert_eq!(outcome(get, &signed(None).1), Ok(()), "a GET needs no signature");
+    }
 }

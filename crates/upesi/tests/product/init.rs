@@ -196,3 +196,35 @@ fn commands_trust_the_authority_of_the_scheme() {
     switch.signal(Signal::TERM);
     assert!(switch.end().0.success());
 }
+
+/// Every kind of message that the hub makes itself is signed with the key that `init` wrote. Banks
+/// written in Python provoke them over TLS, and openssl verifies them.
+#[test]
+fn every_message_of_the_hub_is_signed_with_the_key_of_init() {
+    for keys in ["rsa", "p256"] {
+        let banks = ["--participant", "bank-a,bank-b,bank-c", "--keys", keys];
+        let scheme = NewScheme::new(&banks);
+        let home = Home::new();
+        let switch = home.started(scheme.serve());
+        let mut banks = Command::new("python3");
+        banks.args(["-c", include_str!("support/signed_scheme.py")]).arg(scheme.path("scheme"));
+        banks.args([switch.fspiop, switch.admin].map(|address| address.port().to_string()));
+        let output = finish(banks).succeeds();
+        let kinds = String::from_utf8_lossy(&output.stdout);
+        let expected = "\
+bank-a PUT /participants/MSISDN/123 1
+bank-a PUT /participants/MSISDN/999/error 1
+bank-a PUT /parties/MSISDN/999/error 1
+bank-a PUT /quotes/{id}/error 1
+bank-a PUT /transfers/{id} 3
+bank-a PUT /transfers/{id}/error 5
+bank-b PATCH /transfers/{id} 1
+bank-b PUT /participants/MSISDN/123 1
+bank-b PUT /transfers/{id} 1
+bank-b PUT /transfers/{id}/error 3
+";
+        assert_eq!(kinds, expected, "{keys}");
+        switch.signal(Signal::TERM);
+        assert!(switch.end().0.success());
+    }
+}

@@ -45,6 +45,7 @@ mod message;
 mod offsets;
 mod producer;
 mod settings;
+mod topics;
 mod work;
 
 pub use consumer::{Consumer, Control};
@@ -54,6 +55,7 @@ pub use producer::{Acknowledged, Producer, Record, SendError};
 pub use settings::{
     Commit, ConsumerSettings, Mode, Order, Poison, ProducerSettings, Properties, Retries,
 };
+pub use topics::create_topic;
 
 use rdkafka::error::KafkaError;
 

@@ -244,7 +244,7 @@ impl ProducerSettings {
 }
 
 /// Properties that consumers and producers share.
-fn client_config(brokers: &str, properties: &Properties) -> ClientConfig {
+pub(crate) fn client_config(brokers: &str, properties: &Properties) -> ClientConfig {
     let mut config = ClientConfig::new();
     for (name, value) in properties {
         config.set(name, value);

@@ -4,64 +4,69 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use kafka_testkit::{Cluster, ClusterOptions};
-use rdkafka::ClientConfig;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
-use rdkafka::client::DefaultClientContext;
 use stream::{
     Commit, Consumer, ConsumerSettings, HandlerError, Health, Mode, Order, Poison, Producer,
-    ProducerSettings, ReceivedMessage, Record, Retries, StreamError,
+    ProducerSettings, Properties, ReceivedMessage, Record, Retries, StreamError,
 };
+use tempfile::TempDir;
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// The broker that all tests share.
-fn brokers() -> &'static str {
-    static CLUSTER: OnceLock<(Cluster, tempfile::TempDir)> = OnceLock::new();
-    let (cluster, _) = CLUSTER.get_or_init(|| {
-        let directory = tempfile::tempdir().unwrap();
-        let options = ClusterOptions::new(1, directory.path());
-        (Cluster::start(options, &mut |text| eprintln!("{text}")).unwrap(), directory)
-    });
-    cluster.bootstrap()
+/// A broker that the tests share which run at a time. The last one stops it.
+struct Broker {
+    cluster: Cluster,
+    _directory: TempDir,
 }
 
-async fn topic(partitions: i32) -> String {
-    let name = format!("topic-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-    create(&name, partitions).await;
-    name
-}
-
-async fn create(name: &str, partitions: i32) {
-    let mut config = ClientConfig::new();
-    config.set("bootstrap.servers", brokers());
-    let admin: AdminClient<DefaultClientContext> = config.create().unwrap();
-    let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
-    let created = admin.create_topics(&[topic], &AdminOptions::new()).await.unwrap();
-    created.into_iter().next().unwrap().unwrap();
-}
-
-fn producer() -> Producer {
-    Producer::connect(ProducerSettings::new(brokers())).unwrap()
-}
-
-/// Sends `count` messages whose values are their numbers, with `keys` keys.
-async fn fill(topic: &str, count: u32, keys: u32) {
-    let producer = producer();
-    for number in 0..count {
-        let value = number.to_string().into_bytes();
-        let record = Record::to(topic, value).key((number % keys).to_string());
-        producer.enqueue(&record).await.unwrap();
+impl Broker {
+    fn get() -> Arc<Self> {
+        static SHARED: Mutex<Weak<Broker>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let directory = tempfile::tempdir().unwrap();
+            let options = ClusterOptions::new(1, directory.path());
+            let cluster = Cluster::start(options, &mut |text| eprintln!("{text}")).unwrap();
+            let broker = Arc::new(Self { cluster, _directory: directory });
+            *shared = Arc::downgrade(&broker);
+            broker
+        })
     }
-    producer.flush().await.unwrap();
-}
 
-fn settings(topic: &str) -> ConsumerSettings {
-    ConsumerSettings::new(brokers(), &format!("group-of-{topic}"), &[topic])
+    fn address(&self) -> &str {
+        self.cluster.bootstrap()
+    }
+
+    async fn topic(&self, partitions: i32) -> String {
+        let name = format!("topic-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let created =
+            stream::create_topic(self.address(), &Properties::new(), &name, partitions, 1).await;
+        assert!(created.unwrap());
+        name
+    }
+
+    fn producer(&self) -> Producer {
+        Producer::connect(ProducerSettings::new(self.address())).unwrap()
+    }
+
+    /// Sends `count` messages whose values are their numbers, with `keys` keys.
+    async fn fill(&self, topic: &str, count: u32, keys: u32) {
+        let producer = self.producer();
+        for number in 0..count {
+            let value = number.to_string().into_bytes();
+            let record = Record::to(topic, value).key((number % keys).to_string());
+            producer.enqueue(&record).await.unwrap();
+        }
+        producer.flush().await.unwrap();
+    }
+
+    fn settings(&self, topic: &str) -> ConsumerSettings {
+        ConsumerSettings::new(self.address(), &format!("group-of-{topic}"), &[topic])
+    }
 }
 
 fn number(message: &ReceivedMessage<'_>) -> u32 {
@@ -109,12 +114,18 @@ impl Seen {
 }
 
 /// Asserts that a group gets all messages once and in order, and that all of it is committed.
-async fn is_handled_once(mode: Mode, batch_max: usize, commit: Commit, order: Order) {
-    let topic = topic(2).await;
-    fill(&topic, 1_000, 7).await;
+async fn is_handled_once(
+    broker: &Broker,
+    mode: Mode,
+    batch_max: usize,
+    commit: Commit,
+    order: Order,
+) {
+    let topic = broker.topic(2).await;
+    broker.fill(&topic, 1_000, 7).await;
     let concurrency = if order == Order::Key { 4 } else { 1 };
     let settings =
-        ConsumerSettings { mode, batch_max, commit, order, concurrency, ..settings(&topic) };
+        ConsumerSettings { mode, batch_max, commit, order, concurrency, ..broker.settings(&topic) };
     let seen = Seen::default();
     let handler = async |batch: &[ReceivedMessage<'_>]| {
         assert!(batch.len() <= batch_max);
@@ -125,7 +136,7 @@ async fn is_handled_once(mode: Mode, batch_max: usize, commit: Commit, order: Or
     let counts = run_until(settings.clone(), 1_000, handler).await;
     seen.is_whole(1_000);
     assert_eq!(counts.commit_failures, 0, "{settings:?}");
-    fill(&topic, 1, 1).await;
+    broker.fill(&topic, 1, 1).await;
     let next = async |batch: &[ReceivedMessage<'_>]| {
         assert_eq!(number(&batch[0]), 0);
         Ok(())
@@ -135,13 +146,14 @@ async fn is_handled_once(mode: Mode, batch_max: usize, commit: Commit, order: Or
 
 #[tokio::test]
 async fn each_mode_and_commit_handles_all_messages_once_and_in_order() {
+    let broker = Broker::get();
     let every = Duration::from_millis(2);
     let modes = [(Mode::Flow, 1), (Mode::Poll { every }, 50), (Mode::Recursive, 10)];
     let commits = [Commit::Sync, Commit::Async, Commit::Interval(Duration::from_millis(10))];
     let orders = [Order::Partition, Order::Key];
     let all = modes.iter().flat_map(|mode| commits.iter().map(move |commit| (*mode, *commit)));
     let groups = all.zip(orders.iter().cycle()).map(|(((mode, batch_max), commit), order)| {
-        is_handled_once(mode, batch_max, commit, *order)
+        is_handled_once(&broker, mode, batch_max, commit, *order)
     });
     join_all(groups).await;
 }
@@ -162,13 +174,14 @@ const FAST: Retries = Retries {
 
 #[tokio::test]
 async fn poison_message_moves_to_the_dead_letters_and_delays_no_other() {
-    let (source, dead) = (topic(1).await, topic(1).await);
-    fill(&source, 10, 1).await;
+    let broker = Broker::get();
+    let (source, dead) = (broker.topic(1).await, broker.topic(1).await);
+    broker.fill(&source, 10, 1).await;
     let settings = ConsumerSettings {
         batch_max: 4,
         retries: FAST,
         poison: Poison::DeadLetters(dead.clone()),
-        ..settings(&source)
+        ..broker.settings(&source)
     };
     let counts = run_until(settings, 10, failing_third).await;
     // Three for its batch, one for each neighbour, three for itself.
@@ -180,14 +193,15 @@ async fn poison_message_moves_to_the_dead_letters_and_delays_no_other() {
         assert_eq!((header("dead-letter-attempts"), header("dead-letter-reason")), ("3", "three"));
         Ok(())
     };
-    assert_eq!(run_until(self::settings(&dead), 1, letter).await.handled, 1);
+    assert_eq!(run_until(broker.settings(&dead), 1, letter).await.handled, 1);
 }
 
 #[tokio::test]
 async fn without_dead_letters_a_poison_message_ends_the_consumer_and_is_not_lost() {
-    let topic = topic(1).await;
-    fill(&topic, 10, 1).await;
-    let settings = ConsumerSettings { retries: FAST, ..settings(&topic) };
+    let broker = Broker::get();
+    let topic = broker.topic(1).await;
+    broker.fill(&topic, 10, 1).await;
+    let settings = ConsumerSettings { retries: FAST, ..broker.settings(&topic) };
     let consumer = Consumer::connect(settings.clone()).unwrap();
     let error = consumer.run(failing_third).await.unwrap_err();
     assert_eq!(error.to_string(), format!("message 3 of {topic}[0] failed 3 times: three"));
@@ -204,22 +218,24 @@ async fn without_dead_letters_a_poison_message_ends_the_consumer_and_is_not_lost
 
 #[tokio::test]
 async fn undecodable_value_is_poison_at_once() {
-    let topic = topic(1).await;
-    fill(&topic, 1, 1).await;
+    let broker = Broker::get();
+    let topic = broker.topic(1).await;
+    broker.fill(&topic, 1, 1).await;
     let handler = async |batch: &[ReceivedMessage<'_>]| {
         let _: Vec<u8> = batch[0].json()?;
         Ok(())
     };
-    let error = Consumer::connect(settings(&topic)).unwrap().run(handler).await.unwrap_err();
+    let error = Consumer::connect(broker.settings(&topic)).unwrap().run(handler).await.unwrap_err();
     let StreamError::Poison { attempts: 1, reason, .. } = error else { panic!("{error}") };
     assert!(reason.starts_with("the value is not JSON: invalid type: integer `0`"), "{reason}");
 }
 
 #[tokio::test]
 async fn slow_handler_bounds_what_waits() {
-    let topic = topic(1).await;
-    fill(&topic, 3_000, 1).await;
-    let settings = ConsumerSettings { waiting_max: 10, ..settings(&topic) };
+    let broker = Broker::get();
+    let topic = broker.topic(1).await;
+    broker.fill(&topic, 3_000, 1).await;
+    let settings = ConsumerSettings { waiting_max: 10, ..broker.settings(&topic) };
     let seen = Seen::default();
     let handler = async |batch: &[ReceivedMessage<'_>]| {
         batch.iter().for_each(|message| seen.add(message));
@@ -236,9 +252,10 @@ async fn slow_handler_bounds_what_waits() {
 
 #[tokio::test]
 async fn paused_consumer_takes_nothing_until_it_is_resumed() {
-    let topic = topic(2).await;
-    fill(&topic, 100, 5).await;
-    let consumer = Consumer::connect(settings(&topic)).unwrap();
+    let broker = Broker::get();
+    let topic = broker.topic(2).await;
+    broker.fill(&topic, 100, 5).await;
+    let consumer = Consumer::connect(broker.settings(&topic)).unwrap();
     let control = consumer.control();
     let seen = Seen::default();
     let handler = async |batch: &[ReceivedMessage<'_>]| {
@@ -254,7 +271,7 @@ async fn paused_consumer_takes_nothing_until_it_is_resumed() {
         until(100).await;
         control.pause();
         tokio::time::sleep(Duration::from_millis(300)).await;
-        let producer = producer();
+        let producer = broker.producer();
         for number in 100..200 {
             let value = number.to_string().into_bytes();
             let record = Record::to(&topic, value).key((number % 5).to_string());
@@ -274,11 +291,12 @@ async fn paused_consumer_takes_nothing_until_it_is_resumed() {
 
 #[tokio::test]
 async fn rebalance_loses_and_repeats_nothing_while_members_come_and_go() {
+    let broker = Broker::get();
     for strategy in ["cooperative-sticky", "range"] {
-        let topic = topic(6).await;
+        let topic = broker.topic(6).await;
         let seen = Seen::default();
         let mut settings =
-            ConsumerSettings { concurrency: 3, order: Order::Key, ..settings(&topic) };
+            ConsumerSettings { concurrency: 3, order: Order::Key, ..broker.settings(&topic) };
         let property = ("partition.assignment.strategy".to_owned(), strategy.to_owned());
         settings.properties.extend([property]);
         let handler = async |batch: &[ReceivedMessage<'_>]| {
@@ -297,7 +315,7 @@ async fn rebalance_loses_and_repeats_nothing_while_members_come_and_go() {
         };
         let sent = AtomicU32::new(0);
         let feed = async {
-            let producer = producer();
+            let producer = broker.producer();
             while !is_over.load(Ordering::Relaxed) {
                 let number = sent.fetch_add(1, Ordering::Relaxed);
                 let record = Record::to(&topic, number.to_string().into_bytes());
@@ -319,14 +337,15 @@ async fn rebalance_loses_and_repeats_nothing_while_members_come_and_go() {
 
 #[tokio::test]
 async fn handler_that_hangs_is_visible_and_ends_by_its_timeout() {
-    let topic = topic(1).await;
-    fill(&topic, 2, 1).await;
+    let broker = Broker::get();
+    let topic = broker.topic(1).await;
+    broker.fill(&topic, 2, 1).await;
     let stall_after = Duration::from_millis(300);
     let settings = ConsumerSettings {
         stall_after,
         handler_timeout: Some(Duration::from_secs(2)),
         retries: FAST,
-        ..settings(&topic)
+        ..broker.settings(&topic)
     };
     let consumer = Consumer::connect(settings).unwrap();
     let control = consumer.control();
@@ -357,8 +376,10 @@ async fn handler_that_hangs_is_visible_and_ends_by_its_timeout() {
 
 #[tokio::test]
 async fn producer_waits_for_room_instead_of_failing() {
-    let topic = topic(1).await;
-    let mut settings = ProducerSettings { queue_max: 10, ..ProducerSettings::new(brokers()) };
+    let broker = Broker::get();
+    let topic = broker.topic(1).await;
+    let mut settings =
+        ProducerSettings { queue_max: 10, ..ProducerSettings::new(broker.address()) };
     settings.properties.insert("queue.buffering.max.messages".to_owned(), "5".to_owned());
     let producer = Producer::connect(settings).unwrap();
     for number in 0..1_000u32 {
@@ -372,10 +393,11 @@ async fn producer_waits_for_room_instead_of_failing() {
 
 #[tokio::test]
 async fn faults_at_the_start_say_what_to_do() {
+    let broker = Broker::get();
     let connect = |settings| Consumer::connect(settings).map(drop).unwrap_err().to_string();
-    let misspelt = connect(ConsumerSettings::new(brokers(), "group", &["no-such-topic"]));
+    let misspelt = connect(ConsumerSettings::new(broker.address(), "group", &["no-such-topic"]));
     assert!(misspelt.starts_with("topic no-such-topic does not exist: create it"), "{misspelt}");
-    let mut settings = settings("no-such-topic");
+    let mut settings = broker.settings("no-such-topic");
     settings.properties.insert("fetch.wait.max.ms".to_owned(), "soon".to_owned());
     let property = connect(settings);
     assert!(property.starts_with("property fetch.wait.max.ms = soon: "), "{property}");

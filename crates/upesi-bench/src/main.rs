@@ -9,6 +9,7 @@ mod options;
 mod overhead;
 mod prepared_data;
 mod settlement;
+mod stream;
 mod sweep;
 
 use std::ffi::OsString;
@@ -38,7 +39,7 @@ Examples:
 
 const GROUPS: &[HelpGroup] = &[
     ("Measure a hub", &["transfer", "prepare", "fulfil", "lookup", "quote", "whole"]),
-    ("Measure parts", &["settlement", "core", "harness"]),
+    ("Measure parts", &["settlement", "core", "stream", "harness"]),
     ("Compare", &["sweep"]),
     ("Prepare", &["preload"]),
     ("Generate", &["completions", "man"]),
@@ -94,6 +95,12 @@ enum Command {
     Settlement(Box<settlement::SettlementOptions>),
     /// The core without sockets: kernel, log, encoding, signatures.
     Core(microbench::CoreOptions),
+    /// Consumers and producers of Kafka topics, in published scenarios.
+    ///
+    /// Each scenario sends samples of audit messages, then a consumer reads them. Each message must
+    /// arrive once and in order. Starts a broker unless --brokers is given.
+    #[command(after_help = stream::EXAMPLES)]
+    Stream(stream::StreamOptions),
     /// Fill a data directory with final transfers.
     ///
     /// The participants are those of a measurement, so that `upesi-bench` can measure the directory
@@ -141,6 +148,7 @@ fn carry_out(arguments: &Arguments) -> Result<(), CliError> {
         Command::Sweep(arguments) => return sweep(&arguments.sweep),
         Command::Core(options) => return core(options),
         Command::Settlement(options) => return settle(options),
+        Command::Stream(options) => return stream::bench(options),
         Command::Preload(arguments) => return generate::preload(arguments),
         Command::Completions(arguments) => {
             upesi::print_completions(arguments, command_line());

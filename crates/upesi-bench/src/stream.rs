@@ -1,0 +1,183 @@
+//! `upesi-bench stream`: consumers and producers on a Kafka broker, in the scenarios of the
+//! published benchmark of central-services-stream and some more.
+
+mod play;
+mod samples;
+mod scenarios;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use harness::options::require;
+use harness::output::{check_json, print_results};
+use harness::{HarnessError, Origin};
+use kafka_testkit::{Cluster, ClusterOptions};
+use serde::Serialize;
+use stream::{Properties, create_topic};
+use upesi::CliError;
+
+use self::play::{Faults, Played, play};
+use self::scenarios::{PublishedRates, SCENARIOS, Scenario};
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  upesi-bench stream                                   all scenarios, on a broker of its own
+  upesi-bench stream --scenario s00-01 --scenario s01 --seconds 3
+  upesi-bench stream --brokers 127.0.0.1:9092 --json stream.json";
+
+/// Options of `stream`.
+#[derive(Args, Clone, Debug, Serialize)]
+pub(crate) struct StreamOptions {
+    /// Addresses of brokers to use, HOST:PORT,HOST:PORT [default: starts one].
+    #[arg(long, value_name = "ADDRESSES")]
+    brokers: Option<String>,
+    /// Play only this scenario; can be repeated [default: all].
+    #[arg(long, value_name = "NAME")]
+    scenario: Vec<String>,
+    /// Duration of sending in each scenario.
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// Write the results as JSON, to standard output or to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<Option<PathBuf>>,
+}
+
+/// The results of all scenarios.
+#[derive(Serialize)]
+struct StreamReport<'a> {
+    scenarios: Vec<Row>,
+    #[serde(flatten)]
+    origin: Origin,
+    configuration: &'a StreamOptions,
+}
+
+#[derive(Serialize)]
+struct Row {
+    name: &'static str,
+    differs: &'static str,
+    #[serde(flatten)]
+    played: Played,
+    published: PublishedRates,
+}
+
+/// Plays the scenarios and prints the results.
+pub(crate) fn bench(options: &StreamOptions) -> Result<(), CliError> {
+    let failed = |error: HarnessError| CliError::new(error.to_string());
+    let is_positive = options.seconds.is_finite() && 0.0 < options.seconds;
+    require(is_positive, "--seconds must be above 0").map_err(failed)?;
+    check_json(options.json.as_ref()).map_err(failed)?;
+    let scenarios = selected(&options.scenario)?;
+    let broker = match options.brokers {
+        Some(_) => None,
+        None => Some(Broker::start()?),
+    };
+    let brokers = options.brokers.as_deref().or(broker.as_ref().map(Broker::address));
+    let brokers = brokers.expect("one of them is given");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| CliError::new(error.to_string()))?;
+    let time = Duration::from_secs_f64(options.seconds);
+    let rows = runtime.block_on(play_all(&scenarios, brokers, time))?;
+    let origin = Origin::here(None);
+    let faulty = rows.iter().find(|row| row.played.faults != Faults::default());
+    let verdict = faulty.map(|row| format!("{}: {:?}", row.name, row.played.faults));
+    let report = StreamReport { scenarios: rows, origin, configuration: options };
+    print_results(&report, options.json.as_ref()).map_err(failed)?;
+    verdict.map_or(Ok(()), |faults| Err(CliError::new(format!("run: VOID: {faults}"))))
+}
+
+/// A broker of this run, and its directory.
+struct Broker {
+    cluster: Cluster,
+    _directory: tempfile::TempDir,
+}
+
+impl Broker {
+    fn start() -> Result<Self, CliError> {
+        let failed = |error: String| CliError::new(error);
+        let directory = tempfile::tempdir().map_err(|error| failed(error.to_string()))?;
+        let options = ClusterOptions::new(1, directory.path());
+        let interrupted = directory.path().to_owned();
+        // Its processes and files outlive an interrupted run otherwise.
+        harness::end_when_interrupted(move || {
+            let _stopped = kafka_testkit::stop(&interrupted);
+            let _removed = std::fs::remove_dir_all(&interrupted);
+        });
+        let cluster = Cluster::start(options, &mut |line| eprintln!("kafka: {line}"));
+        let cluster = cluster.map_err(|error| failed(error.to_string()))?;
+        Ok(Self { cluster, _directory: directory })
+    }
+
+    fn address(&self) -> &str {
+        self.cluster.bootstrap()
+    }
+}
+
+fn selected(names: &[String]) -> Result<Vec<&'static Scenario>, CliError> {
+    if names.is_empty() {
+        return Ok(SCENARIOS.iter().collect());
+    }
+    let find = |name: &String| SCENARIOS.iter().find(|scenario| scenario.name == *name);
+    let known: Vec<_> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
+    let unknown =
+        |name| CliError::new(format!("--scenario {name}: unknown; there are {}", known.join(", ")));
+    names.iter().map(|name| find(name).ok_or_else(|| unknown(name))).collect()
+}
+
+async fn play_all(
+    scenarios: &[&'static Scenario],
+    brokers: &str,
+    time: Duration,
+) -> Result<Vec<Row>, CliError> {
+    let failed = |error: stream::StreamError| CliError::new(error.to_string());
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut rows = Vec::new();
+    for &scenario in scenarios {
+        eprintln!("plays {} ({} of {})", scenario.name, rows.len() + 1, scenarios.len());
+        let topic = format!("bench-{}-{}", since.as_secs(), scenario.name);
+        create_topic(brokers, &Properties::new(), &topic, 1, 1).await.map_err(failed)?;
+        let played = play(scenario, brokers, &topic, time).await.map_err(failed)?;
+        let Scenario { name, differs, published, .. } = *scenario;
+        rows.push(Row { name, differs, played, published });
+    }
+    Ok(rows)
+}
+
+impl fmt::Display for StreamReport<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<16}{:>12}{:>9}{:>9}{:>9}{:>12}{:>9}{:>9}{:>9}  differs",
+            "scenario",
+            "sent/s",
+            "publ.",
+            "p50 us",
+            "CPU us",
+            "read/s",
+            "publ.",
+            "p99 us",
+            "CPU us"
+        )?;
+        for row in &self.scenarios {
+            let (producer, consumer) = (&row.played.producer, &row.played.consumer);
+            let published =
+                |figure: Option<u32>| figure.map_or("-".to_owned(), |it| it.to_string());
+            writeln!(
+                f,
+                "{:<16}{:>12.0}{:>9}{:>9.0}{:>9.1}{:>12.0}{:>9}{:>9.0}{:>9.1}  {}",
+                row.name,
+                producer.per_s,
+                published(row.published.producer),
+                producer.p50_us,
+                producer.cpu_us,
+                consumer.per_s,
+                published(row.published.consumer),
+                consumer.p99_us,
+                consumer.cpu_us,
+                row.differs,
+            )?;
+        }
+        write!(f, "Every message arrived once and in order, unless the run is VOID.")
+    }
+}

@@ -119,6 +119,14 @@ impl Admin {
         Self::of_url(url, None)
     }
 
+    /// A client of `url` with this token.
+    ///
+    /// # Errors
+    /// The address is invalid.
+    pub fn with_token(url: &str, token: String) -> Result<Self, HarnessError> {
+        Self::of_url(url, Some(token))
+    }
+
     /// A client of `url`, such as `http://127.0.0.1:3001`, with the token in a file, or that of the
     /// session that `upesi login` stored for the address.
     ///

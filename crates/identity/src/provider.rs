@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use http::uri::Scheme;
 use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
@@ -44,6 +44,9 @@ impl ProviderError {
 pub struct ProviderClient {
     tls: Option<Arc<ClientTls>>,
 }
+
+/// A form, and the header `Authorization` with it.
+pub(crate) type Form = (String, Option<String>);
 
 /// The address of a provider.
 struct Address {
@@ -99,10 +102,10 @@ impl ProviderClient {
     ///
     /// # Errors
     /// In words. An answer with an error status is not an error.
-    pub async fn request(
+    pub(crate) async fn request(
         &self,
         url: &str,
-        form: Option<String>,
+        form: Option<Form>,
     ) -> Result<(StatusCode, Bytes), ProviderError> {
         let address = Address::parse(url)?;
         let answered = tokio::time::timeout(TIME_MAX, self.exchange(&address, form)).await;
@@ -113,7 +116,7 @@ impl ProviderClient {
     async fn exchange(
         &self,
         address: &Address,
-        form: Option<String>,
+        form: Option<Form>,
     ) -> Result<(StatusCode, Bytes), ProviderError> {
         let stream = TcpStream::connect((&*address.host, address.port)).await;
         let stream = stream.map_err(|error| ProviderError::new(format!("no connection: {error}")));
@@ -150,20 +153,26 @@ impl Address {
         Ok(Self { host, port, is_tls, uri })
     }
 
-    fn request(&self, form: Option<String>) -> Request<Full<Bytes>> {
+    fn request(&self, form: Option<Form>) -> Request<Full<Bytes>> {
         let target = self.uri.path_and_query().map_or("/", |target| target.as_str());
         let host = self.uri.authority().map_or("", |authority| authority.as_str());
-        let request = match form {
-            None => Request::get(target),
-            Some(_) => {
-                Request::post(target).header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+        let (request, body) = match form {
+            None => (Request::get(target), String::new()),
+            Some((form, authorization)) => {
+                let media = "application/x-www-form-urlencoded";
+                let request = Request::post(target).header(CONTENT_TYPE, media);
+                let request = match authorization {
+                    Some(credentials) => request.header(AUTHORIZATION, credentials),
+                    None => request,
+                };
+                (request, form)
             }
         };
         request
             .header(HOST, host)
             .header(ACCEPT, "application/json")
             .header(USER_AGENT, concat!("upesi/", env!("CARGO_PKG_VERSION")))
-            .body(Full::new(Bytes::from(form.unwrap_or_default())))
+            .body(Full::new(Bytes::from(body)))
             .expect("all parts were checked")
     }
 }

@@ -7,10 +7,12 @@
 //! With one shared token ([`Auth::Token`]), changes require it, and so do reads that are costly or
 //! return personal data. With roles ([`Auth::Roles`]), every request requires a token of an
 //! operator, and the permission of its route. The shared token then is the break-glass token: it
-//! has all permissions, and each use is logged and counted.
+//! has all permissions, and each use is logged and counted. Access tokens of an
+//! OpenID provider are accepted if one is configured ([`crate::provider_tokens`]).
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use fspiop::{ErrorCode, Refusal};
@@ -26,6 +28,7 @@ use crate::dry_runs::X_DRY_RUN;
 use crate::operator_token::{OperatorTokenText, id_text};
 use crate::options::{AdminOptions, Auth};
 use crate::permissions::{BUILT_IN, Permission, Permissions};
+use crate::provider_tokens::{self, ProviderOperators};
 use crate::token::{Fingerprint, Token};
 
 /// Longest text of an `X-Actor` header, in bytes.
@@ -89,7 +92,7 @@ pub(crate) fn check_origin(
 pub(crate) const BREAK_GLASS: &str = "break-glass";
 
 /// The credential of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Credential {
     /// None was required.
     None,
@@ -101,6 +104,8 @@ pub(crate) enum Credential {
     Token(OperatorTokenId),
     /// A session that began with a password.
     Session,
+    /// An access token of an OpenID provider at this host.
+    Provider(Arc<str>),
 }
 
 impl fmt::Display for Credential {
@@ -112,6 +117,7 @@ impl fmt::Display for Credential {
             }
             Self::Token(id) => write!(f, "token:{}", id_text(*id)),
             Self::Session => f.write_str("session"),
+            Self::Provider(host) => write!(f, "oidc:{host}"),
         }
     }
 }
@@ -137,7 +143,7 @@ impl Caller {
 
     /// The author of a change. `X-Actor` is the name only if the credential has none.
     fn author(&self, headers: &HeaderMap, peer: IpAddr) -> Result<ChangeAuthor, Refusal> {
-        let credential = self.credential;
+        let credential = &self.credential;
         let stated = header_text(headers, &X_ACTOR, ACTOR_BYTES_MAX)?;
         let actor = match self.name.clone().or(stated) {
             Some(name) => format!("{name} ({credential}) {peer}"),
@@ -199,6 +205,9 @@ pub(crate) async fn identify(
                 None if Session::is_token(presented) => {
                     of_session(options, book, presented, now())?
                 }
+                None if let Some(provider) = of_provider(options, presented) => {
+                    provider.identify(book, presented, now()).await?
+                }
                 None => {
                     let fingerprint = verify(token.clone(), presented.to_owned()).await?;
                     let caller = Caller::unrestricted(Credential::BreakGlass(fingerprint));
@@ -209,6 +218,11 @@ pub(crate) async fn identify(
     };
     let author = caller.author(&head.headers, peer)?;
     Ok((caller, author))
+}
+
+/// The provider of a token, if its tokens are accepted.
+fn of_provider<'a>(options: &'a AdminOptions, presented: &[u8]) -> Option<&'a ProviderOperators> {
+    options.provider.as_ref().filter(|_| provider_tokens::is_token(presented))
 }
 
 /// The operator of a token. An unknown token, a wrong secret and a disabled operator get the same
@@ -316,7 +330,7 @@ pub(crate) fn unauthorized(detail: &str) -> Refusal {
     Refusal { status: StatusCode::UNAUTHORIZED, ..refusal }
 }
 
-fn forbidden(detail: &str) -> Refusal {
+pub(crate) fn forbidden(detail: &str) -> Refusal {
     let refusal = Refusal::new(ErrorCode::GENERIC_CLIENT, detail);
     Refusal { status: StatusCode::FORBIDDEN, ..refusal }
 }

@@ -8,7 +8,8 @@ use crate::responses::Timestamp;
 use crate::route::routes;
 use crate::schema::{self, response_type};
 
-const CREDENTIALS: [&str; 5] = ["none", "shared token", "break-glass token", "token", "session"];
+const CREDENTIALS: [&str; 6] =
+    ["none", "shared token", "break-glass token", "token", "session", "provider token"];
 
 routes! {
     "/identity" {
@@ -39,13 +40,14 @@ response_type! {
 /// `GET /identity`.
 async fn show(request: &AdminRequest<'_>) -> HandlerResult {
     let caller = request.caller;
-    let [none, shared, break_glass, own, session] = CREDENTIALS;
-    let (credential, token_id) = match caller.credential {
+    let [none, shared, break_glass, own, session, provider] = CREDENTIALS;
+    let (credential, token_id) = match &caller.credential {
         Credential::None => (none, None),
         Credential::Shared(_) => (shared, None),
         Credential::BreakGlass(_) => (break_glass, None),
-        Credential::Token(id) => (own, Some(id_text(id))),
+        Credential::Token(id) => (own, Some(id_text(*id))),
         Credential::Session => (session, None),
+        Credential::Provider(_) => (provider, None),
     };
     Ok(AdminResponse::ok(&IdentityResponse {
         name: caller.name.clone(),

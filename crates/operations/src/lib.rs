@@ -57,6 +57,7 @@ mod permissions;
 mod probes;
 mod process_status;
 mod proposals;
+mod provider_tokens;
 mod reports;
 mod request;
 mod response;
@@ -92,6 +93,7 @@ pub use backend::{
     Unavailable,
 };
 pub use options::{AdminKeys, AdminOptions, AuditReads, Auth, Limits};
+pub use provider_tokens::ProviderOperators;
 pub use reports::{
     BackgroundJob, Cluster, ClusterLane, ClusterNode, DiskStatus, DiskUse, Health, OpenBreaker,
     OpenBreakers, ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane, StalledLanes,

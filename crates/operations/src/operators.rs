@@ -153,7 +153,7 @@ pub(crate) fn valid_name(member: &str, text: &str) -> Result<String, Refusal> {
     }
 }
 
-fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"._@-".contains(&byte);
     (1..=NAME_CHARACTERS_MAX).contains(&text.len())
         && text.as_bytes()[0].is_ascii_alphanumeric()

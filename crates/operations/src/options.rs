@@ -9,6 +9,7 @@ use identity::SecretsKey;
 use jws::{KeyDirectory, VerificationKey};
 use tls::ServerTls;
 
+use crate::provider_tokens::ProviderOperators;
 use crate::token::Token;
 
 /// Options of [`crate::serve`].
@@ -33,6 +34,8 @@ pub struct AdminOptions {
     pub tls: Option<Arc<ServerTls>>,
     /// The key of sessions and of secrets on the log; passwords need it.
     pub secrets: Option<SecretsKey>,
+    /// The provider of operators' access tokens, with [`Auth::Roles`].
+    pub provider: Option<ProviderOperators>,
     /// Bounds on what a client can occupy.
     pub limits: Limits,
     /// Time for which a proposed change can be approved, at most 30 days.
@@ -63,6 +66,7 @@ impl AdminOptions {
             keys: AdminKeys::default(),
             tls: None,
             secrets: None,
+            provider: None,
             limits: Limits::default(),
             proposal_time: Duration::from_secs(24 * 60 * 60),
             audit_reads: AuditReads::default(),

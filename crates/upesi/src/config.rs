@@ -272,6 +272,7 @@ impl Config {
             (keys.signing_key.is_some(), "jws.signing_key", "signatures", signatures),
             (self.chain_heads.to.is_some(), "chain_heads.to", "signatures", signatures),
             (self.fspiop_issuer().is_some(), "fspiop.callers", "signatures", signatures),
+            (self.admin_issuer().is_some(), "admin.oidc_issuer", "signatures", signatures),
         ];
         let (_, setting, feature, _) = needs.into_iter().find(|(set, _, _, has)| *set && !has)?;
         Some(format!(

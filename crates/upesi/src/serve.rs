@@ -151,7 +151,7 @@ fn serve_at(
     let Listeners { fspiop, admin, probes, starting, addresses } = Listeners::bind(config)?;
     prepare_directory(arguments)?;
     let (certificates, issuers) = (Certificates::open(config)?, Issuers::start(config)?);
-    let auth = admin_access(config, &arguments.data, certificates.admin.clone())?;
+    let auth = admin_access(config, &arguments.data, (&certificates, &issuers))?;
     let keys = Keys::open(config)?;
     let alerts = config.alerts.receivers()?;
     let traces = &TraceExport::start(config, addresses.fspiop)?;
@@ -893,15 +893,18 @@ fn switch_options(
     }
 }
 
-/// Authentication, key of secrets and TLS of the admin API.
-type AdminAccess = (Auth, Option<SecretsKey>, Option<Arc<ServerTls>>);
+/// Authentication, key of secrets, TLS and provider of the admin API.
+type AdminAccess =
+    (Auth, Option<SecretsKey>, Option<Arc<ServerTls>>, Option<operations::ProviderOperators>);
 
 fn admin_access(
     config: &Config,
     data: &Path,
-    tls: Option<Arc<ServerTls>>,
+    (certificates, issuers): (&Certificates, &Issuers),
 ) -> Result<AdminAccess, CliError> {
-    Ok((admin_auth(config, data)?, secrets_key(config, data)?, tls))
+    let provider = config.provider_operators(issuers.admin.as_ref());
+    let tls = certificates.admin.clone();
+    Ok((admin_auth(config, data)?, secrets_key(config, data)?, tls, provider))
 }
 
 fn admin_auth(config: &Config, data: &Path) -> Result<Auth, CliError> {
@@ -962,7 +965,7 @@ pub(crate) fn given_token(config: &Config) -> Result<Option<Token>, CliError> {
 
 fn admin_options(
     config: &Config,
-    (auth, secrets, tls): AdminAccess,
+    (auth, secrets, tls, provider): AdminAccess,
     (keys, egress): (AdminKeys, Arc<EgressPolicy>),
 ) -> AdminOptions {
     AdminOptions {
@@ -978,6 +981,7 @@ fn admin_options(
             AuditedReads::All => AuditReads::All,
         },
         secrets,
+        provider,
         ..AdminOptions::new(auth)
     }
 }

@@ -1,15 +1,17 @@
-//! How the sender of a request is known, from the section `[fspiop]`.
+//! How the sender of a request is known, from the section `[fspiop]`, and the provider of
+//! operators, from `[admin]`.
 
 use std::path::PathBuf;
 
-use http::HeaderName;
+use http::{HeaderName, Uri};
 use identity::{IssuerKeys, KeySource, TokenRules};
+use operations::ProviderOperators;
 use switch::{
     CallerPolicy, CertificateField, CertificateNames, GatewayCallers, NamePattern, TokenCallers,
 };
 
-use super::settings::{Config, Fspiop};
-use super::values::{Callers, CertificateName};
+use super::settings::{Admin, Config, Fspiop};
+use super::values::{Auth, Callers, CertificateName};
 
 /// Headers that have a meaning of their own, so that no gateway can put a name there. So have those
 /// that begin with `fspiop-`.
@@ -61,6 +63,7 @@ impl Config {
             Callers::Gateway => self.fspiop.gateway_fault(),
             Callers::Anyone | Callers::Certificate => None,
         }
+        .or_else(|| self.admin.provider_fault())
     }
 
     /// Whether the sender of a request is identified.
@@ -94,6 +97,30 @@ impl Config {
         policy.unwrap_or_default()
     }
 
+    /// The provider of operators, if one is configured.
+    pub(crate) fn admin_issuer(&self) -> Option<Issuer> {
+        let issuer = self.admin.oidc_issuer.clone()?;
+        Some(Issuer { source: KeySource::Discovery(issuer), ca: self.admin.oidc_ca_file.clone() })
+    }
+
+    /// The operators of the provider, with its keys. The configuration was checked.
+    pub(crate) fn provider_operators(
+        &self,
+        keys: Option<&IssuerKeys>,
+    ) -> Option<ProviderOperators> {
+        let Admin { oidc_issuer, oidc_audience, oidc_names, oidc_claim, .. } = &self.admin;
+        let (issuer, audience) = (oidc_issuer.clone()?, oidc_audience.clone()?);
+        let host = issuer.parse::<Uri>().ok()?.authority()?.host().into();
+        Some(ProviderOperators {
+            keys: keys?.clone(),
+            rules: TokenRules { issuer, audience },
+            host,
+            names: oidc_names.clone(),
+            claim: oidc_claim.clone(),
+            roles: self.admin.provider_roles().into_iter().flatten().collect(),
+        })
+    }
+
     fn gateway_callers(&self) -> Option<GatewayCallers> {
         let header = self.fspiop.gateway_header.parse().ok()?;
         Some(GatewayCallers {
@@ -110,6 +137,39 @@ impl Config {
         };
         let fields = self.fspiop.certificate_names.iter().map(field).collect();
         CertificateNames::new(fields, pattern)
+    }
+}
+
+impl Admin {
+    fn provider_fault(&self) -> Option<String> {
+        let issuer = self.oidc_issuer.as_ref()?;
+        let needs = |what: &str| Some(format!("admin.oidc_issuer needs admin.{what}"));
+        if self.auth != Auth::Roles {
+            return needs("auth = \"roles\"");
+        }
+        if self.oidc_audience.is_none() {
+            return needs("oidc_audience, the value of the tokens' claim aud");
+        }
+        if self.oidc_names.is_empty() {
+            return Some("admin.oidc_names must have at least one entry".to_owned());
+        }
+        if self.oidc_roles.is_empty() {
+            return needs("oidc_roles, such as [\"hub-operators=operator\"]");
+        }
+        if self.provider_roles().contains(&None) {
+            let text = "admin.oidc_roles must have entries VALUE=ROLE";
+            return Some(text.to_owned());
+        }
+        identity::check_url(issuer).err().map(|error| format!("admin.oidc_issuer: {error}"))
+    }
+
+    /// Values of the claim with their roles. `None` for an entry of another form.
+    fn provider_roles(&self) -> Vec<Option<(String, String)>> {
+        let pair = |entry: &String| {
+            let (value, role) = entry.rsplit_once('=')?;
+            (!value.is_empty() && !role.is_empty()).then(|| (value.to_owned(), role.to_owned()))
+        };
+        self.oidc_roles.iter().map(pair).collect()
     }
 }
 
@@ -206,6 +266,22 @@ mod tests {
             &format!("{whole}token_claims = []"),
             Some("fspiop.token_claims must have at least one entry"),
         );
+        let admin = |settings: &str, expected: Option<&str>| {
+            check(&format!("[admin]\noidc_issuer = \"https://idp.example\"\n{settings}"), expected);
+        };
+        admin("", Some("admin.oidc_issuer needs admin.auth = \"roles\""));
+        let roles = "auth = \"roles\"\n";
+        let audience =
+            "admin.oidc_issuer needs admin.oidc_audience, the value of the tokens' claim aud";
+        admin(roles, Some(audience));
+        let whole = format!("{roles}oidc_audience = \"hub\"\n");
+        let none = "admin.oidc_issuer needs admin.oidc_roles, such as [\"hub-operators=operator\"]";
+        admin(&whole, Some(none));
+        admin(&format!("{whole}oidc_roles = [\"a=viewer\", \"b=c=admin\"]"), None);
+        for entry in ["viewer", "=viewer", "a="] {
+            let form = Some("admin.oidc_roles must have entries VALUE=ROLE");
+            admin(&format!("{whole}oidc_roles = [\"{entry}\"]"), form);
+        }
         let gateway = "callers = \"gateway\"\n";
         check(
             gateway,

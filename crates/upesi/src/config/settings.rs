@@ -158,6 +158,20 @@ settings! {
         /// File with the key of sessions and second factors, instead of `admin-secrets-key` in the
         /// data directory; with `auth = "roles"` only. All nodes of a cluster need the same one
         secrets_key_file: Option<PathBuf> = None;
+        /// Issuer of an OpenID provider whose access tokens are accepted; with `auth = "roles"`
+        /// only. Its keys are read as those of `fspiop.token_issuer`
+        oidc_issuer: Option<String> = None;
+        /// Value of the tokens' claim `aud`, or one of its values
+        oidc_audience: Option<String> = None;
+        /// PEM file with the authorities of the provider's certificate; unset, the system's
+        oidc_ca_file: Option<PathBuf> = None;
+        /// Claims with the operator's name; the first one that a token has counts. A person must
+        /// not be able to change it at the provider
+        oidc_names: Vec<String> = vec!["preferred_username".into(), "sub".into()];
+        /// Claim with groups or roles of the provider, such as `"realm_access.roles"`
+        oidc_claim: String = "groups".into();
+        /// Roles that values of this claim grant, such as `["hub-operators=operator"]`
+        oidc_roles: Vec<String> = Vec::new();
         /// Names, without port, that the `Host` header may have. The names of the loopback
         /// interface and the address of the connection are always allowed
         hosts: Vec<String> = Vec::new();

@@ -1,5 +1,7 @@
 //! `upesi login` and `upesi logout`: sessions with the admin API of a running switch.
 
+mod provider;
+
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -8,6 +10,7 @@ use std::path::{Path, PathBuf};
 use harness::{Admin, session_file};
 use serde_json::{Value, json};
 
+use self::provider::ProviderArguments;
 use crate::CliError;
 use crate::cli::admin_address::{TlsFiles, authorities_file};
 use crate::cli::admin_client::member;
@@ -17,14 +20,15 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   upesi login anna
   upesi login anna --admin https://10.0.0.5:3001 --ca ca.pem --code 123456
-  upesi login anna --password-file secret < /dev/null";
+  upesi login anna --password-file secret < /dev/null
+  upesi login --issuer https://idp.example/realms/scheme --client-id upesi";
 
 /// Arguments of `login`.
 #[derive(clap::Args)]
 pub(crate) struct LoginArguments {
     /// Name of the operator.
-    #[arg(value_name = "NAME")]
-    name: String,
+    #[arg(value_name = "NAME", required_unless_present = "issuer")]
+    name: Option<String>,
     /// Address of the switch's admin API.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001")]
     admin: String,
@@ -36,6 +40,8 @@ pub(crate) struct LoginArguments {
     /// Code of the authenticator application, if the operator has one.
     #[arg(long, value_name = "CODE")]
     code: Option<String>,
+    #[command(flatten)]
+    provider: ProviderArguments,
 }
 
 /// Arguments of `logout`.
@@ -47,8 +53,12 @@ pub(crate) struct LogoutArguments {
 }
 
 pub(crate) fn login(arguments: &LoginArguments) -> Result<(), CliError> {
-    let LoginArguments { name, admin, password_file, files, code } = arguments;
+    let LoginArguments { name, admin, password_file, files, code, provider } = arguments;
     let file = file_for(admin)?;
+    let Some(name) = name else {
+        let issuer = provider.issuer.as_deref().unwrap_or_default();
+        return keep_token(&provider.token(issuer)?, (admin, &file), files);
+    };
     let password = password::read("password", password_file.as_deref())?;
     let mut body = json!({"name": name, "password": password});
     if let Some(code) = code {
@@ -58,15 +68,34 @@ pub(crate) fn login(arguments: &LoginArguments) -> Result<(), CliError> {
     let answer = client.call("POST", "/login", Some(&body.to_string()))?;
     let value = serde_json::from_slice::<Value>(&answer.body).unwrap_or(Value::Null);
     if answer.status != 201 {
-        let described = value["errorInformation"]["errorDescription"].as_str();
-        let text = described.unwrap_or("no description");
-        return Err(CliError::new(format!("login: status {}: {text}", answer.status)));
+        return Err(refused(answer.status, &value));
     }
     let stored = store(&file, &format!("{}\n", member(&value, "token")));
     stored.map_err(|error| CliError::new(format!("{}: {error}", file.display())))?;
     remember_authorities(&file, files.ca(admin).as_deref())?;
     println!("logged in as {name} until {}", member(&value, "expirationDate"));
     Ok(())
+}
+
+/// Stores an access token, if the admin API accepts it.
+fn keep_token(token: &str, (admin, file): (&str, &Path), files: &TlsFiles) -> Result<(), CliError> {
+    let mut client = files.apply(admin, Admin::with_token(admin, token.to_owned())?)?;
+    let answer = client.call("GET", "/identity", None)?;
+    let value = serde_json::from_slice::<Value>(&answer.body).unwrap_or(Value::Null);
+    if answer.status != 200 {
+        return Err(refused(answer.status, &value));
+    }
+    let stored = store(file, &format!("{token}\n"));
+    stored.map_err(|error| CliError::new(format!("{}: {error}", file.display())))?;
+    remember_authorities(file, files.ca(admin).as_deref())?;
+    let (name, end) = (member(&value, "name"), member(&value, "expirationDate"));
+    println!("logged in as {name} until {end}");
+    Ok(())
+}
+
+fn refused(status: u16, answer: &Value) -> CliError {
+    let described = answer["errorInformation"]["errorDescription"].as_str();
+    CliError::new(format!("login: status {status}: {}", described.unwrap_or("no description")))
 }
 
 /// Deletes the stored token. The session itself ends at its time, or when the operator is disabled

@@ -12,6 +12,7 @@ use crate::config::{Config, Issuer};
 #[derive(Debug, Default)]
 pub(crate) struct Issuers {
     pub(super) fspiop: Option<IssuerKeys>,
+    pub(super) admin: Option<IssuerKeys>,
     /// They end when this is dropped.
     threads: Vec<IssuerKeysThread>,
 }
@@ -20,18 +21,27 @@ impl Issuers {
     /// Begins to read the keys. Does not wait for them: an issuer that is down prevents no start.
     pub(super) fn start(config: &Config) -> Result<Arc<Self>, CliError> {
         let mut issuers = Self::default();
-        if let Some(issuer) = config.fspiop_issuer() {
-            let client = client("fspiop", &issuer)?;
-            let (keys, thread) = IssuerKeys::start(issuer.source, client)
-                .map_err(|error| CliError::new(format!("cannot start a thread: {error}")))?;
-            issuers.fspiop = Some(keys);
-            issuers.threads.push(thread);
-        }
+        issuers.fspiop = issuers.begin("fspiop", config.fspiop_issuer())?;
+        issuers.admin = issuers.begin("admin", config.admin_issuer())?;
         Ok(Arc::new(issuers))
     }
 
+    fn begin(
+        &mut self,
+        section: &'static str,
+        issuer: Option<Issuer>,
+    ) -> Result<Option<IssuerKeys>, CliError> {
+        let Some(issuer) = issuer else { return Ok(None) };
+        let client = client(section, &issuer)?;
+        let (keys, thread) = IssuerKeys::start(issuer.source, client)
+            .map_err(|error| CliError::new(format!("cannot start a thread: {error}")))?;
+        self.threads.push(thread);
+        Ok(Some(keys))
+    }
+
     fn all(&self) -> impl Iterator<Item = (&'static str, &IssuerKeys)> {
-        self.fspiop.iter().map(|keys| ("fspiop", keys))
+        let fspiop = self.fspiop.iter().map(|keys| ("fspiop", keys));
+        fspiop.chain(self.admin.iter().map(|keys| ("admin", keys)))
     }
 
     /// Seconds since the keys were last read. An issuer that never answered has no sample.
@@ -54,7 +64,10 @@ impl Issuers {
 
 /// Checks the files of issuers as [`Issuers::start`] does, without a call.
 pub(crate) fn check(config: &Config) -> Result<(), CliError> {
-    config.fspiop_issuer().map_or(Ok(()), |issuer| client("fspiop", &issuer).map(drop))
+    let issuers = [("fspiop", config.fspiop_issuer()), ("admin", config.admin_issuer())];
+    let mut found =
+        issuers.iter().filter_map(|(section, issuer)| Some((*section, issuer.as_ref()?)));
+    found.try_for_each(|(section, issuer)| client(section, issuer).map(drop))
 }
 
 fn client(section: &'static str, issuer: &Issuer) -> Result<ProviderClient, CliError> {

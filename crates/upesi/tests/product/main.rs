@@ -57,11 +57,14 @@ mod monitoring;
 mod object_stores;
 mod offline;
 mod onboard;
+#[cfg(feature = "real-receivers")]
+mod openid;
 mod operations;
 mod operators;
 mod participant_metrics;
 mod parties;
 mod preload;
+mod provider_tokens;
 mod reconcile;
 mod settlement;
 mod settlement_commands;

@@ -1,4 +1,5 @@
-//! A real webhook receiver and a real mail server: Node.js with packages from npm, installed once.
+//! Real servers: Node.js with packages from npm, installed once. Here a webhook receiver and a mail
+//! server.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -111,8 +112,8 @@ impl Drop for Receivers {
     }
 }
 
-/// The directory with the packages and the program.
-fn installed() -> PathBuf {
+/// The directory with the packages and the programs.
+pub(crate) fn installed() -> PathBuf {
     let _alone = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("receivers");
     let source = |name: &str| fs::read_to_string(format!("{SOURCES}/{name}")).unwrap();
@@ -125,6 +126,8 @@ fn installed() -> PathBuf {
         assert!(npm.status().unwrap().success(), "npm install in {}", directory.display());
         fs::write(marker, package).unwrap();
     }
-    fs::write(directory.join("receivers.mjs"), source("receivers.mjs")).unwrap();
+    for program in ["receivers.mjs", "provider.mjs"] {
+        fs::write(directory.join(program), source(program)).unwrap();
+    }
     directory
 }

@@ -138,6 +138,45 @@ fn keys_in_the_register_survive_a_crash() {
     scheme.end();
 }
 
+/// A signed message that is sent again is a duplicate. With another destination, date, sender or
+/// path it is refused, and changes nothing.
+#[test]
+fn replayed_signatures_are_duplicates_or_refused() {
+    let scheme = Scheme::configured("[jws]\nvalidate = [\"transfers\"]\n");
+    add_key(&scheme.admin, "payerfsp", "rsa");
+    add_key(&scheme.admin, "otherfsp", "ec");
+    let message = sign_with(Transfer::of("1").prepare().to("payeefsp"), "rsa");
+    scheme.send(&message, 202);
+    scheme.payee.wait("POST", "/transfers");
+    scheme.wait_until_delivered();
+    scheme.payee.take(1);
+    let position = scheme.admin.position("payerfsp");
+    // The payer gets the state of the transfer again, and the payee nothing.
+    scheme.send(&message, 202);
+    scheme.wait_until_delivered();
+    let state = String::from_utf8(scheme.payer.take(1)[0].body.clone()).unwrap();
+    assert!(state.contains("RESERVED"), "{state}");
+    assert_eq!(scheme.admin.position("payerfsp"), position);
+    let before = scheme.admin.state();
+    for (header, value) in [
+        ("fspiop-destination", "otherfsp"),
+        ("date", "Tue, 15 Nov 1994 08:12:32 GMT"),
+        ("fspiop-source", "otherfsp"),
+        ("fspiop-uri", "/quotes"),
+        ("fspiop-http-method", "PUT"),
+    ] {
+        let answer = scheme.ask(&message.clone().with(header, value));
+        assert_eq!(answer.status, 400, "{header}: {}", answer.text());
+        let body: Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(body["errorInformation"]["errorCode"], "3105", "{header}: {body}");
+    }
+    assert_eq!(scheme.admin.state(), before);
+    for fsp in [&scheme.payer, &scheme.payee, &scheme.other] {
+        assert_eq!(fsp.take(0), [], "{} received something", fsp.name);
+    }
+    scheme.end();
+}
+
 /// More concurrent responses than one signing thread has room for: each is signed, and none is
 /// lost.
 #[test]

@@ -473,6 +473,49 @@ fn unfinished_handshakes_end_in_time_and_delay_nobody() {
     scheme.end();
 }
 
+/// A response of `openssl ocsp` about the hub's certificate, whose state in the authority's index
+/// is `V` (valid) or `R` (revoked).
+fn write_ocsp_response(pki: &Pki, state: &str) {
+    pki.write("ca.key", &pki.authority.key_pem());
+    pki.write("index.txt", &format!("{state}\t01\tunknown\t/CN=hub\n"));
+    let mut command = Command::new("openssl");
+    command.args(["ocsp", "-ndays", "7", "-index"]).arg(pki.path("index.txt"));
+    for (option, file) in
+        [("-rsigner", "ca.pem"), ("-rkey", "ca.key"), ("-CA", "ca.pem"), ("-issuer", "ca.pem")]
+    {
+        command.arg(option).arg(pki.path(file));
+    }
+    command.arg("-cert").arg(pki.path("hub.pem")).arg("-respout").arg(pki.path("ocsp.der"));
+    let outcome = run(command, b"");
+    assert!(pki.path("ocsp.der").exists(), "{outcome:?}");
+}
+
+/// The hub sends the OCSP response of the file with its certificate, and a newer one after it was
+/// read again.
+#[test]
+fn ocsp_response_is_stapled() {
+    let pki = Pki::new();
+    write_ocsp_response(&pki, "V\t330101000000Z\t");
+    let file = pki.path("ocsp.der");
+    let mut scheme = pki.scheme(&format!("tls_ocsp_file = \"{}\"\n", file.display()));
+    let stapled = |scheme: &Scheme| {
+        let mut command = Command::new("openssl");
+        command.args(["s_client", "-status", "-servername", "localhost", "-CAfile"]);
+        command.arg(pki.path("ca.pem")).arg("-connect").arg(scheme.switch.fspiop.to_string());
+        command.arg("-cert").arg(pki.path("payerfsp.pem"));
+        command.arg("-key").arg(pki.path("payerfsp.key"));
+        run(command, b"").text
+    };
+    let text = stapled(&scheme);
+    assert!(text.contains("OCSP Response Status: successful"), "{text}");
+    assert!(text.contains("Cert Status: good"), "{text}");
+    write_ocsp_response(&pki, "R\t330101000000Z\t260101000000Z");
+    reload(&mut scheme, "loaded");
+    let text = stapled(&scheme);
+    assert!(text.contains("Cert Status: revoked"), "{text}");
+    scheme.end();
+}
+
 #[test]
 fn client_without_tls_gets_a_readable_answer() {
     let pki = Pki::new();

@@ -71,8 +71,7 @@ impl IoThread {
         let recorded = (params.counters, params.measurements);
         let traced = (handle.latency_trace(), SpanWriter::new(options.spans));
         let thread = Thread::new(params.number, recorded, traced, clock);
-        let policy = (options.policy, params.seed);
-        let outbox = Outbox::new(&thread, &handle, &params.mailbox, policy);
+        let outbox = Outbox::new(&thread, &handle, &params.mailbox, (options.policy, params.seed));
         let counters = Arc::clone(&thread.counters);
         let directory = Directory::new(handle.clone(), counters, Rc::clone(&outbox.retry));
         let signatures = ThreadSignatures::new(options.signatures, &thread, &directory);
@@ -107,9 +106,10 @@ impl IoThread {
             records,
             handle: handle.clone(),
             expiration_max: options.expiration_max,
+            identifies_senders: options.security.callers.identifies(),
         };
-        let parts = (&thread, &directory);
-        let security = Security::new(options.security, options.connections.head, parts);
+        let head = options.connections.head;
+        let security = Security::new(options.security, head, (&thread, &directory));
         let server = Server {
             thread,
             started: params.started,

@@ -24,6 +24,8 @@ use crate::notice_messages;
 use crate::records::Records;
 use crate::submitter::{AcceptStatus, Submitter};
 
+const NOT_THE_PAYER: &str = "/requestBody/payerFsp must be FSPIOP-Source";
+
 /// The parts of the thread that messages about transfers may touch.
 pub(crate) struct Transfers {
     pub(crate) submitter: Rc<Submitter>,
@@ -32,6 +34,8 @@ pub(crate) struct Transfers {
     pub(crate) handle: Handle<ForwardedMessage>,
     /// Maximum time until a transfer expires; `None` for no limit.
     pub(crate) expiration_max: Option<Duration>,
+    /// Senders are identified, so none sends for another.
+    pub(crate) identifies_senders: bool,
 }
 
 /// `POST /transfers`, `PUT /transfers/{ID}` and `PUT /transfers/{ID}/error`.
@@ -44,6 +48,9 @@ pub(crate) fn submit(
     let command = commands::command_of(route, &inbound.envelope, &inbound.body, now_ms)?;
     match command {
         None => not_found_to_sender(transfers, route, &inbound),
+        Some(command) if transfers.identifies_senders && is_of_another(&command) => {
+            Err(Refusal::new(ErrorCode::VALIDATION, NOT_THE_PAYER))
+        }
         Some(command) => match expires_too_late(transfers, &command) {
             None => submit_known(transfers, inbound, command),
             Some(refusal) => refuse_unless_known(transfers, refusal, (inbound, command)),
@@ -163,6 +170,12 @@ fn submit_known(
         commands::choose_fee_rule(&mut command, &inbound.body, &view.fee_rules);
     }
     Ok(AcceptStatus::AfterDecision(transfers.submitter.submit(command, inbound)?, accepted))
+}
+
+/// Whether a prepare names another payer than its sender. Its error would go to that payer, who
+/// could take it for the error of a payment of its own with the same id.
+fn is_of_another(command: &Command) -> bool {
+    matches!(command, Command::Prepare(prepare) if prepare.payer != prepare.source)
 }
 
 /// The error of a prepare that expires later than the scheme allows.

@@ -238,6 +238,10 @@ fn sender_must_be_named_by_the_certificate() {
     // Names are compared byte by byte.
     pki.ask(&scheme, "otherfsp", &prepare.clone().with("fspiop-source", "OTHERFSP")).is(403, "");
     pki.ask(&scheme, "payerfsp", &prepare.clone().with("fspiop-source", "payerfsp2")).is(403, "");
+    // The payee cannot make the hub report an error about the payer's transfer.
+    let of_payer = transfer.prepare().with("fspiop-source", "payeefsp");
+    let not_the_payer = "/requestBody/payerFsp must be FSPIOP-Source";
+    pki.ask(&scheme, "payeefsp", &of_payer).is(400, not_the_payer);
     // The response does not wait for a body.
     let head = prepare.clone().body("").with("connection", "close").render();
     let head = String::from_utf8(head).unwrap();

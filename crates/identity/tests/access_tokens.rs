@@ -52,7 +52,7 @@ fn published_signatures_are_valid() {
         6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ.DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjD\
         xw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q";
     for (key, token) in [(rsa, rsa_token), (p256, p256_token)] {
-        let verified = set(&[key.clone()]).verify(token.as_bytes(), &rules(), NOW);
+        let verified = set(std::slice::from_ref(&key)).verify(token.as_bytes(), &rules(), NOW);
         assert_eq!(verified, Err(TokenFault::Issuer), "{key}");
         let issuer = TokenRules { issuer: "joe".into(), audience: "hub".into() };
         let verified = set(&[key]).verify(token.as_bytes(), &issuer, NOW);
@@ -248,7 +248,7 @@ fn key_sets_are_bounded_and_unusable_keys_are_skipped() {
         json!({"kty": "oct", "k": "AAAA"}),
     ];
     for jwk in unusable {
-        assert_eq!(of(&[jwk.clone()]), Some(KeySetError::Empty), "{jwk}");
+        assert_eq!(of(std::slice::from_ref(&jwk)), Some(KeySetError::Empty), "{jwk}");
     }
     assert_eq!(of(&vec![key.jwk(); 65]), Some(KeySetError::TooMany));
     for text in ["", "[]", "{}", "{\"keys\": {}}", "null"] {

@@ -125,7 +125,7 @@ mod tests {
     fn unusable_files_are_named() {
         let refused = |files: &TlsFiles, url: &str| {
             let admin = Admin::at("http://127.0.0.1:1", None).expect("an address");
-            files.apply(url, admin).err().expect("refused").to_string()
+            files.apply(url, admin).map(drop).expect_err("refused").to_string()
         };
         let plain = refused(&files(Some("ca.pem")), "http://127.0.0.1:1");
         assert_eq!(plain, "--ca: http://127.0.0.1:1 is not encrypted; use https://");

@@ -249,7 +249,7 @@ fn visit_log(data: &Path, query: &AuditQuery, visit: &mut Visit<'_>) -> Result<(
     let log = OfflineLog::open_live(data)?;
     let mut result = Ok(());
     let walked = log.walk(&mut |placed| {
-        visit_entries(&placed.frame, query, &mut |entry| {
+        visit_entries(placed.frame, query, &mut |entry| {
             if result.is_ok() {
                 result = visit(entry.to_json());
             }
@@ -344,11 +344,12 @@ mod tests {
             "requests": 40, "chainLogIndex": 9, "chainHead": "cd"
         });
         expect![[r#"
+            entries:
               record  date                      outcome   by                        request                                  reason
                    7  2026-01-01T10:00:00.000Z  recorded  anna (token:1) 10.0.0.1   net debit cap                            advice
                    9  2026-01-01T11:00:00.000Z  refused   unauthenticated 10.0.0.2  POST /participants: 401, the last of 40
         "#]]
-        .assert_eq(&table(&json!([change, refused])));
+        .assert_eq(&format!("entries:\n{}", table(&json!([change, refused]))));
         assert_eq!(table(&json!([])), "no such entries\n");
         assert!(details(&refused).contains("  chainHead      cd\n"), "{}", details(&refused));
     }

@@ -5,6 +5,8 @@
 //! not empty can itself be changed by an approval only. The kernel compares the names of the two
 //! persons; the admin API authenticates them.
 //!
+//! A change that only takes rights from operators never needs a second person: it must not wait.
+//!
 //! A proposal is open until it is decided or its time has passed. The stamp of the batch decides
 //! whether it has: no record and no timer ends it.
 //!
@@ -16,9 +18,13 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::change::{Change, ChangeDeclaration, PROPOSAL_TEXT_MAX, ProposableChange, SetFourEyes};
+use crate::change::{
+    Change, ChangeDeclaration, PROPOSAL_TEXT_MAX, ProposableChange, RemoveRole, SetFourEyes,
+    SetRole,
+};
 use crate::field::{ByteSink, Bytes, Field, SHORT, Text, numbered, stored};
 use crate::ids::{LogIndex, ProposalId, Stamp};
+use crate::operators::OperatorBook;
 use crate::outcome::Outcome;
 
 /// Maximum number of open proposals.
@@ -130,6 +136,26 @@ impl Proposal {
 pub struct Proposals {
     pub(crate) four_eyes: FourEyes,
     pub(crate) rows: VecDeque<Proposal>,
+}
+
+/// Whether no operator has more rights after a change, and some operator may have fewer.
+pub(crate) fn takes_rights_away(book: &OperatorBook, change: &Change) -> bool {
+    if let Change::SetOperator(new) = change {
+        let old = book.operator(&new.name);
+        return old.is_some_and(|old| {
+            (old.active || !new.active) && new.roles.iter().all(|role| old.roles.contains(role))
+        });
+    }
+    if let Change::SetRole(SetRole { role: new }) = change {
+        let old = book.role(&new.name);
+        return old.is_some_and(|old| {
+            new.permissions.iter().all(|permission| old.permissions.contains(permission))
+        });
+    }
+    if let Change::SetPassword(new) = change {
+        return new.hash.is_empty();
+    }
+    change.number() == RemoveRole::DECLARATION.number
 }
 
 impl Proposals {

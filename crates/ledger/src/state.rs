@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::accounts::Accounts;
 use crate::alerts::Alerts;
 use crate::batch_digest::BatchDigest;
-use crate::change::Settings;
+use crate::change::{Change, Settings};
 use crate::command::{Command, TraceId};
 use crate::fees::FeeBook;
 use crate::field::stored;
@@ -18,7 +18,7 @@ use crate::money::Amount;
 use crate::notice::{Notice, Outbox};
 use crate::operators::OperatorBook;
 use crate::outcome::Outcome;
-use crate::proposals::Proposals;
+use crate::proposals::{Proposals, takes_rights_away};
 use crate::registry::Registry;
 use crate::rules::RULES_VERSION;
 use crate::settlement::{ArchivedSettlement, SettlementBook};
@@ -330,6 +330,12 @@ impl State {
     #[must_use]
     pub const fn proposals(&self) -> &Proposals {
         &self.proposals
+    }
+
+    /// Whether a change is decided only as part of an approval.
+    #[must_use]
+    pub fn needs_approval(&self, change: &Change) -> bool {
+        self.proposals.needs(change.declaration()) && !takes_rights_away(&self.operators, change)
     }
 
     /// The same state without kinds that need a second person, and without proposals, for copies

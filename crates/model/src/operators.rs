@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ledger::{
-    CreateToken, OPERATORS_MAX, Outcome, ROLES_MAX, RecordAudit, RemoveRole, RevokeToken,
+    Change, CreateToken, OPERATORS_MAX, Outcome, ROLES_MAX, RecordAudit, RemoveRole, RevokeToken,
     SetOperator, SetPassword, SetRole, SetSecondFactor, State, TOKENS_MAX,
 };
 
@@ -118,6 +118,25 @@ impl Predict for CreateToken {
         }
         tokens.insert(self.id.0, self.clone());
         Outcome::Accepted
+    }
+}
+
+impl Model {
+    /// Whether the change leaves each operator at most the rights that it has.
+    pub(super) fn only_takes_rights(&self, change: &Change) -> bool {
+        let within = |new: &[String], old: &[String]| new.iter().all(|it| old.contains(it));
+        let Operators { roles, operators, .. } = &self.operators;
+        if let Change::SetOperator(it) = change {
+            let Some(known) = operators.get(&it.name) else { return false };
+            return within(&it.roles, &known.roles) && (known.active || !it.active);
+        }
+        if let Change::SetRole(it) = change {
+            let known = roles.get(&it.role.name);
+            return known.is_some_and(|known| within(&it.role.permissions, known));
+        }
+        let removes_password = |it: &SetPassword| it.hash.is_empty();
+        matches!(change, Change::RemoveRole(_))
+            || matches!(change, Change::SetPassword(it) if removes_password(it))
     }
 }
 

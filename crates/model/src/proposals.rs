@@ -100,7 +100,7 @@ impl Proposals {
 impl Model {
     /// Whether a change is refused unless it comes by an approval.
     pub(super) fn must_be_approved(&self, change: &Change) -> bool {
-        self.proposals.must_be_approved(change.number())
+        self.proposals.must_be_approved(change.number()) && !self.only_takes_rights(change)
     }
 }
 
@@ -113,8 +113,8 @@ fn bytes_of(change: &Change) -> usize {
 
 impl Predict for SetFourEyes {
     fn predict(&self, model: &mut Model) -> Outcome {
-        // Settings, rules, alarms, alerts and proposals need no second person.
-        let other = [1, 2, 54, 55, 71, 72, 73];
+        // Settings, rules, alarms, alerts, proposals and refused requests need no second person.
+        let other = [1, 2, 54, 55, 71, 72, 73, 74];
         let known = |it: &u8| Change::TABLE.iter().any(|(_, number)| number == it);
         let fits = self.changes.iter().all(|it| known(it) && !other.contains(it));
         let mut sorted = self.changes.clone();
@@ -131,10 +131,10 @@ impl Predict for SetFourEyes {
 impl Predict for Propose {
     fn predict(&self, model: &mut Model) -> Outcome {
         let (now, bytes) = (model.stamp, bytes_of(&self.change));
-        let proposals = &mut model.proposals;
-        if !proposals.must_be_approved(self.change.number()) {
+        if !model.must_be_approved(&self.change) {
             return Outcome::ProposalNotNeeded;
         }
+        let proposals = &mut model.proposals;
         if PROPOSAL_BYTES_MAX < bytes {
             return Outcome::ProposalTooLarge;
         }

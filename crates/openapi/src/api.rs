@@ -104,6 +104,8 @@ pub struct Body {
     pub schema: Value,
     /// An example.
     pub example: Value,
+    /// Whether it must be sent.
+    pub is_required: bool,
 }
 
 /// A response.
@@ -273,7 +275,7 @@ impl Operation {
             let entry = json!({"schema": body.schema, "example": body.example});
             let content: Map<String, Value> =
                 body.media.iter().map(|media| (media.clone(), entry.clone())).collect();
-            out["requestBody"] = json!({"required": true, "content": content});
+            out["requestBody"] = json!({"required": body.is_required, "content": content});
         }
         if !self.callbacks.is_empty() {
             out["callbacks"] =

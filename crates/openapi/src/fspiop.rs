@@ -116,6 +116,7 @@ fn operation(resource: Resource, row: &RouteRow) -> Operation {
         media: MEDIA_VERSIONS.map(|version| media(resource.as_str(), version)).to_vec(),
         schema: schema::of(rule),
         example: examples::of(row.operation),
+        is_required: true,
     });
     Operation {
         method: row.method.as_str().to_ascii_lowercase(),

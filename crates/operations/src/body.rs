@@ -20,6 +20,8 @@ pub(crate) struct BodyDescription {
     pub(crate) schema: Component,
     /// Whether unknown members are refused.
     pub(crate) is_closed: bool,
+    /// Whether a request without a body is refused.
+    pub(crate) is_required: bool,
 }
 
 /// The body of a request, or an object within one.
@@ -28,6 +30,11 @@ pub(crate) trait Body: Sized {
 
     /// Reads the members.
     fn take(reader: &mut BodyReader<'_>) -> Result<Self, Refusal>;
+
+    /// Reads the body of a request.
+    fn read_text(text: &[u8]) -> Result<Self, Refusal> {
+        Self::read(BodyReader::parse(text)?)
+    }
 
     /// Reads the members, and refuses unknown members of a closed body.
     fn read(mut reader: BodyReader<'_>) -> Result<Self, Refusal> {
@@ -63,6 +70,7 @@ macro_rules! body {
                     )
                 }),
                 is_closed: $crate::body::is_closed($crate::schema::Extent::$extent),
+                is_required: true,
             };
 
             fn take(
@@ -82,6 +90,21 @@ pub(crate) use body;
 
 pub(crate) const fn is_closed(extent: Extent) -> bool {
     matches!(extent, Extent::Closed)
+}
+
+/// A body that may be absent, which is as good as an empty object.
+pub(crate) struct MaybeAbsent<B>(pub(crate) B);
+
+impl<B: Body> Body for MaybeAbsent<B> {
+    const DESCRIPTION: BodyDescription = BodyDescription { is_required: false, ..B::DESCRIPTION };
+
+    fn read_text(text: &[u8]) -> Result<Self, Refusal> {
+        B::read_text(if text.is_empty() { b"{}" } else { text }).map(Self)
+    }
+
+    fn take(reader: &mut BodyReader<'_>) -> Result<Self, Refusal> {
+        B::take(reader).map(Self)
+    }
 }
 
 /// The check of a member, its type, and its schema.

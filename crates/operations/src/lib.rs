@@ -16,6 +16,7 @@
 #![warn(missing_docs)]
 
 mod accounts;
+mod address_limits;
 mod admin_requests;
 mod audit;
 mod audit_log;
@@ -84,6 +85,7 @@ mod waterfall;
 pub use self::metrics::families;
 pub use self::process_status::ProcessStatus;
 pub use ::identity::SecretsKey;
+pub use address_limits::AddressLimits;
 pub use audit_log::{
     AUDIT_ENTRIES_MAX, AUDIT_READ_MAX, AuditEntryData, AuditOutcome, AuditPage, AuditPlace,
     AuditQuery, parse_audit_time,

@@ -43,6 +43,7 @@ pub(crate) struct AdminCounters {
     pub(crate) permissions_missing: u64,
     pub(crate) break_glass_uses: u64,
     pub(crate) audit: AuditCounts,
+    pub(crate) addresses_refused: u64,
 }
 
 /// Sources of the metrics of this crate.
@@ -113,6 +114,9 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
     Counter "upesi_admin_audit_unrecorded_total"
         "Requests to the admin API that are in the audit stream only, because the log had no room."
         now.admin.audit.unrecorded;
+    Counter "upesi_admin_address_refused_total"
+        "Requests to the admin API beyond the rate or the concurrency of their address."
+        now.admin.addresses_refused;
     Histogram "upesi_admin_request_seconds"
         "Requests to the admin API, from the end of their head to the response."
         now.requests.times;

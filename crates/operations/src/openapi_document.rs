@@ -193,6 +193,7 @@ fn operation(tag: &'static str, resource: &Resource, route: &Route) -> Operation
             media: vec!["application/json".to_owned()],
             schema: reference(body.schema.0),
             example: (route.example)(),
+            is_required: body.is_required,
         }),
         responses: responses.chain(refusals).collect(),
         callbacks: Vec::new(),

@@ -9,6 +9,7 @@ use identity::SecretsKey;
 use jws::{KeyDirectory, VerificationKey};
 use tls::ServerTls;
 
+use crate::address_limits::AddressLimits;
 use crate::provider_tokens::ProviderOperators;
 use crate::token::Token;
 
@@ -42,6 +43,8 @@ pub struct AdminOptions {
     pub proposal_time: Duration,
     /// The reads that are recorded in the log.
     pub audit_reads: AuditReads,
+    /// Bounds on the requests of one address.
+    pub address_limits: AddressLimits,
 }
 
 /// Keys of signatures that are not in the registry; none by default.
@@ -70,6 +73,7 @@ impl AdminOptions {
             limits: Limits::default(),
             proposal_time: Duration::from_secs(24 * 60 * 60),
             audit_reads: AuditReads::default(),
+            address_limits: AddressLimits::default(),
         }
     }
 }

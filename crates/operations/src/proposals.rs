@@ -13,7 +13,7 @@ use ledger::{
 };
 
 use crate::auth;
-use crate::body::{Optional, body, single_line};
+use crate::body::{MaybeAbsent, Optional, body, single_line};
 use crate::body_reader::refuse;
 use crate::change_words::InWords;
 use crate::four_eyes::group_of;
@@ -75,31 +75,34 @@ routes! {
         }
     }
     "/proposals/{id}/approve" [ID] {
-        change POST approveProposal = approve(Decision), "Approve and make a proposed change" {
+        change POST approveProposal = approve(MaybeDecision), "Approve and make a proposed change" {
             permission: None,
             records: ApproveProposal,
             text: "\
                 Makes the change in the same step. Requires the permission of the change, and \
                 another operator than the one who proposed it, who gets 403. If the change has \
                 become invalid, the response is its own refusal, nothing changes, and the proposal \
-                has ended. A resend by the same operator gets the same response.",
+                has ended. A resend by the same operator gets the same response. Needs no \
+                body.",
             example: {"reason": "checked with the bank statement"},
             responses: [200: ProposalResponse = "The change is made."],
             refusals: [400 PAYER_INSUFFICIENT_LIQUIDITY, 400 VALIDATION],
         }
     }
     "/proposals/{id}/reject" [ID] {
-        change POST rejectProposal = reject(Decision), "Reject or withdraw a proposed change" {
+        change POST rejectProposal = reject(MaybeDecision), "Reject or withdraw a proposed change" {
             permission: None,
             records: RejectProposal,
             text: "\
                 The operator who proposed the change withdraws it; another operator needs the \
-                permission of the change.",
+                permission of the change. Needs no body.",
             example: {"reason": "wrong amount"},
             responses: [200: ProposalResponse = "The proposal has ended."],
         }
     }
 }
+
+type MaybeDecision = MaybeAbsent<Decision>;
 
 body! {
     Closed Decision {
@@ -221,7 +224,7 @@ async fn show(request: &AdminRequest<'_>) -> HandlerResult {
 }
 
 /// `POST /proposals/{id}/approve`.
-async fn approve(request: &AdminRequest<'_>, body: Decision) -> HandlerResult {
+async fn approve(request: &AdminRequest<'_>, MaybeAbsent(body): MaybeDecision) -> HandlerResult {
     let by = name_of(request)?;
     let (proposal, _) = find(request).await?;
     must_be_permitted(request, &proposal)?;
@@ -243,7 +246,7 @@ async fn approve(request: &AdminRequest<'_>, body: Decision) -> HandlerResult {
 }
 
 /// `POST /proposals/{id}/reject`.
-async fn reject(request: &AdminRequest<'_>, body: Decision) -> HandlerResult {
+async fn reject(request: &AdminRequest<'_>, MaybeAbsent(body): MaybeDecision) -> HandlerResult {
     let by = name_of(request)?;
     let (proposal, _) = find(request).await?;
     if proposal.by != by {

@@ -8,8 +8,8 @@ use fspiop::{ErrorCode, Refusal};
 use http::header::{ACCEPT, HeaderMap, HeaderValue};
 use identity::SecretsKey;
 use ledger::{
-    AdminOutcome, Administer, Change, ChangeDeclaration, ChangeResult, Currency, FspName,
-    PROPOSAL_SECONDS_MAX, PROPOSAL_TEXT_MAX, Participant, Propose, State, TransferId,
+    AdminOutcome, Administer, Change, ChangeResult, Currency, FspName, PROPOSAL_SECONDS_MAX,
+    PROPOSAL_TEXT_MAX, Participant, Propose, State, TransferId,
 };
 use openapi::schema::reference;
 use tokio::sync::oneshot;
@@ -19,7 +19,7 @@ use crate::audit::AuditEntry;
 use crate::auth::Caller;
 use crate::backend::{AdminBackend, ChangeAuthor, Unavailable};
 use crate::body::Body;
-use crate::body_reader::{BodyReader, CURRENCY_FORM, known_currency, refuse};
+use crate::body_reader::{CURRENCY_FORM, known_currency, refuse};
 use crate::dry_runs::DryRuns;
 use crate::logins::Logins;
 use crate::metrics::AdminCounters;
@@ -86,7 +86,7 @@ impl AdminRequest<'_> {
         assert!(is_declared, "a handler records the change that its route declares");
         self.must_be_in_force(change.declaration().rules).await?;
         if let Some(name) = &self.caller.name
-            && self.needs_approval(change.declaration()).await?
+            && self.needs_approval(&change).await?
         {
             return Err(self.propose(name, reason, (change, None)).await);
         }
@@ -102,16 +102,17 @@ impl AdminRequest<'_> {
         let (reason, change) = (self.identity.reason.clone(), change.into());
         self.must_be_in_force(change.declaration().rules).await?;
         if let Some(name) = &self.caller.name
-            && self.needs_approval(change.declaration()).await?
+            && self.needs_approval(&change).await?
         {
             return Err(self.propose(name, reason, (change, Some(secret))).await);
         }
         self.change_because(reason, change).await
     }
 
-    /// Whether changes of this kind need a second operator.
-    async fn needs_approval(&self, change: &'static ChangeDeclaration) -> Result<bool, Refusal> {
-        self.query_state(move |state| state.proposals().needs(change)).await
+    /// Whether a change needs a second operator.
+    async fn needs_approval(&self, change: &Change) -> Result<bool, Refusal> {
+        let change = change.clone();
+        self.query_state(move |state| state.needs_approval(&change)).await
     }
 
     /// Proposes a change. Its response is kept in [`Self::proposed`]; the refusal only ends the
@@ -215,7 +216,7 @@ impl AdminRequest<'_> {
 
     /// The body.
     pub(crate) fn body<B: Body>(&self) -> Result<B, Refusal> {
-        B::read(BodyReader::parse(&self.body)?)
+        B::read_text(&self.body)
     }
 
     /// Refuses a member whose value is not an address that the hub can and may call.

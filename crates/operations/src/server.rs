@@ -29,6 +29,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::address_limits::AddressUsage;
 use crate::admin_requests::AdminRequestTimes;
 use crate::audit::{self, AuditEntry};
 use crate::audit_trail::AuditTrail;
@@ -108,6 +109,7 @@ struct Server {
     callers: CallerCounts,
     logins: Logins,
     audit_trail: Arc<AuditTrail>,
+    addresses: AddressUsage,
 }
 
 /// Counts of authenticated requests.
@@ -251,9 +253,11 @@ impl Server {
         let Limits { connections: total, connections_per_address: per_address, .. } =
             options.limits;
         let connections = Connections::new(AdmissionLimits { total, per_address });
+        let addresses = AddressUsage::new(options.address_limits);
         Self {
             options,
             surface,
+            addresses,
             connections,
             failed_tokens: Arc::new(FailedTokens::new()),
             request_times: AdminRequestTimes::default(),
@@ -292,9 +296,13 @@ impl Server {
         let began = Instant::now();
         let matched = Resource::find(head.uri.path());
         let audit = AuditEntry::default();
-        let result = self
-            .handle(backend, (&head, &audit), body, (matched.as_ref(), permit), addresses)
-            .await;
+        let result = match self.addresses.begin(addresses.peer, began) {
+            Ok(_begun) => {
+                let matched = (matched.as_ref(), permit);
+                self.handle(backend, (&head, &audit), body, matched, addresses).await
+            }
+            Err(refusal) => Err(refusal),
+        };
         audit.write(&head, addresses.peer, &result);
         let reads = (addresses.peer, self.options.audit_reads);
         if let Some(request) = audit.to_record(&head, reads, matched.as_ref(), &result) {
@@ -447,6 +455,7 @@ impl Server {
             permissions_missing: self.callers.permissions_missing.load(Ordering::Relaxed),
             break_glass_uses: self.callers.break_glass_uses.load(Ordering::Relaxed),
             audit: self.audit_trail.counts(),
+            addresses_refused: self.addresses.refused(),
         }
     }
 }

@@ -31,6 +31,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::io;
 use std::net::TcpListener;
+use std::num::NonZeroU32;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ use jws::KeyDirectory;
 use ledger::{Administer, Change, Command, Configure, FspName, Genesis, LogIndex, Settings, State};
 use node::latency_trace::{LatencyTrace, TracedLog};
 use node::{Directory, Handle, Node, SystemClock};
-use operations::{AdminKeys, AdminOptions, AuditReads, Auth, SecretsKey, Token};
+use operations::{AddressLimits, AdminKeys, AdminOptions, AuditReads, Auth, SecretsKey, Token};
 use ports::{Clock, ColdStore, Log as _, LogError, StoreError};
 use sequencer::{Durability, Quarantine, ReplayError, ReplayStart, Sequencer, Submission};
 use snapshots::{FrozenState, SnapshotEvent, SnapshotFile, SnapshotSource, Snapshotter};
@@ -975,6 +976,10 @@ fn admin_options(
         egress,
         tls,
         proposal_time: Duration::from_secs(config.admin.proposal_seconds),
+        address_limits: AddressLimits {
+            rate: NonZeroU32::new(config.admin.address_rate_max),
+            in_progress: NonZeroU32::new(config.admin.address_requests_max),
+        },
         audit_reads: match config.admin.audit_reads {
             AuditedReads::None => AuditReads::None,
             AuditedReads::Sensitive => AuditReads::Sensitive,

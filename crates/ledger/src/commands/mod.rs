@@ -66,7 +66,7 @@ pub(crate) fn decide(context: &mut Context<'_>, command: &Command) -> Outcome {
 
 /// Decides a change that does not come by an approval.
 fn administer_change(context: &mut Context<'_>, change: &Change) -> AdminOutcome {
-    match context.state.proposals.needs(change.declaration()) {
+    match context.state.needs_approval(change) {
         true => AdminOutcome::ApprovalRequired,
         false => decide_change(context, change),
     }

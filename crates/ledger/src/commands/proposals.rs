@@ -32,11 +32,11 @@ impl Decide for Propose {
     type Outcome = AdminOutcome;
 
     fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
-        let State { proposals, stamp, .. } = &mut *context.state;
-        let now = *stamp;
-        if !proposals.needs(self.change.declaration()) {
+        if !context.state.needs_approval(&self.change) {
             return AdminOutcome::ProposalNotNeeded;
         }
+        let State { proposals, stamp, .. } = &mut *context.state;
+        let now = *stamp;
         let bytes = stored_bytes(&*self.change);
         if PROPOSAL_BYTES_MAX < bytes {
             return AdminOutcome::ProposalTooLarge;

@@ -134,6 +134,7 @@ fn callback(cause: Cause, kind: CallbackKind) -> Callback {
             media: vec![media],
             schema: reference(name),
             example,
+            is_required: true,
         }),
         responses: vec![ApiResponse::empty(0, "Delivered.")],
         callbacks: Vec::new(),

@@ -1,9 +1,10 @@
 //! Bounds: sizes, times, connections, paths and methods.
 
-use std::time::Duration;
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
 
 use expect_test::{Expect, expect, expect_file};
-use operations::AdminOptions;
+use operations::{AddressLimits, AdminOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -239,5 +240,34 @@ async fn a_connection_serves_many_requests_and_ends_with_the_server() {
 async fn unknown_paths_and_methods_are_refused() {
     let server = TestServer::start().await;
     server.run_transcript(expect_file!["texts/routes.txt"]).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_address_beyond_its_rate_is_refused_before_its_token_is_checked() {
+    let server = TestServer::start_with(|options| {
+        let rate = NonZeroU32::new(2);
+        options.address_limits = AddressLimits { rate, in_progress: None };
+    })
+    .await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let mut statuses = Vec::new();
+    for _ in 0..4 {
+        statuses.push(ask(&mut stream, "GET /enums?id=settlementDelay").await.unwrap());
+    }
+    assert_eq!(statuses, [200, 200, 429, 429]);
+    let answer = server
+        .send_raw("PUT /participants/Hub HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        .await;
+    assert_eq!(answer.status, 429, "not 401: {answer:?}");
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    assert!(answer.body.contains("an address may send 2 requests per second"), "{answer:?}");
+    // The rate comes back.
+    let began = Instant::now();
+    while ask(&mut stream, "GET /enums?id=settlementDelay").await.unwrap() != 200 {
+        assert!(began.elapsed() < Duration::from_secs(20), "it has its rate again");
+        tokio::task::yield_now().await;
+    }
+    drop(stream);
     server.stop().await;
 }

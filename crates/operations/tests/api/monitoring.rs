@@ -205,6 +205,7 @@ async fn every_metric_has_its_source() {
         upesi_admin_audit_records_total 0
         upesi_admin_audit_summarized_total 0
         upesi_admin_audit_unrecorded_total 0
+        upesi_admin_address_refused_total 0
         upesi_log_stored_bytes 36
         upesi_log_archived_bytes 37
         upesi_disk_bytes 38

@@ -63,7 +63,7 @@ impl AdminClient {
         // A proposed token is in this answer only.
         if let Some(text) = proposed(&answer.value).filter(|_| status == 202) {
             match answer.value["token"].is_null() {
-                true => return Err(CliError::new(text)),
+                true => return Err(CliError::proposed(text)),
                 false => eprintln!("{text}"),
             }
         }
@@ -103,7 +103,7 @@ pub(crate) fn proposed(answer: &Value) -> Option<String> {
     let id = answer["proposalId"].as_u64().filter(|_| answer["state"] == "OPEN")?;
     let until = answer["expirationDate"].as_str().unwrap_or_default();
     Some(format!(
-        "proposed as {id}, not done yet; another operator approves it until {until} with `upesi \
+        "proposed as {id}, not done yet; until {until} another operator can approve it with `upesi \
          proposal approve {id}`"
     ))
 }
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(proposed(&open), None);
         open["state"] = json!("OPEN");
         let text = proposed(&open).expect("it is open");
-        assert!(text.starts_with("proposed as 17, not done yet; another operator"), "{text}");
+        assert!(text.starts_with("proposed as 17, not done yet; until "), "{text}");
         assert_eq!(proposed(&json!({"id": 1})), None);
     }
 }

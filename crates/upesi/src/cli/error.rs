@@ -2,6 +2,8 @@
 
 /// Exit code of a command that fails.
 const FAILURE: u8 = 1;
+/// Exit code of a command whose change was proposed, and waits for another operator.
+const PROPOSED: u8 = 3;
 
 /// One line for the operator: `<object>: <what is wrong>[: <detail>][; <what to do>]`.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +19,11 @@ impl CliError {
     /// An error with this text. The exit code is 1.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), code: FAILURE, is_logged: false }
+    }
+
+    /// A change that was proposed, and is not made yet. The exit code is 3.
+    pub(crate) fn proposed(text: impl Into<String>) -> Self {
+        Self::new(text).with_code(PROPOSED)
     }
 
     /// The same with another exit code.

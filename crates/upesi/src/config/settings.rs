@@ -151,6 +151,13 @@ settings! {
         /// Time for which a proposed change can be approved ([four
         /// eyes](security/four-eyes.md)), at most 30 days
         proposal_seconds: u64 = DAY_SECONDS, 1..=MONTH_SECONDS;
+        /// Requests per second of one address, or of one /64 network for IPv6. One more gets 429. A
+        /// pause lets at most one second's requests come at once. Probes have a listener of their
+        /// own. 0: no limit
+        address_rate_max: u32 = 0;
+        /// Requests of one address that are received or answered at a time. One more gets 429. 0:
+        /// no limit
+        address_requests_max: u32 = 0;
         /// The reads that are recorded in the log: `"sensitive"` (those that need another
         /// permission than `read`), `"all"` or `"none"`; never `/metrics`, `/health` and `/state`.
         /// Changes and refused requests are always recorded ([audit](security/audit.md))

@@ -78,8 +78,9 @@ impl Treasury {
 #[test]
 fn a_killed_switch_keeps_a_proposal_and_two_approvals_move_funds_once() {
     let treasury = Treasury::start("");
-    let chen = treasury.office.run(&treasury.amina, "operator add chen --role admin").err();
-    assert!(chen.contains("proposed") || chen.is_empty(), "{chen}");
+    let chen = treasury.office.run(&treasury.amina, "operator add chen --role admin");
+    assert_eq!(chen.status.code(), Some(3), "{chen:?}");
+    assert!(chen.err().contains("proposed as 1, not done yet"), "{chen:?}");
     let (transfer, id) = treasury.propose("recordFundsIn");
     assert_eq!(treasury.cover(), "-1000");
     let approve = format!("proposal approve {id} --reason checked");
@@ -141,4 +142,48 @@ fn a_proposal_expires_without_a_decision() {
     assert!(refused.contains("the proposal has expired"), "{refused}");
     assert_eq!(treasury.cover(), "-1000");
     treasury.office.end(Signal::TERM).verify().succeeds();
+}
+
+#[test]
+fn rights_are_taken_away_by_one_operator_and_granted_by_two() {
+    let treasury = Treasury::start("");
+    let run = |arguments: &str| treasury.office.run(&treasury.amina, arguments);
+    let status = |token| treasury.call(token, "GET", "/participants", "").status;
+    assert_eq!(status(&treasury.benta), 200);
+    run("operator disable benta").succeeds();
+    assert_eq!(status(&treasury.benta), 401);
+    let granted = run("operator enable benta");
+    assert_eq!(granted.status.code(), Some(3), "{granted:?}");
+    assert_eq!(status(&treasury.benta), 401);
+    // A decision needs no body.
+    let rejected = treasury.call(&treasury.amina, "POST", "/proposals/1/reject", "");
+    assert_eq!(rejected.status, 200, "{}", rejected.text());
+    assert!(rejected.text().contains("\"WITHDRAWN\""), "{}", rejected.text());
+    treasury.office.end(Signal::TERM).verify().succeeds();
+}
+
+#[test]
+fn an_onboarding_that_is_only_proposed_says_so() {
+    let treasury = Treasury::start("");
+    run_four_eyes(&treasury, "funds roles participants");
+    let file = treasury.office.home.configuration().with_file_name("scheme.toml");
+    let text = "[hub]\ncurrencies = [\"USD\"]\n[[participants]]\nname = \"greenbank\"\n\
+        currencies = [{ currency = \"USD\", net_debit_cap = 100 }]\n";
+    std::fs::write(&file, text).unwrap();
+    let arguments = format!("onboard {}", file.display());
+    let proposed = treasury.office.run(&treasury.amina, &arguments);
+    assert_eq!(proposed.status.code(), Some(3), "{proposed:?}");
+    assert!(proposed.err().contains("POST /participants: proposed as "), "{proposed:?}");
+    let found = treasury.call(&treasury.amina, "GET", "/participants/greenbank", "");
+    assert_eq!(found.status, 400, "{}", found.text());
+    treasury.office.end(Signal::TERM);
+}
+
+/// Changes the list of groups, which needs both operators.
+fn run_four_eyes(treasury: &Treasury, groups: &str) {
+    let proposed = treasury.office.run(&treasury.amina, &format!("four-eyes set {groups}"));
+    let text = proposed.err();
+    let (_, rest) = text.split_once("proposed as ").unwrap();
+    let (id, _) = rest.split_once(',').unwrap();
+    treasury.office.run(&treasury.benta, &format!("proposal approve {id}")).succeeds();
 }

@@ -22,6 +22,9 @@ participant_rate_max = 2000
 [admin]
 listen = "127.0.0.1:3001"
 auth = "roles"
+# Of one address: operators who use one gateway share it.
+address_rate_max = 100
+address_requests_max = 16
 tls_certificate_file = {server}
 tls_key_file = {server_key}
 

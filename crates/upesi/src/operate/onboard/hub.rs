@@ -9,6 +9,10 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::CliError;
+use crate::cli::admin_client::proposed;
+
+/// Status of the answer to a change that was only proposed.
+const PROPOSED: u16 = 202;
 
 /// A hub, with its participants and models as they were read.
 pub(super) struct KnownHub {
@@ -178,7 +182,15 @@ impl KnownHub {
         body: &str,
         status: u16,
     ) -> Result<(), CliError> {
-        self.admin.must(method, path, Some(body), &[status]).map(drop).map_err(failed)
+        let answer = self.admin.must(method, path, Some(body), &[status, PROPOSED]);
+        let answer = answer.map_err(failed)?;
+        // Funds are answered with the same status, but not with a proposal.
+        let value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        match proposed(&value).filter(|_| answer.status == PROPOSED) {
+            Some(text) => Err(CliError::proposed(format!("{method} {path}: {text}"))),
+            None if answer.status == status => Ok(()),
+            None => Err(CliError::new(format!("{method} {path}: answered {}", answer.status))),
+        }
     }
 }
 

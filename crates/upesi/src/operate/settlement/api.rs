@@ -255,7 +255,7 @@ impl SettlementApi {
         let answer = answer.map_err(CliError::from)?;
         let value = serde_json::from_slice::<Value>(&answer.body).unwrap_or(Value::Null);
         if let Some(text) = proposed(&value).filter(|_| answer.status == 202) {
-            return Err(CliError::new(text));
+            return Err(CliError::proposed(text));
         }
         if [200, 201].contains(&answer.status) {
             return Ok((value, String::from_utf8_lossy(&answer.body).into_owned()));

@@ -11,6 +11,7 @@ mod tls;
 pub(crate) mod traces;
 mod values;
 
+use std::borrow::Cow;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -73,6 +74,19 @@ impl Jws {
     }
 }
 
+/// Known names that an error message lists at most.
+const LISTED_NAMES_MAX: usize = 12;
+
+/// A message about an unknown name, without the list of all known ones if that is long.
+fn without_long_list(message: &str) -> Cow<'_, str> {
+    match message.split_once(", expected one of ") {
+        Some((fault, names)) if LISTED_NAMES_MAX < names.split(", ").count() => {
+            Cow::Owned(format!("{fault}: docs/configuration.md lists the settings"))
+        }
+        _ => Cow::Borrowed(message),
+    }
+}
+
 impl Config {
     /// Reads the file, or takes all defaults without one.
     pub(crate) fn read(path: Option<&Path>) -> Result<Self, CliError> {
@@ -84,7 +98,8 @@ impl Config {
                     .map_err(|error| CliError::new(format!("cannot read {name}: {error}")))?;
                 toml::from_str(&text).map_err(|error| {
                     let (line, setting) = locate(&text, error.span().map_or(0, |span| span.start));
-                    CliError::new(format!("{name}, line {line}: {setting}{}", error.message()))
+                    let message = without_long_list(error.message());
+                    CliError::new(format!("{name}, line {line}: {setting}{message}"))
                 })?
             }
         };
@@ -456,6 +471,10 @@ mod tests {
             ("admin.auth = \"no\"", "line 1: admin.auth: unknown variant `no`"),
             ("[hub\n", "line 1: "),
             ("[transferz]\n", "line 1: unknown field `transferz`"),
+            (
+                "[fspiop]\nport = 1",
+                "unknown field `port`: docs/configuration.md lists the settings",
+            ),
             ("[hub]\nname = \"\"\n", "hub.name must have 2 to 32 bytes"),
             ("[delivery]\nwindow = 0\n", "delivery.window must be between 1 and 65536"),
         ] {

@@ -23,6 +23,9 @@ pub(crate) struct Collector {
     ports: Ports,
 }
 
+/// Starts of a collector whose ports were taken, at most.
+const STARTS_MAX: usize = 10;
+
 /// The ports for spans.
 #[derive(Clone, Copy)]
 pub(crate) struct Ports {
@@ -43,12 +46,24 @@ impl Ports {
 pub(crate) struct Span(Value);
 
 impl Collector {
+    /// Starts the collector, and waits until it answers queries.
     pub(crate) fn start() -> Self {
-        Self::start_at(Ports::free())
+        Self::repeated(Ports::free)
     }
 
-    /// Starts the collector, and waits until it answers queries.
+    /// The same, with these ports for spans.
     pub(crate) fn start_at(ports: Ports) -> Self {
+        Self::repeated(|| ports)
+    }
+
+    /// A port that was free can be taken by a connection before the collector listens on it. The
+    /// collector then ends, and is started again.
+    fn repeated(ports: impl Fn() -> Ports) -> Self {
+        let started = (0..STARTS_MAX).find_map(|_| Self::try_start(ports()));
+        started.expect("a collector whose ports are free")
+    }
+
+    fn try_start(ports: Ports) -> Option<Self> {
         let [query, query_grpc, admin, own_http, own_grpc, agent] = free_ports();
         let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("jaeger-{query}.log"));
         let log = File::create(log).unwrap();
@@ -75,9 +90,13 @@ impl Collector {
             .spawn()
             .unwrap();
         let query = SocketAddr::from((Ipv4Addr::LOCALHOST, query));
-        let collector = Self { child, query, ports };
-        until("the collector answers", || collector.query("/api/services"));
-        collector
+        let mut collector = Self { child, query, ports };
+        until("the collector answers or ends", || {
+            let answers = collector.query("/api/services").is_some();
+            let has_ended = collector.child.try_wait().unwrap().is_some();
+            (answers || has_ended).then_some(answers)
+        })
+        .then_some(collector)
     }
 
     pub(crate) fn ports(&self) -> Ports {

@@ -108,7 +108,7 @@ impl Assignment {
         let partition = &mut self.partitions[at];
         let State::Assigned(offsets) = &mut partition.state else { return None };
         if !offsets.is_next(offset) {
-            // The topic lost its end, or was created anew: what was taken before counts no more.
+            // The topic lost its end, or was created anew. Earlier messages count no longer.
             partition.epoch += 1;
             *offsets = Offsets::default();
         }

@@ -1,4 +1,4 @@
-//! The consumer: takes messages, gives them to handlers, commits what is done.
+//! The consumer: takes messages, gives them to handlers, commits finished work.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// A consumer of topics. [`Consumer::run`] gives their messages to a handler.
 ///
 /// A message counts as done when its handler has returned `Ok`, or when it was written to the
-/// dead-letter topic. Only what is done is committed, so a message may be handled again after a
-/// crash, and is never lost.
+/// dead-letter topic. A message that is not done is never committed. It may be handled again after
+/// a crash, and is never lost.
 pub struct Consumer {
     pub(crate) settings: ConsumerSettings,
     pub(crate) client: Arc<Client>,

@@ -41,7 +41,7 @@ pub enum Commit {
     /// After each batch, without waiting. Positions that follow while a request is in progress
     /// share the next one.
     Async,
-    /// Every interval, of what is done by then.
+    /// At each interval: the position after the messages that are done.
     Interval(Duration),
 }
 

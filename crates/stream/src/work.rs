@@ -421,7 +421,7 @@ impl<'c> Work<'c> {
         (is_idle && self.lanes.waiting() == 0) || deadline <= Instant::now()
     }
 
-    /// Commits what is done.
+    /// Commits the positions of all finished work.
     pub(crate) async fn end(mut self) -> Result<(), StreamError> {
         if self.commits.task.is_some() {
             self.committed().await;

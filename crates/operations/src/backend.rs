@@ -14,6 +14,7 @@ use metrics::Family;
 use crate::audit_log::{AuditPage, AuditQuery};
 use crate::reports::{Cluster, DiskStatus, Health, Snapshots, TransferTrace};
 use crate::statements::{ParticipantStatementRequest, Statement, StatementRefusal};
+use crate::status::Activity;
 
 /// Maximum number of listed notices without an endpoint.
 pub const PARKED_MAX: usize = 1_000;
@@ -113,6 +114,12 @@ pub trait AdminBackend: Send + Sync + 'static {
 
     /// The health of the hub's parts. Does not block.
     fn health(&self) -> Health;
+
+    /// Figures of the last seconds, and the queues. Does not block. The default is for a hub
+    /// without measurements.
+    fn activity(&self) -> Activity {
+        Activity::default()
+    }
 
     /// The status of snapshots. Does not block. The default is for a hub without snapshots.
     fn snapshots(&self) -> Snapshots {

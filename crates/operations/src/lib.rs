@@ -76,6 +76,7 @@ mod settlement_windows;
 mod settlements;
 mod snapshots;
 mod statements;
+mod status;
 mod storage;
 mod token;
 mod tokens;
@@ -106,6 +107,9 @@ pub use statements::{
     AccountStatement, Balance, Entry, EntryDetail, LogPoint, ParticipantStatementRequest,
     STATEMENT_ENTRIES_MAX, SettlementPart, Statement, StatementError, StatementFormat,
     StatementPeriod, StatementRefusal, StatementSubject, Total,
+};
+pub use status::{
+    Activity, CapUse, HISTORY_MAX, LISTED_MAX, LogActivity, Queue, Queues, Rate, TransferCounts,
 };
 pub use token::{
     Token, load_or_create_secrets_key, load_or_create_token, load_secrets_key, load_token,

@@ -28,6 +28,9 @@ response_type! {
         /// Duration of the last snapshot, in milliseconds.
         #[serde(rename = "lastMilliseconds")]
         pub last_millis: u64,
+        /// Time at which it was complete.
+        #[serde(skip_serializing_if = "Option::is_none", serialize_with = "write_timestamp")]
+        pub last_done: Option<Stamp>,
         /// Error of the last attempt, if it failed.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub error: Option<String>,
@@ -382,7 +385,7 @@ fn bounded_list<T: Schema>() -> Value {
     json!({"type": "array", "maxItems": 100, "items": T::schema()})
 }
 
-fn write_timestamp<S: Serializer>(
+pub(crate) fn write_timestamp<S: Serializer>(
     at: &(impl Copy + Into<Option<Stamp>>),
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

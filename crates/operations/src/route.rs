@@ -24,7 +24,7 @@ use crate::{
     explanations, four_eyes, funds, identity, interchange_fee_rules, keys, limits, liquidity,
     logins, metrics, monitoring, openapi_document, operators, oracles, participants, parties,
     proposals, roles, rules, settlement_models, settlement_windows, settlements, snapshots,
-    statements, storage, tokens, transactions, waterfall,
+    statements, status, storage, tokens, transactions, waterfall,
 };
 
 /// The resources of every module, with their group in the document.
@@ -61,6 +61,7 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("hub", dry_runs::RESOURCES),
     ("hub", endpoint_cache::RESOURCES),
     ("hub", monitoring::RESOURCES),
+    ("hub", status::RESOURCES),
     ("hub", metrics::RESOURCES),
     ("hub", storage::RESOURCES),
     ("hub", cluster::RESOURCES),

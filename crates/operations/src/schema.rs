@@ -321,6 +321,7 @@ schemas! {
     u32 => count();
     u64 => count();
     usize => count();
+    f64 => json!({"type": "number"});
     String => any_text();
     &str => any_text();
     Duration => count();

@@ -66,6 +66,8 @@ pub struct SnapshotStatus {
     pub last_bytes: u64,
     /// Duration of the newest one, in milliseconds.
     pub last_millis: u64,
+    /// When the newest one was complete; `None` if none was taken since the start.
+    pub last_done: Option<Instant>,
     /// The reason why the last attempt failed, if it did.
     pub error: Option<String>,
 }
@@ -238,6 +240,7 @@ impl<D: Disk> Runner<D> {
                 status.taken += 1;
                 status.last_bytes = taken.bytes;
                 status.last_millis = took.as_millis() as u64;
+                status.last_done = Some(Instant::now());
                 self.source.before = Some(taken.file.clone());
                 SnapshotEvent::Taken(taken, took)
             }

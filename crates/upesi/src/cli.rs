@@ -11,4 +11,5 @@ pub(crate) mod password;
 pub(crate) mod shell_files;
 pub(crate) mod stdout;
 pub(crate) mod table;
+pub(crate) mod terminal;
 pub(crate) mod units;

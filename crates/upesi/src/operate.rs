@@ -1,15 +1,18 @@
 //! Commands for operators of a switch.
 
 pub(crate) mod cluster;
+pub(crate) mod funds;
 pub(crate) mod health;
 pub(crate) mod init;
 pub(crate) mod liquidity;
 pub(crate) mod login;
 pub(crate) mod onboard;
 pub(crate) mod operators;
+pub(crate) mod participants;
 pub(crate) mod parties;
 pub(crate) mod proposals;
 pub(crate) mod quarantine;
 pub(crate) mod reconcile;
 pub(crate) mod settlement;
 pub(crate) mod statement;
+pub(crate) mod status;

@@ -19,6 +19,7 @@ pub(crate) mod metrics;
 mod mojaloop_metrics;
 pub(crate) mod open_store;
 mod probes;
+pub(crate) mod recent;
 pub(crate) mod shutdown;
 pub(crate) mod signals;
 pub(crate) mod signatures;

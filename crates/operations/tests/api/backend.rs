@@ -12,8 +12,8 @@ use ledger::{
     ParticipantIndex, PartyBinding, Stamp, State, TransferId,
 };
 use operations::{
-    ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, Cluster, DiskStatus, Health, LogPoint,
-    OpenBreakers, ParticipantStatementRequest, PositionTrend, ServiceStatus, Snapshots,
+    ARCHIVED_MAX, Activity, AdminBackend, BoxFuture, ChangeAuthor, Cluster, DiskStatus, Health,
+    LogPoint, OpenBreakers, ParticipantStatementRequest, PositionTrend, ServiceStatus, Snapshots,
     StalledLanes, StateQuery, Statement, StatementRefusal, StatementSubject, StuckStage,
     TransferTrace, Unavailable,
 };
@@ -46,6 +46,7 @@ pub(crate) struct BackendState {
     pub(crate) storage: DiskStatus,
     pub(crate) tracing: bool,
     pub(crate) snapshots: Snapshots,
+    pub(crate) activity: Activity,
     pub(crate) traces: Vec<(TransferId, TransferTrace)>,
     pub(crate) retained: Option<Duration>,
     pub(crate) stuck: Vec<StuckStage>,
@@ -69,6 +70,7 @@ impl TestBackend {
             storage: DiskStatus::default(),
             tracing: false,
             snapshots: Snapshots::default(),
+            activity: Activity::default(),
             traces: Vec::new(),
             retained: None,
             stuck: Vec::new(),
@@ -246,6 +248,10 @@ impl AdminBackend for TestBackend {
 
     fn metrics(&self) -> Vec<metrics::Family> {
         Vec::new()
+    }
+
+    fn activity(&self) -> Activity {
+        self.inner().activity.clone()
     }
 
     fn snapshots(&self) -> Snapshots {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use expect_test::expect;
-use ledger::TransferId;
+use ledger::{Amount, Stamp, TransferId};
 use operations::{
-    BackgroundJob, Cluster, ClusterLane, ClusterNode, DiskStatus, DiskUse, OpenBreaker,
-    OpenBreakers, SnapshotFile, Snapshots, Span, StalledLane, StalledLanes, StuckStage, Takeover,
-    TransferTrace, Unavailable,
+    Activity, BackgroundJob, CapUse, Cluster, ClusterLane, ClusterNode, DiskStatus, DiskUse,
+    LogActivity, OpenBreaker, OpenBreakers, Queue, Queues, Rate, SnapshotFile, Snapshots, Span,
+    StalledLane, StalledLanes, StuckStage, Takeover, TransferTrace, Unavailable,
 };
 
 use crate::backend::BEGINNING_MS;
@@ -43,6 +43,70 @@ async fn storage_and_health_show_one_status() {
         let storage = server.ask("GET /storage", "").await;
         assert!(storage.contains(&format!(r#"{{"status":"{expected}""#)), "{storage}");
     }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn status_shows_the_hub_on_one_page() {
+    let server = TestServer::start().await;
+    server.check("GET /status", "", expect![[r#"200 {"status":"OK","version":"0.1.0","startTime":"2026-01-01T10:00:00.000Z","uptimeSeconds":12,"alarms":[],"stages":[{"name":"sequencer","status":"OK"},{"name":"log","status":"OK"},{"name":"store","status":"OK"},{"name":"expiry","status":"OK"},{"name":"io","status":"OK"},{"name":"lane","status":"OK"}],"storage":{"status":"OK","logBytes":0,"storeBytes":0,"freeBytes":0,"diskBytes":0},"snapshot":{"recordsAfter":0},"time":"1970-01-01T00:00:00.000Z","log":{"index":0,"storeIndex":0,"records":0.0},"rate":{"seconds":0.0,"reserved":0.0,"committed":0.0,"aborted":0.0,"refused":0.0,"expired":0.0},"history":[],"transfers":{"inFlight":0,"reserved":0,"committed":0,"aborted":0,"refused":0,"expired":0},"queues":{"owed":0,"oldestSeconds":0,"withoutEndpoint":0,"participants":[]},"deadLetters":0,"nearCap":[],"liquidityAlarms":0}"#]]).await;
+    let time = Stamp::from_millis(BEGINNING_MS + 60_000);
+    server.backend.inner().activity = Activity {
+        time,
+        log: LogActivity {
+            index: 50,
+            store_index: 49,
+            sync_p50_ms: Some(0.5),
+            ..Default::default()
+        },
+        rate: Rate {
+            seconds: 10.0,
+            committed: 12.5,
+            commit_p99_ms: Some(3.25),
+            ..Default::default()
+        },
+        queues: Queues {
+            owed: 3,
+            participants: vec![Queue {
+                participant: "dfsp1".into(),
+                owed: 3,
+                oldest_seconds: None,
+            }],
+            ..Queues::default()
+        },
+        dead_letters: 2,
+        near_cap: vec![CapUse {
+            participant: "dfsp1".into(),
+            currency: "USD".into(),
+            position: Amount::from_units(95_000),
+            effective_cap: Amount::from_units(100_000),
+            limited_by: "cover",
+            headroom: Amount::from_units(5_000),
+            percent_used: 95,
+        }],
+        liquidity_alarms: 1,
+        ..Activity::default()
+    };
+    server.backend.inner().stuck = vec![StuckStage {
+        name: "io-1".into(),
+        idle: Duration::from_secs(7),
+        detail: "no turn".into(),
+    }];
+    let stalled = |count| StalledLanes { count, owed: 9, shown: Vec::new() };
+    server.backend.inner().stalled_lanes = stalled(4);
+    server.backend.inner().snapshots = Snapshots {
+        files: vec![snapshot_file(41, "41.snapshot")],
+        last_done: Some(Stamp::from_millis(BEGINNING_MS)),
+        ..Snapshots::default()
+    };
+    let failing = Some("no route to host".to_owned());
+    server.backend.inner().storage = DiskStatus {
+        fullness: DiskUse::Low,
+        free_bytes: 5 << 20,
+        backup: Some(BackgroundJob { log_index: 40, failing, last_done: None }),
+        ..DiskStatus::default()
+    };
+    server.check("GET /status", "", expect![[r#"200 {"status":"DOWN","version":"0.1.0","startTime":"2026-01-01T10:00:00.000Z","uptimeSeconds":12,"alarms":[{"severity":"CRITICAL","subject":"stage","text":"io-1 is stuck for 7 s: no turn"},{"severity":"WARNING","subject":"disk","text":"5 MiB free"},{"severity":"WARNING","subject":"backup","text":"no route to host"},{"severity":"WARNING","subject":"callbacks","text":"not delivered for 5 s or longer:  and 4 more"},{"severity":"WARNING","subject":"dead letters","text":"notices that were given up: 2"},{"severity":"WARNING","subject":"liquidity","text":"positions at their alarm threshold: 1"}],"stages":[{"name":"sequencer","status":"OK"},{"name":"log","status":"OK"},{"name":"store","status":"OK"},{"name":"expiry","status":"OK"},{"name":"io","status":"DOWN","detail":"io-1, 7 s: no turn"},{"name":"lane","status":"OK"}],"storage":{"status":"LOW","logBytes":0,"storeBytes":0,"freeBytes":5242880,"diskBytes":0},"snapshot":{"logIndex":41,"recordsAfter":9,"ageSeconds":60},"backup":{"logIndex":40,"recordsAfter":10,"failing":"no route to host"},"time":"2026-01-01T10:01:00.000Z","log":{"index":50,"storeIndex":49,"records":0.0,"syncP50Milliseconds":0.5},"rate":{"seconds":10.0,"reserved":0.0,"committed":12.5,"aborted":0.0,"refused":0.0,"expired":0.0,"commitP99Milliseconds":3.25},"history":[],"transfers":{"inFlight":0,"reserved":0,"committed":0,"aborted":0,"refused":0,"expired":0},"queues":{"owed":3,"oldestSeconds":0,"withoutEndpoint":0,"participants":[{"participant":"dfsp1","owed":3}]},"deadLetters":2,"nearCap":[{"participant":"dfsp1","currency":"USD","position":9.5,"effectiveCap":10,"limitedBy":"cover","headroom":0.5,"percentUsed":95}],"liquidityAlarms":1}"#]]).await;
     server.stop().await;
 }
 

@@ -8,6 +8,7 @@ use harness::{Admin, HarnessError, session_file};
 use tls::{ClientFiles, ClientTls, HandshakeFault, MinimumVersion};
 
 use crate::CliError;
+use crate::cli::terminal::show_wide_tables;
 
 /// Names the file of authorities, like `--ca`.
 const CA_VARIABLE: &str = "UPESI_CA";
@@ -23,6 +24,9 @@ pub(crate) struct AdminAddress {
     pub(crate) token: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) files: TlsFiles,
+    /// Show complete tables, whatever the width of the terminal.
+    #[arg(long, global = true)]
+    wide: bool,
 }
 
 /// The files for an `https://` address.
@@ -45,6 +49,9 @@ impl AdminAddress {
     /// # Errors
     /// The address is invalid, or a file cannot be read.
     pub(crate) fn client(&self) -> Result<Admin, CliError> {
+        if self.wide {
+            show_wide_tables();
+        }
         self.files.apply(&self.admin, Admin::at(&self.admin, self.token.as_deref())?)
     }
 }

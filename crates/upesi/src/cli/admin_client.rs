@@ -20,6 +20,31 @@ pub(crate) struct AdminConnection {
 }
 
 impl AdminConnection {
+    /// A client of the admin API that sends the reason.
+    ///
+    /// # Errors
+    /// The address or the reason is invalid, or a file cannot be read.
+    pub(crate) fn admin(&self) -> Result<Admin, CliError> {
+        let mut admin = self.switch.client()?;
+        if let Some(reason) = &self.reason {
+            if reason.chars().any(char::is_control) {
+                return Err(CliError::new("--reason: contains a control character"));
+            }
+            admin.with("x-reason", reason);
+        }
+        Ok(admin)
+    }
+
+    /// Whether the answer is printed as JSON.
+    pub(crate) const fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// The reason of a change.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+
     /// Prints the JSON of an answer, or a form for people.
     pub(crate) fn print(&self, json: &str, people: impl FnOnce()) {
         if self.json { println!("{json}") } else { people() }
@@ -39,14 +64,7 @@ pub(crate) struct AdminAnswer {
 
 impl AdminClient {
     pub(crate) fn new(connection: &AdminConnection) -> Result<Self, CliError> {
-        let AdminConnection { switch, reason, .. } = connection;
-        let mut admin = switch.client()?;
-        if let Some(reason) = reason {
-            if reason.chars().any(char::is_control) {
-                return Err(CliError::new("--reason: contains a control character"));
-            }
-            admin.with("x-reason", reason);
-        }
+        let admin = connection.admin()?;
         Ok(Self { admin })
     }
 

@@ -14,8 +14,8 @@ use crate::cli::stdout;
 use crate::data::{archive, backup, migrate, restore, snapshot};
 use crate::inspect::{audit, explain, replay, verify, what_if};
 use crate::operate::{
-    cluster, health, init, liquidity, login, onboard, operators, parties, proposals, quarantine,
-    reconcile, settlement, statement,
+    cluster, funds, health, init, liquidity, login, onboard, operators, participants, parties,
+    proposals, quarantine, reconcile, settlement, statement, status,
 };
 use crate::{config, serve};
 
@@ -50,10 +50,14 @@ const GROUPS: &[HelpGroup] = &[
     (
         "Operate",
         &[
+            "status",
+            "top",
             "onboard",
             "check-config",
             "health",
             "cluster",
+            "participant",
+            "funds",
             "parties",
             "settlement",
             "statement",
@@ -242,6 +246,14 @@ enum Command {
     /// which they hold.
     #[command(after_help = statement::EXAMPLES)]
     Statement(statement::StatementArguments),
+    /// Show a running switch on one screen: health, rate, queues, alarms.
+    ///
+    /// Rates and latencies are those of the last 10 s. The exit code is 1 if a stage is down.
+    #[command(after_help = status::EXAMPLES)]
+    Status(status::StatusArguments),
+    /// Show a running switch on one screen, once a second.
+    #[command(after_help = status::TOP_EXAMPLES)]
+    Top(status::TopArguments),
     /// Take a snapshot of a stopped switch, for a faster start.
     ///
     /// The next start continues from the snapshot instead of replaying the whole log. The command
@@ -249,6 +261,12 @@ enum Command {
     /// snapshot only saves time: the log alone is sufficient.
     #[command(after_help = snapshot::EXAMPLES)]
     Snapshot(snapshot::SnapshotArguments),
+    /// Add, list and change participants of a running switch.
+    #[command(after_help = participants::EXAMPLES)]
+    Participant(participants::ParticipantArguments),
+    /// Record deposits and withdrawals of participants, on a running switch.
+    #[command(after_help = funds::EXAMPLES)]
+    Funds(funds::FundsArguments),
     /// Import parties from a CSV file, or look one up.
     Parties(parties::PartiesArguments),
     /// Verify the hash chain and every decision of a log; read-only.
@@ -360,6 +378,8 @@ impl Command {
             Self::Proposal(arguments) => proposals::proposal(&arguments),
             Self::FourEyes(arguments) => proposals::four_eyes(&arguments),
             Self::Statement(arguments) => statement::statement(&arguments),
+            Self::Status(arguments) => status::status(&arguments),
+            Self::Top(arguments) => status::top(&arguments),
             Self::ImportLog(arguments) => migrate::import(&arguments),
             Self::Onboard(arguments) => onboard::onboard(&arguments),
             Self::Login(arguments) => login::login(&arguments),
@@ -367,6 +387,8 @@ impl Command {
             Self::Operator(arguments) => operators::operator(&arguments),
             Self::Role(arguments) => operators::roles::role(&arguments),
             Self::Token(arguments) => operators::tokens::token(&arguments),
+            Self::Participant(arguments) => participants::participant(&arguments),
+            Self::Funds(arguments) => funds::funds(&arguments),
             Self::Parties(arguments) => parties::parties(&arguments),
             Self::Quarantine(arguments) => quarantine::quarantine(&arguments),
             Self::Reconcile(arguments) => reconcile::reconcile(&arguments),

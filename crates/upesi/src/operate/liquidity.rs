@@ -51,7 +51,7 @@ pub(crate) struct LiquidityArguments {
 /// A row of the answer; amounts keep their digits.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Row {
+pub(super) struct Row {
     participant: String,
     currency: String,
     position: Box<RawValue>,
@@ -67,6 +67,18 @@ struct Row {
     cap_reached_at: Option<String>,
 }
 
+impl Row {
+    pub(super) fn is_of(&self, participant: &str, currency: &str) -> bool {
+        (&*self.participant, &*self.currency) == (participant, currency)
+    }
+
+    /// Position, cover, cap and headroom.
+    pub(super) fn amounts(&self) -> [String; 4] {
+        [&self.position, &self.liquidity_cover, &self.net_debit_cap, &self.headroom]
+            .map(ToString::to_string)
+    }
+}
+
 pub(crate) fn liquidity(arguments: &LiquidityArguments) -> Result<(), CliError> {
     let LiquidityArguments { watch, switch, json, .. } = arguments;
     let path = path(arguments);
@@ -77,7 +89,7 @@ pub(crate) fn liquidity(arguments: &LiquidityArguments) -> Result<(), CliError> 
         }
         match json {
             true => println!("{text}"),
-            false => print!("{}", table(&rows(&text)?, now_ms())),
+            false => print_rows(&rows(&text)?),
         }
         if !watch {
             return Ok(());
@@ -97,15 +109,19 @@ fn path(arguments: &LiquidityArguments) -> String {
     path
 }
 
-fn rows(text: &str) -> Result<Vec<Row>, CliError> {
+pub(super) fn rows(text: &str) -> Result<Vec<Row>, CliError> {
     serde_json::from_str(text)
         .map_err(|error| CliError::new(format!("/liquidity: invalid answer {text}: {error}")))
 }
 
-fn table(rows: &[Row], now_ms: u64) -> String {
-    if rows.is_empty() {
-        return "no participant has a net debit cap\n".to_owned();
+fn print_rows(rows: &[Row]) {
+    match rows {
+        [] => println!("no participant has a net debit cap"),
+        rows => table(rows, now_ms()).print(),
     }
+}
+
+fn table(rows: &[Row], now_ms: u64) -> Table<14> {
     let mut table = Table::new([
         ("participant", Align::Left),
         ("currency", Align::Left),
@@ -141,7 +157,7 @@ fn table(rows: &[Row], now_ms: u64) -> String {
             row.cap_reached_at.as_deref().map(|at| forecast(at, now_ms)).unwrap_or_default(),
         ]);
     }
-    table.to_string()
+    table
 }
 
 /// A time with the duration until then: `2026-01-01T12:10:00.000Z, in 2 h 10 min`.
@@ -190,11 +206,10 @@ mod tests {
               dfsp2        XOF       -123456789012345678.9999   unknown    100  1000       100  cover           0 %  [....................]      10 %                             unknown
         "#]]
         .assert_eq(&with_margin(&table(&rows(text).expect("rows"), 1_767_261_600_000)));
-        assert_eq!(table(&[], 0), "no participant has a net debit cap\n");
     }
 
     /// A line without indent before the table, because `expect!` removes the common indent.
-    fn with_margin(table: &str) -> String {
+    fn with_margin(table: &Table<14>) -> String {
         format!(".\n{table}")
     }
 

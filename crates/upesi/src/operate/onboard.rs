@@ -6,13 +6,14 @@
 mod document;
 mod fields;
 mod hub;
-mod scheme;
+pub(super) mod scheme;
 mod steps;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use document::FileFault;
+use harness::Admin;
 use hub::KnownHub;
 use scheme::Scheme;
 use serde_json::json;
@@ -56,28 +57,53 @@ struct Row {
     found: Option<String>,
 }
 
+/// How steps are carried out and shown.
+#[derive(Clone, Copy)]
+pub(super) struct StepOutput {
+    pub(super) dry_run: bool,
+    pub(super) json: bool,
+}
+
+/// The comparison of a scheme with a hub, and the changes that follow.
+pub(super) struct Provisioning<'a> {
+    pub(super) scheme: &'a Scheme,
+    /// The source of the scheme, for errors.
+    pub(super) subject: String,
+    pub(super) shown: StepOutput,
+}
+
 pub(crate) fn onboard(arguments: &OnboardArguments) -> Result<(), CliError> {
-    let scheme = read(&arguments.file)?;
-    let mut hub = KnownHub::read(arguments.switch.client()?)?;
-    let steps = steps::all(&scheme, &mut hub)?;
-    let differing = steps.iter().filter(|step| matches!(step.verdict, Verdict::Differs { .. }));
-    let differing = differing.count();
-    let mut rows = Vec::new();
-    let result = if arguments.dry_run || 0 < differing {
-        rows.extend(steps.into_iter().map(Row::planned));
-        Ok(())
-    } else {
-        carry_out(steps, &mut hub, &mut rows)
-    };
-    print(&rows, arguments.json);
-    result?;
-    match differing {
-        0 => Ok(()),
-        count => Err(CliError::new(format!(
-            "{}: {count} parts differ from the hub and cannot be changed through its API; nothing \
-             was changed",
-            arguments.file.display()
-        ))),
+    let scheme = &read(&arguments.file)?;
+    let shown = StepOutput { dry_run: arguments.dry_run, json: arguments.json };
+    let subject = arguments.file.display().to_string();
+    Provisioning { scheme, subject, shown }.carry_out(arguments.switch.client()?)
+}
+
+impl Provisioning<'_> {
+    /// Compares, changes what differs, and prints the steps. Nothing is changed if a part differs
+    /// that the API cannot change.
+    pub(super) fn carry_out(&self, admin: Admin) -> Result<(), CliError> {
+        let mut hub = KnownHub::read(admin)?;
+        let steps = steps::all(self.scheme, &mut hub)?;
+        let differing = steps.iter().filter(|step| matches!(step.verdict, Verdict::Differs { .. }));
+        let differing = differing.count();
+        let mut rows = Vec::new();
+        let result = if self.shown.dry_run || 0 < differing {
+            rows.extend(steps.into_iter().map(Row::planned));
+            Ok(())
+        } else {
+            carry_out(steps, &mut hub, &mut rows)
+        };
+        print(&rows, self.shown.json);
+        result?;
+        match differing {
+            0 => Ok(()),
+            count => Err(CliError::new(format!(
+                "{}: {count} parts differ from the hub and cannot be changed through its API; \
+                 nothing was changed",
+                self.subject
+            ))),
+        }
     }
 }
 
@@ -168,5 +194,5 @@ fn print(rows: &[Row], json: bool) {
         };
         table.add([row.object.clone(), row.done.to_owned(), wanted]);
     }
-    print!("{table}");
+    table.print();
 }

@@ -213,5 +213,5 @@ fn print_operators(operators: &[Value]) {
             member(operator, "createdDate"),
         ]);
     }
-    print!("{table}");
+    table.print();
 }

@@ -45,8 +45,6 @@ enum SettlementCommand {
     List(ListArguments),
     /// Show a settlement with its participants and windows.
     Show(IdArgument),
-    /// List funds out that are reserved, and neither committed nor aborted.
-    FundsOut(FundsOutArguments),
     /// Create a settlement over closed windows.
     Create(CreateArguments),
     /// Move all accounts of a settlement, or those of one participant.
@@ -88,13 +86,6 @@ struct ListArguments {
     /// Only settlements in this state.
     #[arg(long, value_name = "STATE")]
     state: Option<String>,
-}
-
-#[derive(clap::Args)]
-struct FundsOutArguments {
-    /// Only this participant.
-    #[arg(long, value_name = "NAME")]
-    participant: Option<String>,
 }
 
 #[derive(clap::Args)]
@@ -196,10 +187,6 @@ fn perform(
             let (settlement, accounts) = (api.exact_settlement(*id)?, api.accounts()?);
             return print::settlement(&settlement, &accounts, json);
         }
-        SettlementCommand::FundsOut(FundsOutArguments { participant }) => {
-            let text = api.funds_out(participant.as_deref())?;
-            return print::funds_out(&text, json);
-        }
         SettlementCommand::Fees(command) => return fees::fees(api, command, json),
         SettlementCommand::Close(arguments) => close(api, arguments)?,
         SettlementCommand::Create(arguments) => create(api, arguments)?,
@@ -214,7 +201,7 @@ fn perform(
 impl SettlementCommand {
     const fn is_dry_run(&self) -> bool {
         match self {
-            Self::Windows(_) | Self::List(_) | Self::Show(_) | Self::FundsOut(_) => false,
+            Self::Windows(_) | Self::List(_) | Self::Show(_) => false,
             Self::Close(CloseArguments { dry_run, .. })
             | Self::Create(CreateArguments { dry_run, .. })
             | Self::Advance(AdvanceArguments { dry_run, .. })

@@ -15,11 +15,11 @@ use ledger::{
 use node::stall::Stall;
 use node::{Handle, ReadFailure, ReplyTo, SubmissionContext, SubmissionRefused, SystemClock};
 use operations::{
-    ARCHIVED_MAX, AdminBackend, AuditPage, AuditQuery, BoxFuture, ChangeAuthor, Cluster,
+    ARCHIVED_MAX, Activity, AdminBackend, AuditPage, AuditQuery, BoxFuture, ChangeAuthor, Cluster,
     ClusterLane, ClusterNode, DiskStatus, DiskUse, Health, OpenBreaker, OpenBreakers, PARKED_MAX,
-    ParticipantStatementRequest, PositionTrend, ServiceStatus, SnapshotFile, Snapshots, Span,
-    StalledLane, StalledLanes, Statement, StatementRefusal, StuckStage, Takeover, TransferTrace,
-    Unavailable,
+    ParticipantStatementRequest, PositionTrend, Queues, ServiceStatus, SnapshotFile, Snapshots,
+    Span, StalledLane, StalledLanes, Statement, StatementRefusal, StuckStage, Takeover,
+    TransferCounts, TransferTrace, Unavailable,
 };
 use ports::{Clock, ClockReading};
 use sequencer::{Durability, Submission};
@@ -35,7 +35,6 @@ use crate::operate::quarantine::Entry;
 use crate::serve::certificates::Certificates;
 use crate::serve::issuers::Issuers;
 use crate::serve::liquidity::LiquidityStatus;
-
 use crate::serve::metrics;
 
 /// Answers the requests of the admin API.
@@ -298,6 +297,36 @@ impl AdminBackend for NodeBackend {
         metrics::collect(&self.handle, seen, at, names)
     }
 
+    fn activity(&self) -> Activity {
+        let (node, now) = (self.handle.status(), self.clock.now().wall);
+        let participants = self.liquidity.participants();
+        self.liquidity.recent.sample(&self.handle, self.clock.now().monotonic_us);
+        let (rate, history, log) = self.liquidity.recent.rates(&node);
+        Activity {
+            time: now,
+            log,
+            rate,
+            history,
+            transfers: TransferCounts {
+                in_flight: node.in_flight,
+                reserved: node.counters.reserved,
+                committed: node.counters.committed,
+                aborted: node.counters.aborted,
+                refused: node.counters.refused,
+                expired: node.counters.expired,
+            },
+            queues: Queues {
+                owed: node.owed,
+                oldest_seconds: participants.oldest_notice_seconds(now),
+                without_endpoint: self.traffic.totals().parked,
+                participants: participants.leaders().queues(now),
+            },
+            dead_letters: node.dead,
+            near_cap: participants.leaders().near_cap(),
+            liquidity_alarms: self.liquidity.counts().raised,
+        }
+    }
+
     fn snapshots(&self) -> Snapshots {
         let status = self.snapshots.status();
         let file = |file: snapshots::SnapshotFile| SnapshotFile {
@@ -311,6 +340,10 @@ impl AdminBackend for NodeBackend {
             failed: status.failed,
             last_bytes: status.last_bytes,
             last_millis: status.last_millis,
+            last_done: status.last_done.map(|at| {
+                let age_us = u64::try_from(at.elapsed().as_micros()).unwrap_or(u64::MAX);
+                Stamp(self.clock.now().wall.0.saturating_sub(age_us))
+            }),
             error: status.error,
         }
     }

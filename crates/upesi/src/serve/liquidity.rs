@@ -11,6 +11,7 @@
 //! Costs: queries on the sequencer's thread visit [`watcher::PARTICIPANTS_READ_MAX`] participants
 //! at a time. Owed alerts are copied only after they have changed.
 
+mod leaders;
 mod node_access;
 mod participant_values;
 mod sender;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use ports::Clock;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
@@ -81,12 +83,15 @@ impl LiquidityThread {
 
 async fn run(backend: Arc<NodeBackend>, receivers: AlertReceivers) {
     let watcher = Watcher::new(Arc::clone(&backend));
+    let sampled = Arc::clone(&backend);
     let mut sender = Sender::new(backend, receivers);
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             _ = ticks.tick() => {
+                let now_us = sampled.clock.now().monotonic_us;
+                sampled.liquidity.recent.sample(&sampled.handle, now_us);
                 watcher.check().await;
                 sender.read().await;
             }

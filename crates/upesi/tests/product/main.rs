@@ -59,6 +59,7 @@ mod offline;
 mod onboard;
 #[cfg(feature = "real-receivers")]
 mod openid;
+mod operate;
 mod operations;
 mod operators;
 mod participant_metrics;

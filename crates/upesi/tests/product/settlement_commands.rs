@@ -2,9 +2,6 @@
 
 use std::process::{Command, Output, Stdio};
 
-use serde_json::json;
-
-use crate::support::message::uuid;
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{PROGRAM, Printed, finish};
 
@@ -162,26 +159,5 @@ fn two_runs_at_once_settle_everything_once() {
         assert!(states.eq(vec!["SETTLED"; number]), "{settlements}");
         assert_eq!(scheme.admin.position("payerfsp"), "0");
     }
-    scheme.end();
-}
-
-#[test]
-fn reserved_funds_out_are_listed_until_they_end() {
-    let scheme = Scheme::start();
-    let (account, id) = (scheme.admin.account("payeefsp", "SETTLEMENT").id, uuid());
-    let body = json!({"transferId": id, "externalReference": "advice 1", "reason": "test",
-        "action": "recordFundsOutPrepareReserve",
-        "amount": {"amount": "12.5", "currency": "USD"}});
-    let path = format!("/participants/payeefsp/accounts/{account}");
-    scheme.admin.must("POST", &path, &body.to_string(), 202);
-    let table = run(&scheme, "funds-out");
-    let row: Vec<_> = table.lines().nth(1).unwrap().split_whitespace().collect();
-    assert_eq!(row[..5], [&id, "payeefsp", &account.to_string(), "12.5", "USD"], "{table}");
-    let listed = command(&scheme, "funds-out --participant payeefsp --json", &[]).succeeds();
-    assert_eq!(listed.json()[0]["transferId"], id);
-    assert_eq!(run(&scheme, "funds-out --participant payerfsp").lines().count(), 1);
-    let end = json!({"action": "recordFundsOutAbort", "reason": "not paid"}).to_string();
-    scheme.admin.must("PUT", &format!("{path}/transfers/{id}"), &end, 202);
-    assert_eq!(run(&scheme, "funds-out").lines().count(), 1);
     scheme.end();
 }

@@ -80,7 +80,7 @@ fn print_report(cluster: &Cluster) {
             if served.is_empty() { "none".to_owned() } else { served.join(", ") },
         ]);
     }
-    print!("{table}");
+    table.print();
     for node in &cluster.nodes {
         if let Some(log_index) = node.contradicts_at {
             println!("DIVERGED: node {} has another state by record {log_index}", node.name);

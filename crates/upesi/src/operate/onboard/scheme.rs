@@ -13,27 +13,28 @@ use super::document::{FileFault, Node, Value};
 use super::fields::{Faults, Fields, flag, one_of, text};
 
 /// Accounts of the hub that every currency needs.
-const HUB_ACCOUNTS: [&str; 2] = ["HUB_RECONCILIATION", "HUB_MULTILATERAL_SETTLEMENT"];
+pub(in crate::operate) const HUB_ACCOUNTS: [&str; 2] =
+    ["HUB_RECONCILIATION", "HUB_MULTILATERAL_SETTLEMENT"];
 const HUB_ACCOUNTS_ALL: [&str; 3] =
     ["HUB_RECONCILIATION", "HUB_MULTILATERAL_SETTLEMENT", "HUB_FEE"];
 /// The alarm percentage of a new cap.
-pub(super) const ALARM_PERCENTAGE: Amount = Amount::from_units(100_000);
+pub(in crate::operate) const ALARM_PERCENTAGE: Amount = Amount::from_units(100_000);
 const ALARM_PERCENTAGE_MAX: Amount = Amount::from_units(1_000_000);
 /// Longest value of an endpoint, in bytes.
 const ENDPOINT_BYTES_MAX: usize = 1_024;
 
 /// A scheme as a file describes it.
 #[derive(Debug, Default)]
-pub(super) struct Scheme {
-    pub(super) currencies: Vec<Currency>,
-    pub(super) hub_accounts: Vec<&'static str>,
-    pub(super) models: Vec<Model>,
-    pub(super) participants: Vec<Participant>,
+pub(in crate::operate) struct Scheme {
+    pub(in crate::operate) currencies: Vec<Currency>,
+    pub(in crate::operate) hub_accounts: Vec<&'static str>,
+    pub(in crate::operate) models: Vec<Model>,
+    pub(in crate::operate) participants: Vec<Participant>,
 }
 
 /// A settlement model.
 #[derive(Debug)]
-pub(super) struct Model {
+pub(in crate::operate) struct Model {
     pub(super) name: String,
     pub(super) granularity: &'static str,
     pub(super) interchange: &'static str,
@@ -47,22 +48,22 @@ pub(super) struct Model {
 
 /// A participant.
 #[derive(Debug)]
-pub(super) struct Participant {
-    pub(super) name: FspName,
-    pub(super) currencies: Vec<InCurrency>,
+pub(in crate::operate) struct Participant {
+    pub(in crate::operate) name: FspName,
+    pub(in crate::operate) currencies: Vec<InCurrency>,
     /// Endpoint types and values, by type.
-    pub(super) endpoints: Vec<(String, String)>,
-    pub(super) key: Option<VerificationKey>,
+    pub(in crate::operate) endpoints: Vec<(String, String)>,
+    pub(in crate::operate) key: Option<VerificationKey>,
 }
 
 /// A participant's accounts in one currency.
 #[derive(Debug)]
-pub(super) struct InCurrency {
-    pub(super) currency: Currency,
-    pub(super) net_debit_cap: Amount,
-    pub(super) initial_position: Amount,
-    pub(super) alarm_percentage: Amount,
-    pub(super) funds_in: Option<Amount>,
+pub(in crate::operate) struct InCurrency {
+    pub(in crate::operate) currency: Currency,
+    pub(in crate::operate) net_debit_cap: Amount,
+    pub(in crate::operate) initial_position: Amount,
+    pub(in crate::operate) alarm_percentage: Amount,
+    pub(in crate::operate) funds_in: Option<Amount>,
 }
 
 impl Scheme {
@@ -181,7 +182,7 @@ fn read_participant<'n>(
     let base = fields.optional("callbacks", |node| callable(text(node)?));
     let mut endpoints: Vec<(String, String)> = base.map(expanded).unwrap_or_default();
     for (kind, node) in fields.members("endpoints") {
-        match endpoint_value(kind, node) {
+        match text(node).and_then(|value| endpoint_value(kind, value)) {
             Ok(value) => {
                 endpoints.retain(|(known, _)| known != kind);
                 endpoints.push((kind.to_owned(), value));
@@ -208,13 +209,10 @@ fn read_currency(
             (true, true) => Ok(currency),
         }
     });
-    let cap = fields.required("net_debit_cap", |node| amount_from(Amount::ZERO, node));
-    let position = fields.optional("initial_position", amount);
-    let alarm = fields.optional("alarm_percentage", |node| {
-        let alarm = amount_from(Amount::ZERO, node)?;
-        if alarm <= ALARM_PERCENTAGE_MAX { Ok(alarm) } else { Err("must be 0 to 100".to_owned()) }
-    });
-    let funds = fields.optional("funds_in", |node| amount_from(Amount::from_units(1), node));
+    let cap = fields.required("net_debit_cap", |node| cap_of(digits(node)?));
+    let position = fields.optional("initial_position", |node| decimal(digits(node)?));
+    let alarm = fields.optional("alarm_percentage", |node| percentage_of(digits(node)?));
+    let funds = fields.optional("funds_in", |node| amount_of(digits(node)?));
     fields.end();
     Some(InCurrency {
         currency: currency?,
@@ -225,7 +223,8 @@ fn read_currency(
     })
 }
 
-fn participant_name(name: &str) -> Result<FspName, String> {
+/// The name of a participant.
+pub(in crate::operate) fn participant_name(name: &str) -> Result<FspName, String> {
     let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     let legal = (2..=30).contains(&name.len()) && name.bytes().all(is_legal);
     let parsed = FspName::new(name).filter(|_| legal);
@@ -233,31 +232,54 @@ fn participant_name(name: &str) -> Result<FspName, String> {
 }
 
 fn currency(node: &Node) -> Result<Currency, String> {
-    let code = text(node)?;
+    currency_of(text(node)?)
+}
+
+/// A code of a currency.
+pub(in crate::operate) fn currency_of(code: &str) -> Result<Currency, String> {
     let known = Currency::parse(code).filter(|_| is_known_currency(code));
     known.ok_or_else(|| format!("{code} is not a currency of ISO 4217"))
 }
 
-/// An amount as a number or a text, digit for digit.
-fn amount(node: &Node) -> Result<Amount, String> {
-    let wrong = || "must be a decimal with at most 18 digits and 4 decimals".to_owned();
+const DECIMAL_FORM: &str = "must be a decimal with at most 18 digits and 4 decimals";
+
+/// The digits of an amount, a number or a text.
+fn digits(node: &Node) -> Result<&str, String> {
     match &node.value {
-        Value::Number(digits) | Value::Text(digits) => {
-            Amount::parse_decimal(digits).ok_or_else(wrong)
-        }
-        _ => Err(wrong()),
+        Value::Number(digits) | Value::Text(digits) => Ok(digits),
+        _ => Err(DECIMAL_FORM.to_owned()),
     }
 }
 
-fn amount_from(least: Amount, node: &Node) -> Result<Amount, String> {
-    let amount = amount(node)?;
+fn decimal(digits: &str) -> Result<Amount, String> {
+    Amount::parse_decimal(digits).ok_or_else(|| DECIMAL_FORM.to_owned())
+}
+
+fn decimal_from(least: Amount, digits: &str) -> Result<Amount, String> {
+    let amount = decimal(digits)?;
     if amount < least { Err(format!("must be at least {least}")) } else { Ok(amount) }
 }
 
+/// A net debit cap.
+pub(in crate::operate) fn cap_of(digits: &str) -> Result<Amount, String> {
+    decimal_from(Amount::ZERO, digits)
+}
+
+/// An amount of funds.
+pub(in crate::operate) fn amount_of(digits: &str) -> Result<Amount, String> {
+    decimal_from(Amount::from_units(1), digits)
+}
+
+/// An alarm percentage.
+pub(in crate::operate) fn percentage_of(digits: &str) -> Result<Amount, String> {
+    let alarm = decimal_from(Amount::ZERO, digits)?;
+    if alarm <= ALARM_PERCENTAGE_MAX { Ok(alarm) } else { Err("must be 0 to 100".to_owned()) }
+}
+
 /// The address of a callback. The switch checks it further, by its own configuration.
-fn callable(value: &str) -> Result<&str, String> {
-    let host = value.strip_prefix("http://").unwrap_or_default();
-    if host.is_empty() || host.starts_with('/') {
+pub(in crate::operate) fn callable(value: &str) -> Result<&str, String> {
+    let host = ["http://", "https://"].iter().find_map(|scheme| value.strip_prefix(scheme));
+    if host.is_none_or(|host| host.is_empty() || host.starts_with('/')) {
         return Err("must be an address such as http://10.0.0.7:4040".to_owned());
     }
     single_line(value)
@@ -270,17 +292,22 @@ fn single_line(value: &str) -> Result<&str, String> {
     Ok(value)
 }
 
-fn endpoint_value(kind: &str, node: &Node) -> Result<String, String> {
+/// An endpoint as `TYPE=VALUE`.
+pub(in crate::operate) fn endpoint_of(text: &str) -> Result<(String, String), String> {
+    let (kind, value) = text.split_once('=').ok_or_else(|| "must be TYPE=VALUE".to_owned())?;
+    Ok((kind.to_owned(), endpoint_value(kind, value)?))
+}
+
+fn endpoint_value(kind: &str, value: &str) -> Result<String, String> {
     if !endpoint::is_accepted_name(kind) {
         return Err("unknown endpoint type".to_owned());
     }
-    let value = text(node)?;
     let value = if endpoint::is_called(kind) { callable(value) } else { single_line(value) };
     value.map(str::to_owned)
 }
 
 /// The endpoints of all callbacks below a base address.
-fn expanded(base: &str) -> Vec<(String, String)> {
+pub(in crate::operate) fn expanded(base: &str) -> Vec<(String, String)> {
     let base = base.trim_end_matches('/');
     let of = |kind: &EndpointType| {
         let path = kind.path_below_base()?;
@@ -289,7 +316,8 @@ fn expanded(base: &str) -> Vec<(String, String)> {
     EndpointType::ALL.iter().filter_map(of).collect()
 }
 
-fn key_in(path: &Path) -> Result<VerificationKey, String> {
+/// The key in a PEM file.
+pub(in crate::operate) fn key_in(path: &Path) -> Result<VerificationKey, String> {
     let text = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     VerificationKey::from_pem(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
@@ -360,7 +388,7 @@ currencies = [{ currency = 'USD', net_debit_cap = 10.5, funds_in = '20' }]
             ("'greenbank'", "7", "10: participants[0].name: must be a text"),
             (
                 "http:",
-                "https:",
+                "ftp:",
                 "11: participants[0].callbacks: must be an address such as http://10.0.0.7:4040",
             ),
             (

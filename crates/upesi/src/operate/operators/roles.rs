@@ -90,5 +90,5 @@ fn print_roles(roles: &[Value]) {
         let kind = if is_built_in { "built in" } else { "" };
         table.add([member(role, "name"), member(role, "permissions"), kind.to_owned()]);
     }
-    print!("{table}");
+    table.print();
 }

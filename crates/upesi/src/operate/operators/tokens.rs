@@ -165,5 +165,5 @@ pub(super) fn print_tokens(tokens: &[Value]) {
             member(token, "description"),
         ]);
     }
-    print!("{table}");
+    table.print();
 }

@@ -13,7 +13,6 @@ use super::action::Action;
 use crate::CliError;
 use crate::cli::admin_address::AdminAddress;
 use crate::cli::admin_client::proposed;
-use crate::cli::admin_get::query_value;
 
 /// The earliest time: a filter that every window and settlement passes.
 const ALL: &str = "fromDateTime=1970-01-01T00:00:00.000Z";
@@ -137,13 +136,6 @@ impl SettlementApi {
     /// [`Value`].
     pub(super) fn exact_settlement(&mut self, id: u32) -> Result<(Value, String), CliError> {
         self.ask("GET", &format!("/v2/settlements/{id}"), None)
-    }
-
-    /// Reserved funds out, as the switch wrote them.
-    pub(super) fn funds_out(&mut self, participant: Option<&str>) -> Result<String, CliError> {
-        let filter = participant.map(|name| format!("?participant={}", query_value(name)));
-        let path = format!("/fundsOut{}", filter.unwrap_or_default());
-        self.ask("GET", &path, None).map(|(_, text)| text)
     }
 
     /// The number of the open window.

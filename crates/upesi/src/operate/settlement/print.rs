@@ -38,7 +38,7 @@ pub(super) fn windows(windows: &[Value], json: bool) -> Result<(), CliError> {
             text(window, "reason"),
         ]);
     }
-    print!("{table}");
+    table.print();
     Ok(())
 }
 
@@ -66,7 +66,7 @@ pub(super) fn settlements(settlements: &[Value], json: bool) -> Result<(), CliEr
             text(settlement, "reason"),
         ]);
     }
-    print!("{table}");
+    table.print();
     Ok(())
 }
 
@@ -148,56 +148,12 @@ pub(super) fn settlement(
             text(account, "reason"),
         ]);
     }
-    print!("{table}");
+    table.print();
     println!();
     let windows = settlement["settlementWindows"].as_array().cloned().unwrap_or_default();
     for window in &windows {
         println!("window {}: {}, {}", window["id"], text(window, "state"), text(window, "reason"));
     }
-    Ok(())
-}
-
-/// Reserved funds out; amounts keep their digits.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct FundsOut {
-    transfer_id: String,
-    participant: String,
-    account_id: u32,
-    currency: String,
-    amount: Box<RawValue>,
-    reserved_date: String,
-    log_index: u64,
-}
-
-pub(super) fn funds_out(text: &str, json: bool) -> Result<(), CliError> {
-    if json {
-        println!("{text}");
-        return Ok(());
-    }
-    let rows: Vec<FundsOut> = serde_json::from_str(text)
-        .map_err(|error| CliError::new(format!("the answer is not a list: {error}")))?;
-    let mut table = Table::new([
-        ("transfer", Align::Left),
-        ("participant", Align::Left),
-        ("account", Align::Right),
-        ("amount", Align::Right),
-        ("currency", Align::Left),
-        ("reserved", Align::Left),
-        ("record", Align::Right),
-    ]);
-    for row in rows {
-        table.add([
-            row.transfer_id,
-            row.participant,
-            row.account_id.to_string(),
-            row.amount.to_string(),
-            row.currency,
-            row.reserved_date,
-            row.log_index.to_string(),
-        ]);
-    }
-    print!("{table}");
     Ok(())
 }
 
@@ -227,7 +183,7 @@ pub(super) fn fee_rules(rules: &[Value], json: bool) -> Result<(), CliError> {
             conditions.join(", "),
         ]);
     }
-    print!("{table}");
+    table.print();
     Ok(())
 }
 

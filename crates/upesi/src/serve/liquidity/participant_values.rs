@@ -11,6 +11,8 @@ use ledger::{
 };
 use metrics::{Labels, Number, OTHER, PARTICIPANTS_MAX, participant_label, participant_place};
 
+use super::leaders::{Leaders, age_seconds};
+
 /// Notices of which the oldest one of each participant is found. Reading them delays the sequencer
 /// by less than 1 ms.
 const NOTICES_READ_MAX: usize = 10_000;
@@ -20,6 +22,7 @@ const NOTICES_READ_MAX: usize = 10_000;
 pub(crate) struct ParticipantValues {
     /// By [`participant_place`]; the last one is [`OTHER`].
     rows: BTreeMap<usize, Row>,
+    leaders: Leaders,
 }
 
 /// Values of a participant, or of several.
@@ -59,6 +62,7 @@ impl ParticipantValues {
         if index == ParticipantIndex::HUB {
             return;
         }
+        self.leaders.add(state, index, of);
         let row = self.row(index);
         row.name = (place_of(index) < PARTICIPANTS_MAX).then_some(of.name);
         row.notices_owed += u64::from(state.notices_owed_to(index));
@@ -71,6 +75,7 @@ impl ParticipantValues {
     /// Adds the oldest notices, of which `owed` are the first.
     pub(super) fn add_notices<'a>(&mut self, owed: impl Iterator<Item = &'a Notice>) {
         for notice in owed.take(NOTICES_READ_MAX) {
+            self.leaders.add_notice(notice);
             let oldest = &mut self.row(notice.recipient).oldest_notice;
             *oldest = Some(oldest.map_or(notice.owed_at, |oldest| oldest.min(notice.owed_at)));
         }
@@ -82,11 +87,17 @@ impl ParticipantValues {
 
     /// Adds the values of a later part of the participants.
     pub(super) fn append(&mut self, part: Self) {
+        self.leaders.append(part.leaders);
         for (key, more) in part.rows {
             let row = self.rows.entry(key).or_default();
             row.name = more.name;
             row.add(more);
         }
+    }
+
+    /// The participants with the longest queues, and those nearest their cap.
+    pub(crate) const fn leaders(&self) -> &Leaders {
+        &self.leaders
     }
 
     /// The age of the oldest notice, in whole seconds; 0 without notices.
@@ -171,10 +182,6 @@ impl Balances {
 
 fn place_of(index: ParticipantIndex) -> usize {
     participant_place(index.at())
-}
-
-fn age_seconds(since: Stamp, now: Stamp) -> u64 {
-    now.0.saturating_sub(since.0) / 1_000_000
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use alerts::Channel;
 use super::participant_values::ParticipantValues;
 use super::settlement_values::SettlementValues;
 use super::trend::Samples;
+use crate::serve::recent::RecentActivity;
 
 /// Values that the thread publishes.
 #[derive(Debug, Default)]
@@ -22,6 +23,7 @@ pub(crate) struct LiquidityStatus {
     samples: Mutex<Samples>,
     participants: Mutex<Arc<ParticipantValues>>,
     settlement: Mutex<SettlementValues>,
+    pub(crate) recent: RecentActivity,
 }
 
 /// Numbers of alarms and alerts.

@@ -89,6 +89,7 @@ pub(crate) fn carry_out_demo(run: DemoRun<'_>) -> Result<Measured, HarnessError>
         register: true,
         confirm_to_payee: run.confirm_to_payee,
         holders: None,
+        hold: run.options.hold,
         operator: None,
     })?;
     match measured.cut.take() {

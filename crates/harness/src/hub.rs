@@ -122,6 +122,12 @@ impl ActiveHub {
         }
     }
 
+    /// The address of the console of a switch of this run, and its token.
+    pub fn console(&self) -> Result<Option<(String, String)>, HarnessError> {
+        let HubKind::Switch(switch) = &self.kind else { return Ok(None) };
+        Ok(Some((format!("http://{}/console/", switch.admin), read_token(switch.token_file())?)))
+    }
+
     /// Resources used by its processes so far, if known.
     pub fn figures(&self) -> Option<ProcessFigures> {
         match &self.kind {

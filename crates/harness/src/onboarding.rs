@@ -12,7 +12,7 @@ use crate::interrupt::Interrupt;
 use crate::simulators::BoundFsp;
 
 /// Net debit cap and funds of each FSP, in the currency's unit.
-const FUNDS: u64 = 1_000_000_000;
+pub(crate) const FUNDS: u64 = 1_000_000_000;
 const FUNDS_WITHIN: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -34,7 +34,7 @@ pub fn onboard(
     admin.must("POST", "/settlementModels", Some(model), &[201, 400])?;
     for fsp in fsps {
         interrupt.check()?;
-        onboard_fsp(admin, currency, fsp)?;
+        onboard_fsp(admin, currency, fsp, FUNDS)?;
     }
     fsps.iter().try_for_each(|fsp| wait_for_funds(admin, currency, fsp, interrupt))
 }
@@ -44,12 +44,18 @@ pub fn account<'a>(accounts: &'a [Account], kind: &str, currency: Currency) -> O
     accounts.iter().find(|it| it.kind == kind && it.currency == currency.as_str())
 }
 
-fn onboard_fsp(admin: &mut Admin, currency: Currency, fsp: &BoundFsp) -> Result<(), HarnessError> {
+/// Creates one FSP with a net debit cap, funds and endpoints.
+pub(crate) fn onboard_fsp(
+    admin: &mut Admin,
+    currency: Currency,
+    fsp: &BoundFsp,
+    cap: u64,
+) -> Result<(), HarnessError> {
     let name = &fsp.name;
     let body = format!(r#"{{"name":"{name}","currency":"{currency}"}}"#);
     let fresh = admin.must("POST", "/participants", Some(&body), &[201, 400])?.status == 201;
     if fresh {
-        let limit = format!(r#"{{"type":"NET_DEBIT_CAP","value":{FUNDS}}}"#);
+        let limit = format!(r#"{{"type":"NET_DEBIT_CAP","value":{cap}}}"#);
         let body = format!(r#"{{"currency":"{currency}","limit":{limit},"initialPosition":0}}"#);
         let path = format!("/participants/{name}/initialPositionAndLimits");
         admin.must("POST", &path, Some(&body), &[201])?;

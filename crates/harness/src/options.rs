@@ -39,6 +39,11 @@ pub struct DemoOptions {
     /// Data directory of the switch, kept after the run [default: temporary].
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// Keep the scheme running afterwards, and print the address of its console.
+    ///
+    /// Some payments that failed are waiting there. Ctrl-C stops the scheme.
+    #[arg(long, conflicts_with_all = ["nodes", "secure"])]
+    pub hold: bool,
     /// Run a secure scheme and a plain one in turns, and show the cost of security.
     ///
     /// `upesi init` sets up the secure scheme: TLS with certificates on both sides, signatures

@@ -18,6 +18,7 @@ use ledger::Amount;
 use crate::admin::{Admin, Metrics};
 use crate::error::HarnessError;
 use crate::histograms::Bounds;
+use crate::hold::HeldScheme;
 use crate::hub::{ActiveHub, HubChoice};
 use crate::interrupt::Interrupt;
 use crate::load::{Load, Phase};
@@ -94,6 +95,8 @@ pub struct Setup<'a> {
     pub confirm_to_payee: bool,
     /// Additional FSPs, with transfers that expire during the measured part.
     pub holders: Option<Holders<'a>>,
+    /// Whether the scheme keeps running after the checks, until an interrupt.
+    pub hold: bool,
     /// Work of an operator on the admin API, on its own thread from the start of the measured part.
     pub operator: Option<Operator<'a>>,
 }
@@ -430,6 +433,9 @@ impl Run<'_> {
             brokers_cpu: part.end.brokers_cpu.saturating_sub(part.start.brokers_cpu),
             ..NodesResult::default()
         });
+        if self.setup.hold && cut.is_none() {
+            self.hold()?;
+        }
         checks.extend(match &mut nodes {
             None => self.stop(cut.is_some()),
             Some(nodes) => self.stop_nodes(nodes, &acknowledged, cut.is_some()),
@@ -452,6 +458,19 @@ impl Run<'_> {
             cut,
             ..Measured::between(part.start, part.end, &counters, (result, trim, environment))
         })
+    }
+
+    /// Keeps the scheme running until an interrupt.
+    fn hold(&mut self) -> Result<(), HarnessError> {
+        let Some((console, token)) = self.hub.console()? else { return Ok(()) };
+        let Some(hub) = self.hub.fspiop().first().copied() else { return Ok(()) };
+        let currency = self.setup.fsps.currency;
+        let fsps = &self.simulators.bound();
+        let scheme = HeldScheme { hub, console, token, currency, fsps };
+        match &mut self.admin {
+            Some(admin) => scheme.run(admin, &self.interrupt),
+            None => Ok(()),
+        }
     }
 
     /// Reads the hub's own problems after a failed check.

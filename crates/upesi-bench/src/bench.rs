@@ -218,6 +218,7 @@ pub(crate) fn measure(
         register: !options.registered,
         confirm_to_payee: options.confirm_to_payee,
         holders: None,
+        hold: false,
         operator,
     };
     let mut measured = carry_out(&setup)?;

@@ -72,6 +72,7 @@ pub(crate) fn expiry(
         register: true,
         confirm_to_payee: false,
         holders: Some(size.holders(&plan)),
+        hold: false,
         operator: None,
     };
     let mut measured = carry_out(&setup)?;

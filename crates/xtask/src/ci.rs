@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use toml::{Table, Value};
 
-use crate::{counts, coverage, proof_totals, tidy, tools};
+use crate::{console, counts, coverage, proof_totals, tidy, tools};
 
 /// The steps of both commands, as data.
 const STEPS: &str = include_str!("../steps.toml");
@@ -133,6 +133,7 @@ fn inside(name: &str) -> fn(&Path) -> bool {
     match name {
         "tidy" => tidy::run,
         "counts" => |root| counts::run(root, true),
+        "console" => console::check,
         "coverage" => coverage::run,
         other => panic!("no step is called {other:?}"),
     }

@@ -4,6 +4,7 @@
 //! project's own rules. Nothing lives only in a CI system's own files.
 
 mod ci;
+mod console;
 mod counts;
 mod coverage;
 mod deployment;
@@ -44,6 +45,12 @@ enum Command {
     /// Instructions per operation of the core, counted by callgrind.
     Counts {
         /// Compare with docs/performance/counts.md instead of writing it.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Builds the operators' console into console/dist (needs node and npm).
+    Console {
+        /// Compare with console/dist, and test it in Chromium with target/debug/upesi.
         #[arg(long)]
         check: bool,
     },
@@ -120,6 +127,8 @@ fn main() -> ExitCode {
         Command::Tidy { lower: true, .. } => tidy::lower_words(&root),
         Command::Tidy { .. } => tidy::run(&root),
         Command::Counts { check } => counts::run(&root, check),
+        Command::Console { check: true } => console::check(&root),
+        Command::Console { check: false } => console::build(&root),
         Command::Coverage => coverage::run(&root),
         Command::Deployment { write } => {
             let kept = if write {

@@ -19,6 +19,28 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     }
 }
 
+/// Installs the Debian packages of missing programs, which are given with their packages.
+pub(crate) fn install_missing(programs: &[(&str, &str)]) -> Result<(), String> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let exists =
+        |name: &str| env::split_paths(&path).any(|directory| directory.join(name).exists());
+    let missing = programs.iter().filter(|(program, _)| !exists(program));
+    let packages: Vec<_> = missing.map(|(_, package)| *package).collect();
+    if packages.is_empty() {
+        return Ok(());
+    }
+    println!("installing {} with apt-get", packages.join(", "));
+    let apt = || {
+        let mut command = Command::new("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive").arg("-q");
+        command
+    };
+    let install = || run(apt().args(["install", "-y", "--no-install-recommends"]).args(&packages));
+    run(apt().arg("update")).and_then(|()| install()).map_err(|error| {
+        format!("{error}\non Debian or Ubuntu: sudo apt-get install {}", packages.join(" "))
+    })
+}
+
 /// Makes a Python environment below `kept` with the packages of a file, unless it exists. Returns
 /// the directory of its programs.
 pub(crate) fn python(kept: &Path, wanted: &Path) -> Result<PathBuf, String> {

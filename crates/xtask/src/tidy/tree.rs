@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::lexer::scrub;
 
-/// All text files under the root but those of `target` and `.git`.
+/// All text files under the root but those of [`DIRECTORIES_SKIPPED`].
 pub(crate) struct Tree {
     pub(crate) files: Vec<SourceFile>,
 }
@@ -21,7 +21,7 @@ pub(crate) struct SourceFile {
     pub(crate) test_lines: Vec<bool>,
 }
 
-const DIRECTORIES_SKIPPED: [&str; 2] = [".git", "target"];
+const DIRECTORIES_SKIPPED: [&str; 3] = [".git", "node_modules", "target"];
 const EXTENSIONS: [&str; 6] = ["rs", "md", "toml", "sh", "yml", "yaml"];
 const NAMES: [&str; 3] = ["run", "Cargo.lock", "long-functions.txt"];
 

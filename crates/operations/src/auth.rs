@@ -81,11 +81,22 @@ pub(crate) fn check_origin(
     if !host_fits || !target_fits || hosts.next().is_some() {
         return Err(forbidden("the Host header is not a configured host of the admin API"));
     }
-    let allowed = |origin: &[u8]| options.origins.iter().any(|known| known.as_bytes() == origin);
+    let allowed = |origin: &[u8]| {
+        let is_known = options.origins.iter().any(|known| known.as_bytes() == origin);
+        is_known || is_same_origin(options, origin, host.unwrap_or_default())
+    };
     if head.headers.get_all(ORIGIN).iter().any(|origin| !allowed(origin.as_bytes())) {
         return Err(forbidden("the Origin is not a configured origin of the admin API"));
     }
     Ok(())
+}
+
+/// Whether an origin is that of this listener, whose host has been checked: a page of the console.
+/// Without TLS, a proxy in front may have it.
+fn is_same_origin(options: &AdminOptions, origin: &[u8], host: &str) -> bool {
+    let plain = origin.strip_prefix(b"http://").filter(|_| options.tls.is_none());
+    let authority = plain.or_else(|| origin.strip_prefix(b"https://"));
+    authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host.as_bytes()))
 }
 
 /// The name under which uses of the break-glass token are recorded. No operator can have it.

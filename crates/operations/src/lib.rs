@@ -29,6 +29,7 @@ mod change_words;
 mod client_socket;
 mod cluster;
 mod connections;
+mod console;
 mod credentials;
 mod dead_letters;
 mod dry_runs;

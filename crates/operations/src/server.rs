@@ -37,6 +37,7 @@ use crate::auth::{self, Caller, Credential, PeerAddresses};
 use crate::backend::{AdminBackend, ChangeAuthor};
 use crate::client_socket::Wire;
 use crate::connections::{ConnectionPermit, Connections};
+use crate::console;
 use crate::dry_runs::{self, DryRuns};
 use crate::failed_tokens::FailedTokens;
 use crate::logins::Logins;
@@ -293,6 +294,9 @@ impl Server {
                 return response.into_response(Some(probes::METHODS.to_owned()));
             }
         };
+        if console::has(head.uri.path()) {
+            return self.console(&head, addresses);
+        }
         let began = Instant::now();
         let matched = Resource::find(head.uri.path());
         let audit = AuditEntry::default();
@@ -320,6 +324,20 @@ impl Server {
                 let allow = matched.map(|matched| matched.resource.allow());
                 AdminResponse::refusal(&refusal).into_response(allow)
             }
+        }
+    }
+
+    /// Answers a request for a file of the console, which needs no token.
+    fn console(
+        &self,
+        head: &Parts,
+        PeerAddresses { local, peer }: PeerAddresses,
+    ) -> Response<Full<Bytes>> {
+        let begun = self.addresses.begin(peer, Instant::now());
+        let refused = begun.err().or_else(|| auth::check_origin(&self.options, head, local).err());
+        match refused {
+            Some(refusal) => AdminResponse::refusal(&refusal).into_response(None),
+            None => console::respond(head),
         }
     }
 

@@ -229,6 +229,8 @@ async fn only_known_hosts_and_origins_are_answered() {
         ("host: [::1]:3001\r\n", 200),
         ("host: Admin.Example:80\r\n", 200),
         ("host: localhost\r\norigin: https://console.example\r\n", 200),
+        ("host: localhost:3001\r\norigin: http://localhost:3001\r\n", 200),
+        ("host: admin.example\r\norigin: https://admin.example\r\n", 200),
         ("", 400),
         ("host: \r\n", 403),
         ("host: evil.example\r\n", 403),
@@ -239,7 +241,8 @@ async fn only_known_hosts_and_origins_are_answered() {
         ("host: [::2]\r\n", 403),
         ("host: localhost\r\nhost: evil.example\r\n", 400),
         ("host: localhost\r\norigin: https://evil.example\r\n", 403),
-        ("host: localhost\r\norigin: http://localhost\r\n", 403),
+        ("host: localhost:3001\r\norigin: http://localhost\r\n", 403),
+        ("host: localhost\r\norigin: http://localhost.evil.example\r\n", 403),
         ("host: localhost\r\norigin: null\r\n", 403),
     ] {
         let answer = server.send("GET /participants", headers, "").await;

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
 mod backend;
+mod console;
 mod document;
 mod guard;
 mod keys;

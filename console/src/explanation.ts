@@ -1,0 +1,150 @@
+// The history of a transfer, as `GET /transfers/{id}/explanation` gives it.
+
+export interface Explanation {
+  transfer: string;
+  state?: 'RESERVED' | 'COMMITTED' | 'ABORTED';
+  settlement?: Settlement;
+  fee_settlement?: Settlement;
+  events: Event[];
+  left_out?: number;
+  notices_pending: number[];
+  dead_letters: number[];
+  under_way?: Pending[];
+  up_to: number;
+  unread?: string[];
+}
+
+export type Settlement =
+  | { kind: 'gross' }
+  | {
+      kind: 'window';
+      window: number;
+      state: string;
+      settlement?: { id: number; model: string; state: string };
+    };
+
+interface Common {
+  log_index: number;
+  time: string;
+}
+
+export type Event = Common &
+  (
+    | { event: 'message'; message: Message; decision: Decision }
+    | { event: 'expiry'; expiration: string; decision: Decision }
+    | { event: 'operator'; actor: string; reason: string; change: string; decision: Decision }
+    | ({ event: 'delivery' } & Delivery)
+    | { event: 'set_aside'; message?: Message; change?: string; quarantined: unknown }
+  );
+
+export interface Message {
+  request: string;
+  sender: string;
+  destination: string | null;
+  says: string;
+  expiration: string | null;
+  expires_in_ms: number | null;
+  trace: string;
+  hash: string;
+  kept: string;
+  header_lines: number | null;
+  header_bytes: number | null;
+  body_bytes: number | null;
+  digest: string | null;
+}
+
+export interface Decision {
+  outcome: string;
+  number: number;
+  why: string;
+  parties: Party[];
+  postings: Posting[];
+  owes: Notice[];
+}
+
+export interface Party {
+  name: string;
+  currency: string;
+  active: boolean;
+  account_active: boolean;
+  position_before: string;
+  position_after: string;
+  cover_before: string;
+  cover_after: string;
+  cap: string | null;
+  notices_owed: number;
+  lane_capacity: number;
+}
+
+export interface Posting {
+  side: string;
+  account: number;
+  kind: string;
+  owner: string;
+  amount: string;
+  currency: string;
+  before: string;
+  after: string;
+}
+
+export interface Notice {
+  notice: number;
+  recipient: string;
+  request: string;
+  outcome: string;
+}
+
+export interface Delivery {
+  notice: number;
+  recipient: string;
+  request: string;
+  result: string;
+  attempts: number;
+  last_status: number | null;
+  finished: string;
+  tried: Attempt[];
+}
+
+export interface Attempt {
+  began: string;
+  took_ms: number;
+  status: number | null;
+  failure?: string;
+}
+
+export interface Pending {
+  notice: number;
+  recipient: string;
+  request: string;
+  waits: string;
+  attempts: number;
+  first_attempt: string | null;
+  last_status: number | null;
+  last_failure?: string;
+  next_attempt: string | null;
+  tried: Attempt[];
+}
+
+/** The decision of an event, if it has one. */
+export function decisionOf(event: Event): Decision | undefined {
+  return 'decision' in event ? event.decision : undefined;
+}
+
+/** Whether a decision refused its message, or ended the transfer without a commit. */
+export function isFailure(decision: Decision): boolean {
+  return /^(refused|aborted|expired|ignored)/.test(decision.why);
+}
+
+/**
+ * The event that explains why the payment failed: the one that ended it, or, of a payment that was
+ * never reserved, the first refusal. `undefined` if it did not fail.
+ */
+export function failureOf({ state, events }: Explanation): Event | undefined {
+  if (state === 'COMMITTED' || state === 'RESERVED') return undefined;
+  const failed = events.filter((event) => {
+    const decision = decisionOf(event);
+    return decision !== undefined && isFailure(decision);
+  });
+  const ended = failed.find((event) => /^(aborted|expired)/.test(decisionOf(event)?.why ?? ''));
+  return ended ?? failed[0];
+}

@@ -1,0 +1,44 @@
+// The pages by their address.
+
+import type { Place } from '../router';
+import { texts } from '../texts';
+import { Title } from '../ui';
+import { Audit } from './audit';
+import { Callbacks } from './callbacks';
+import { LiquidityPage, Participants } from './participants';
+import { ParticipantPage } from './participant';
+import { Payment } from './payment';
+import { Payments } from './payments';
+import { ProposalPage, Proposals } from './proposals';
+import { SettlementDetails, SettlementPage } from './settlement';
+
+/** The first part of the address of each page, and its name in the navigation. */
+export const PAGES: [string, string][] = [
+  ['transfers', texts.navigation.payments],
+  ['participants', texts.navigation.participants],
+  ['liquidity', texts.navigation.liquidity],
+  ['callbacks', texts.navigation.callbacks],
+  ['settlement', texts.navigation.settlement],
+  ['proposals', texts.navigation.proposals],
+  ['audit', texts.navigation.audit],
+];
+
+export function Page({ place }: { place: Place }) {
+  const [first = 'transfers', second] = place.path;
+  if (first === 'transfers') {
+    return second === undefined ? <Payments /> : <Payment key={second} id={second} />;
+  }
+  if (first === 'participants') {
+    return second === undefined ? <Participants /> : <ParticipantPage key={second} name={second} />;
+  }
+  if (first === 'liquidity') return <LiquidityPage />;
+  if (first === 'settlement') {
+    return second === undefined ? <SettlementPage /> : <SettlementDetails key={second} id={second} />;
+  }
+  if (first === 'proposals') {
+    return second === undefined ? <Proposals /> : <ProposalPage key={second} id={second} />;
+  }
+  if (first === 'audit') return <Audit />;
+  if (first === 'callbacks') return <Callbacks />;
+  return <Title text={texts.errors.notFound} />;
+}

@@ -1,0 +1,381 @@
+// The page of one payment: its messages, the decisions with the numbers they were made on, the
+// postings, and the callbacks with their attempts.
+
+import type { ComponentChildren } from 'preact';
+import { useState } from 'preact/hooks';
+import { part, readCommand } from '../api';
+import {
+  decisionOf,
+  failureOf,
+  isFailure,
+  type Attempt,
+  type Decision,
+  type Event,
+  type Explanation,
+  type Message,
+  type Notice,
+  type Party,
+  type Pending,
+  type Posting,
+  type Settlement,
+} from '../explanation';
+import { useData } from '../load';
+import { address } from '../router';
+import { columns, texts } from '../texts';
+import {
+  Await,
+  Badge,
+  Choice,
+  CommandLine,
+  Copy,
+  Facts,
+  Note,
+  Table,
+  Title,
+  type Column,
+  type Mood,
+} from '../ui';
+
+const words = texts.payment;
+type View = 'compact' | 'timeline' | 'raw';
+/** Events that are shown at first, and added by each request for more. */
+const EVENTS_SHOWN = 100;
+
+export function Payment({ id }: { id: string }) {
+  const explanation = useData<Explanation>(`/transfers/${part(id)}/explanation`);
+  const [view, setView] = useState<View>('timeline');
+  const command = readCommand(`/transfers/${part(id)}/explanation`);
+  return (
+    <>
+      <Title text={words.title}>
+        <code class="id">{id}</code>
+      </Title>
+      <Await of={explanation}>
+        {(data) => (
+          <>
+            <Summary data={data} />
+            <div class="row">
+              <Choice<View>
+                label={words.views}
+                options={[
+                  ['timeline', words.timeline],
+                  ['compact', words.compact],
+                  ['raw', words.raw],
+                ]}
+                value={view}
+                onValue={setView}
+              />
+              <Copy text={location.href} label={words.share} />
+            </div>
+            {view === 'compact' ? <Compact data={data} /> : null}
+            {view === 'timeline' ? <Timeline data={data} /> : null}
+            {view === 'raw' ? <Raw data={data} /> : null}
+            <CommandLine command={command} />
+          </>
+        )}
+      </Await>
+    </>
+  );
+}
+
+function Summary({ data }: { data: Explanation }) {
+  const state = data.state ?? 'none';
+  const failure = failureOf(data);
+  const decision = failure && decisionOf(failure);
+  const moods: Record<string, Mood> = { COMMITTED: 'good', RESERVED: 'warn' };
+  return (
+    <>
+      <p>
+        <Badge mood={moods[state] ?? 'bad'} text={words.states[state] ?? state} />
+      </p>
+      {failure === undefined || decision === undefined ? null : (
+        <div class="note bad" data-failure>
+          <strong>{words.failed}</strong>
+          <p>{decision.why}</p>
+          <p>
+            <Numbers decision={decision} event={failure} />
+          </p>
+        </div>
+      )}
+      {state === 'RESERVED' ? (
+        <Note mood="warn" title={words.open}>
+          {words.openText}
+        </Note>
+      ) : null}
+      <Facts
+        pairs={[
+          [words.settlement, data.settlement && settled(data.settlement)],
+          [words.feeSettlement, data.fee_settlement && settled(data.fee_settlement)],
+        ]}
+      />
+      {(data.under_way ?? []).map((pending) => (
+        <Underway key={pending.notice} pending={pending} />
+      ))}
+      {data.dead_letters.length === 0 ? null : (
+        <Note mood="warn" title={words.deadLetters}>
+          <ul>
+            {data.dead_letters.map((letter) => (
+              <li key={letter}>{words.deadLetter(letter)}</li>
+            ))}
+          </ul>
+        </Note>
+      )}
+    </>
+  );
+}
+
+/** The numbers that a failure is about, in one line. */
+function Numbers({ decision, event }: { decision: Decision; event: Event }) {
+  const who = decision.parties.map(
+    (party) =>
+      `${party.name}: ${texts.columns.position} ${party.position_before} ${party.currency}, ` +
+      `${texts.columns.cover} ${party.cover_before}, ${texts.columns.cap} ${party.cap ?? texts.none}`,
+  );
+  return (
+    <>
+      {event.event === 'message' ? `${event.message.says}. ` : ''}
+      {who.join('; ')}
+    </>
+  );
+}
+
+function settled(settlement: Settlement): ComponentChildren {
+  if (settlement.kind === 'gross') return words.gross;
+  const { window, state, settlement: by } = settlement;
+  const text = words.window(window, state);
+  return by === undefined ? text : `${text}; ${words.settledBy(by.id, by.model, by.state)}`;
+}
+
+function Underway({ pending }: { pending: Pending }) {
+  const { request, recipient, waits, next_attempt, tried } = pending;
+  return (
+    <Note mood="warn" title={words.kinds.delivery(request, recipient)}>
+      <p>
+        {words.waits(waits)}
+        {next_attempt === null ? '' : `; ${words.nextAttempt(next_attempt)}`}
+        {`; ${words.attempts(pending.attempts)}`}
+      </p>
+      <Attempts attempts={tried} />
+    </Note>
+  );
+}
+
+/** A short title of an event. */
+function titleOf(event: Event): string {
+  switch (event.event) {
+    case 'message':
+      return words.kinds.message(event.message.request, event.message.sender);
+    case 'expiry':
+      return words.kinds.expiry;
+    case 'operator':
+      return words.kinds.operator(event.actor);
+    case 'delivery':
+      return words.kinds.delivery(event.request, event.recipient);
+    case 'set_aside':
+      return words.kinds.set_aside;
+  }
+}
+
+/** The result of an event in words, and its mood. */
+function resultOf(event: Event): [Mood, string] {
+  const decision = decisionOf(event);
+  if (decision !== undefined) {
+    return [isFailure(decision) ? 'bad' : 'good', decision.outcome];
+  }
+  if (event.event === 'delivery') {
+    const mood: Mood = event.result === 'delivered' ? 'good' : 'bad';
+    return [event.result === 'withdrawn' ? 'plain' : mood, words.results[event.result] ?? event.result];
+  }
+  return ['warn', words.kinds.set_aside];
+}
+
+/** Milliseconds between two moments that the API gives. */
+function between(from: string, to: string): string {
+  const passed = Date.parse(to) - Date.parse(from);
+  return Number.isNaN(passed) ? '' : passed < 10_000 ? `+${passed} ms` : `+${passed / 1000} s`;
+}
+
+function Compact({ data }: { data: Explanation }) {
+  const first = data.events[0]?.time ?? '';
+  const rows: Column<Event>[] = [
+    { name: words.time, cell: (event) => event.time },
+    { name: words.after, cell: (event) => between(first, event.time), number: true },
+    { name: words.record, cell: (event) => event.log_index, number: true },
+    { name: words.event, cell: titleOf },
+    { name: words.decision, cell: (event) => <Result event={event} /> },
+    { name: words.why, cell: (event) => decisionOf(event)?.why ?? '' },
+  ];
+  return <Table caption={words.events} columns={rows} rows={data.events} />;
+}
+
+function Result({ event }: { event: Event }) {
+  const [mood, text] = resultOf(event);
+  return <Badge mood={mood} text={text} />;
+}
+
+function Timeline({ data }: { data: Explanation }) {
+  const [shown, setShown] = useState(EVENTS_SHOWN);
+  const first = data.events[0]?.time ?? '';
+  if (data.events.length === 0) return <p>{words.noEvents}</p>;
+  return (
+    <section aria-label={words.timeline}>
+      <ol class="timeline">
+        {data.events.slice(0, shown).map((event, index) => (
+          <li key={index} class={resultOf(event)[0]}>
+            <h2>{titleOf(event)}</h2>
+            <p class="when">
+              {`${event.time} ${between(first, event.time)} · ${words.record} ${event.log_index}`}
+            </p>
+            <Details event={event} />
+          </li>
+        ))}
+      </ol>
+      {shown < data.events.length ? (
+        <button type="button" onClick={() => setShown(shown + EVENTS_SHOWN)}>
+          {texts.more}
+        </button>
+      ) : null}
+      {data.left_out === undefined ? null : <p>{words.omitted(data.left_out)}</p>}
+      {(data.unread ?? []).map((text) => (
+        <Note key={text} mood="bad">
+          {text}
+        </Note>
+      ))}
+      <p class="hint">{words.source(data.up_to)}</p>
+    </section>
+  );
+}
+
+function Details({ event }: { event: Event }) {
+  const decision = decisionOf(event);
+  return (
+    <>
+      {'message' in event && event.message ? <p class="says">{event.message.says}</p> : null}
+      {event.event === 'operator' ? <p>{`${event.change}. ${event.reason}`}</p> : null}
+      {event.event === 'expiry' ? <p>{event.expiration}</p> : null}
+      {event.event === 'set_aside' ? <p>{event.change ?? ''}</p> : null}
+      <p>
+        <Result event={event} /> {decision?.why ?? ''}
+        {event.event === 'delivery' ? deliveryText(event.attempts, event.last_status) : ''}
+      </p>
+      {decision === undefined ? null : <DecisionTables decision={decision} />}
+      {event.event === 'delivery' ? <Attempts attempts={event.tried} /> : null}
+      {'message' in event && event.message ? <MessageFacts message={event.message} /> : null}
+    </>
+  );
+}
+
+function deliveryText(attempts: number, status: number | null): string {
+  const last = status === null ? words.noStatus : words.lastStatus(status);
+  return `${words.attempts(attempts)}, ${last}`;
+}
+
+const PARTIES: Column<Party>[] = [
+  {
+    name: columns.participant,
+    cell: ({ name }) => <a href={address(['participants', name])}>{name}</a>,
+  },
+  { name: columns.currency, cell: (party) => party.currency },
+  { name: columns.positionBefore, cell: (party) => party.position_before, number: true },
+  { name: columns.positionAfter, cell: (party) => party.position_after, number: true },
+  { name: columns.coverBefore, cell: (party) => party.cover_before, number: true },
+  { name: columns.coverAfter, cell: (party) => party.cover_after, number: true },
+  { name: columns.cap, cell: (party) => party.cap ?? texts.none, number: true },
+  {
+    name: columns.queue,
+    cell: (party) => texts.queueOf(party.notices_owed, party.lane_capacity),
+    number: true,
+  },
+  {
+    name: columns.status,
+    cell: (party) =>
+      !party.active ? texts.inactive : party.account_active ? texts.active : texts.accountInactive,
+  },
+];
+
+const POSTINGS: Column<Posting>[] = [
+  { name: columns.side, cell: (leg) => leg.side },
+  { name: columns.owner, cell: (leg) => leg.owner },
+  { name: columns.kind, cell: (leg) => leg.kind },
+  { name: columns.account, cell: (leg) => leg.account, number: true },
+  { name: columns.amount, cell: (leg) => `${leg.amount} ${leg.currency}`, number: true },
+  { name: columns.before, cell: (leg) => leg.before, number: true },
+  { name: columns.after, cell: (leg) => leg.after, number: true },
+];
+
+const NOTICES: Column<Notice>[] = [
+  { name: columns.notice, cell: (it) => it.notice, number: true },
+  { name: columns.request, cell: (it) => it.request },
+  { name: columns.recipient, cell: (it) => it.recipient },
+  { name: columns.reports, cell: (it) => it.outcome },
+];
+
+const ATTEMPTS: Column<Attempt>[] = [
+  { name: columns.began, cell: (it) => it.began },
+  { name: columns.took, cell: (it) => `${it.took_ms} ms`, number: true },
+  {
+    name: columns.answer,
+    cell: (it) => (it.status === null ? (it.failure ?? words.noStatus) : `HTTP ${it.status}`),
+  },
+];
+
+/** The tables of a decision. Those of a failure are open at once. */
+function DecisionTables({ decision }: { decision: Decision }) {
+  const { parties, postings, owes } = decision;
+  if (parties.length + postings.length + owes.length === 0) return null;
+  return (
+    <details open={isFailure(decision)}>
+      <summary>{words.numbers}</summary>
+      {parties.length === 0 ? null : (
+        <Table caption={words.numbers} columns={PARTIES} rows={parties} />
+      )}
+      {postings.length === 0 ? null : (
+        <Table caption={words.postings} columns={POSTINGS} rows={postings} />
+      )}
+      {owes.length === 0 ? null : <Table caption={words.notices} columns={NOTICES} rows={owes} />}
+    </details>
+  );
+}
+
+function Attempts({ attempts }: { attempts: Attempt[] }) {
+  if (attempts.length === 0) return null;
+  return <Table caption={words.attemptList} columns={ATTEMPTS} rows={attempts} />;
+}
+
+function MessageFacts({ message }: { message: Message }) {
+  const { header_lines, header_bytes, body_bytes, expiration, expires_in_ms } = message;
+  const sized = header_lines !== null && header_bytes !== null && body_bytes !== null;
+  const kept = words.kept[message.kept] ?? message.kept;
+  return (
+    <details>
+      <summary>{words.message}</summary>
+      <Facts
+        pairs={[
+          [columns.sender, message.sender],
+          [columns.destination, message.destination],
+          [columns.fields, message.says],
+          [
+            columns.expiration,
+            expiration === null ? null : words.expires(expiration, expires_in_ms ?? 0),
+          ],
+          [
+            columns.stored,
+            sized ? `${kept}: ${words.sizes(header_lines, header_bytes, body_bytes)}` : kept,
+          ],
+          [columns.trace, <code>{message.trace}</code>],
+          [columns.digest, <code>{message.digest ?? message.hash}</code>],
+        ]}
+      />
+    </details>
+  );
+}
+
+function Raw({ data }: { data: Explanation }) {
+  const text = JSON.stringify(data, null, 2);
+  return (
+    <section aria-label={words.raw}>
+      <Copy text={text} label={texts.copy} />
+      <pre tabIndex={0}>{text}</pre>
+    </section>
+  );
+}

@@ -86,6 +86,46 @@ pub(crate) fn body(call: &Call<'_>) -> String {
         ("POST" | "PUT", ["participants", _, _, ..]) => {
             format!(r#"{{"fspId": "{from}", "currency": "USD"}}"#)
         }
+        (method, [resource, ..]) => request_body((method, resource), (from, to)),
+        _ => String::new(),
+    }
+}
+
+/// Body of a bulk quote or of a message about a request to pay.
+fn request_body(message: (&str, &str), (from, to): (&str, &str)) -> String {
+    match message {
+        ("POST", "bulkQuotes") => format!(
+            r#"{{"bulkQuoteId": "{{quote}}", "payer": {{"partyIdInfo": {{"partyIdType": "MSISDN",
+  "partyIdentifier": "{{msisdn}}", "fspId": "{from}"}}}},
+ "individualQuotes": [{{"quoteId": "{{quote2}}", "transactionId": "{{transaction}}",
+  "payee": {{"partyIdInfo": {{"partyIdType": "MSISDN", "partyIdentifier": "{{msisdn2}}",
+   "fspId": "{to}"}}}},
+  "amountType": "SEND", "amount": {{"amount": "100", "currency": "USD"}},
+  "transactionType": {{"scenario": "TRANSFER", "initiator": "PAYER",
+   "initiatorType": "BUSINESS"}}}}]}}"#
+        ),
+        ("PUT", "bulkQuotes") => r#"{"expiration": "{now+60s}", "individualQuoteResults":
+ [{"quoteId": "{quote2}", "transferAmount": {"amount": "100", "currency": "USD"},
+  "ilpPacket": "{ilp}", "condition": "{condition}"}]}"#
+            .to_owned(),
+        ("POST", "transactionRequests") => format!(
+            r#"{{"transactionRequestId": "{{request}}",
+ "payee": {{"partyIdInfo": {{"partyIdType": "MSISDN", "partyIdentifier": "{{msisdn}}",
+  "fspId": "{from}"}}}},
+ "payer": {{"partyIdType": "MSISDN", "partyIdentifier": "{{msisdn2}}", "fspId": "{to}"}},
+ "amount": {{"amount": "100", "currency": "USD"}},
+ "transactionType": {{"scenario": "PAYMENT", "initiator": "PAYEE",
+  "initiatorType": "BUSINESS"}}, "authenticationType": "OTP"}}"#
+        ),
+        ("PUT", "transactionRequests") => r#"{"transactionId": "{transaction}",
+ "transactionRequestState": "RECEIVED"}"#
+            .to_owned(),
+        ("PUT", "authorizations") => r#"{"authenticationInfo": {"authentication": "OTP",
+ "authenticationValue": "1234"}, "responseType": "ENTERED"}"#
+            .to_owned(),
+        ("PUT", "transactions") => r#"{"completedTimestamp": "{now}",
+ "transactionState": "COMPLETED"}"#
+            .to_owned(),
         _ => String::new(),
     }
 }

@@ -3,8 +3,9 @@
 //! Each type has a `parse` function that takes the received bytes. All members are checked like in
 //! the reference (hub-semantics 1.6, the published service documents), and the original bytes are
 //! forwarded. Costs: one pass; no allocation unless a captured text has escapes or is written as a
-//! number. Unknown members are ignored, except at the top level of quote messages, which is closed
-//! in the published form (3103).
+//! number. Unknown members are ignored, except at the top level of messages that are only
+//! forwarded (quotes, transaction requests and others), which is closed in the published form
+//! (3103).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,6 +15,7 @@ use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use ledger::{Amount, Currency, FSP_NAME_BYTES_MAX, FspName, TransferId};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::error::{ErrorCode, Refusal, first_chars};
 use crate::route::PartyIdType;
@@ -33,12 +35,22 @@ pub fn rule_of(operation: Operation) -> Option<&'static Rule> {
         Operation::PartiesPut => Some(&rules::PARTY_RESPONSE),
         Operation::QuotesPost => Some(&rules::QUOTE_REQUEST),
         Operation::QuotesPut => Some(&rules::QUOTE_RESPONSE),
+        Operation::BulkQuotesPost => Some(&rules::BULK_QUOTE_REQUEST),
+        Operation::BulkQuotesPut => Some(&rules::BULK_QUOTE_RESPONSE),
+        Operation::TransactionRequestsPost => Some(&rules::TRANSACTION_REQUEST),
+        Operation::TransactionRequestsPut => Some(&rules::TRANSACTION_REQUEST_RESPONSE),
+        Operation::AuthorizationsPut => Some(&rules::AUTHORIZATION_RESPONSE),
+        Operation::TransactionsPut => Some(&rules::TRANSACTION_RESPONSE),
         Operation::TransfersPost => Some(&rules::TRANSFER_REQUEST),
         Operation::TransfersPut => Some(&rules::TRANSFER_RESPONSE),
         Operation::ParticipantsError | Operation::PartiesError | Operation::TransfersError => {
             Some(&rules::ERROR_INFORMATION_OBJECT)
         }
-        Operation::QuotesError => Some(&rules::QUOTE_ERROR),
+        Operation::QuotesError
+        | Operation::BulkQuotesError
+        | Operation::TransactionRequestsError
+        | Operation::AuthorizationsError
+        | Operation::TransactionsError => Some(&rules::QUOTE_ERROR),
         Operation::Health
         | Operation::EndpointCache
         | Operation::ParticipantsBatchPut
@@ -47,6 +59,10 @@ pub fn rule_of(operation: Operation) -> Option<&'static Rule> {
         | Operation::ParticipantsDelete
         | Operation::PartiesGet
         | Operation::QuotesGet
+        | Operation::BulkQuotesGet
+        | Operation::TransactionRequestsGet
+        | Operation::AuthorizationsGet
+        | Operation::TransactionsGet
         | Operation::TransfersGet
         | Operation::TransfersPatch => None,
     }
@@ -59,6 +75,8 @@ pub use rules::NAMED_RULES;
 pub const COMPLETED_AHEAD_MS_MAX: u64 = 200;
 /// Maximum age of a `completedTimestamp`, in milliseconds (hub-semantics 3.2).
 pub const COMPLETED_BEHIND_MS_MAX: u64 = 300_000;
+/// Maximum number of quotes in a bulk quote.
+pub const BULK_ITEMS_MAX: usize = 1_000;
 /// Maximum number of parties in one batch registration.
 pub const BATCH_PARTIES_MAX: usize = 10_000;
 
@@ -239,11 +257,12 @@ impl<'a> ErrorInformation<'a> {
         Self::parse_by(body, &rules::ERROR_INFORMATION_OBJECT)
     }
 
-    /// Parses and checks the error body of a quote, which has a closed top level.
+    /// Parses and checks the error body of a message that is only forwarded, which has a closed
+    /// top level.
     ///
     /// # Errors
     /// The first rule that fails: 3100 to 3103.
-    pub fn parse_of_quote(body: &'a [u8]) -> Result<Self, Refusal> {
+    pub fn parse_closed(body: &'a [u8]) -> Result<Self, Refusal> {
         Self::parse_by(body, &rules::QUOTE_ERROR)
     }
 
@@ -302,19 +321,19 @@ impl Extension {
     }
 }
 
-/// A quote's id, in the same forms as a transfer's.
+/// The id of a quote, a transaction or a request, in the same forms as a transfer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct QuoteId(TransferId);
+pub struct CorrelationId(TransferId);
 
-impl QuoteId {
-    /// Parses `CorrelationId` of the hub.
+impl CorrelationId {
+    /// Parses the text; the pattern is that of the hub (hub-semantics 1.6).
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         TransferId::parse(text).map(Self)
     }
 }
 
-impl fmt::Display for QuoteId {
+impl fmt::Display for CorrelationId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)
     }
@@ -324,7 +343,7 @@ impl fmt::Display for QuoteId {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quote {
     /// `quoteId`.
-    pub quote: QuoteId,
+    pub quote: CorrelationId,
     /// `payer.partyIdInfo.fspId`.
     pub payer: Option<FspName>,
     /// `payee.partyIdInfo.fspId`.
@@ -344,13 +363,74 @@ impl Quote {
         let mut found = schema::check(body, &rules::QUOTE_REQUEST)?;
         let currencies = found.take(rules::QUOTE_PAYER + rules::PARTY_CURRENCIES);
         Ok(Self {
-            quote: found.require(rules::QUOTE_ID, QuoteId::parse),
+            quote: found.require(rules::QUOTE_ID, CorrelationId::parse),
             payer: found.parse(rules::QUOTE_PAYER + rules::PARTY_FSP, fsp_id),
             payee: found.parse(rules::QUOTE_PAYEE + rules::PARTY_FSP, fsp_id),
             amount: money(&found, rules::QUOTE_AMOUNT).expect("an amount is required"),
             payer_currencies: currencies.map(|raw| currency_list(&raw)).unwrap_or_default(),
         })
     }
+}
+
+/// `POST /bulkQuotes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BulkQuote {
+    /// `bulkQuoteId`.
+    pub bulk_quote: CorrelationId,
+    /// `individualQuotes[0].amount.currency`, for the check of both FSPs.
+    pub currency: Currency,
+}
+
+impl BulkQuote {
+    /// Parses and checks the body.
+    ///
+    /// # Errors
+    /// The first rule that fails: 3100 to 3103.
+    pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
+        let mut found = schema::check(body, &rules::BULK_QUOTE_REQUEST)?;
+        let quotes = found.take(rules::BULK_QUOTES).unwrap_or_default();
+        let currency = first_currency(&quotes).ok_or_else(|| {
+            Refusal::malformed("/requestBody/individualQuotes/0/amount must be JSON")
+        })?;
+        Ok(Self { bulk_quote: found.require(rules::BULK_QUOTE_ID, CorrelationId::parse), currency })
+    }
+}
+
+/// The currency of the first quote in a valid list of individual quotes.
+fn first_currency(quotes: &str) -> Option<Currency> {
+    #[derive(Deserialize)]
+    struct Quote<'a> {
+        #[serde(borrow)]
+        amount: Amounts<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Amounts<'a> {
+        #[serde(borrow)]
+        currency: Scalar<'a>,
+    }
+    let quotes: Vec<&RawValue> = serde_json::from_str(quotes).ok()?;
+    let quote: Quote<'_> = serde_json::from_str(quotes.first()?.get()).ok()?;
+    Currency::parse(&quote.amount.currency.0)
+}
+
+/// Checks the body of a message that is only forwarded, and that has no field for the hub.
+///
+/// # Errors
+/// The first rule that fails: 3100 to 3103.
+pub fn check(operation: Operation, body: &[u8]) -> Result<(), Refusal> {
+    match rule_of(operation) {
+        Some(rule) => schema::check(body, rule).map(drop),
+        None => Ok(()),
+    }
+}
+
+/// `transactionRequestId` of `POST /transactionRequests`.
+///
+/// # Errors
+/// The first rule that fails: 3100 to 3103.
+pub fn parse_transaction_request(body: &[u8]) -> Result<CorrelationId, Refusal> {
+    let found = schema::check(body, &rules::TRANSACTION_REQUEST)?;
+    Ok(found.require(rules::TRANSACTION_REQUEST_ID, CorrelationId::parse))
 }
 
 /// `PUT /quotes/{ID}`.

@@ -3,6 +3,8 @@
 //! A value is a template, `http://host/transfers/{{transferId}}`, or, for a few types, a base URL
 //! to which the path of the resource is appended (hub-semantics 2.1).
 
+use crate::route::Resource;
+
 macro_rules! endpoint_types {
     ($($variant:ident $text:literal;)*) => {
         /// The purpose of a participant's endpoint. The registry holds one value per type.
@@ -117,9 +119,25 @@ impl EndpointType {
             Self::TransferPost => "/transfers",
             Self::TransferPut => "/transfers/{{transferId}}",
             Self::TransferError => "/transfers/{{transferId}}/error",
-            Self::Quotes => "",
+            Self::Quotes | Self::BulkQuotes | Self::Authorizations | Self::TransactionRequests => {
+                ""
+            }
             _ => return None,
         })
+    }
+
+    /// The endpoint type of the messages of a resource that the hub only forwards. A transaction is
+    /// asked for where its request was sent.
+    #[must_use]
+    pub const fn of_exchange(resource: Resource) -> Self {
+        match resource {
+            Resource::BulkQuotes => Self::BulkQuotes,
+            Resource::Authorizations => Self::Authorizations,
+            Resource::TransactionRequests | Resource::Transactions => Self::TransactionRequests,
+            Resource::Quotes | Resource::Participants | Resource::Parties | Resource::Transfers => {
+                Self::Quotes
+            }
+        }
     }
 
     /// For an error about a look-up or a registration: the endpoint type of its response.
@@ -245,7 +263,7 @@ mod tests {
     fn callbacks_below_one_base_are_those_that_the_hub_calls() {
         let below = EndpointType::ALL.iter().filter(|kind| kind.path_below_base().is_some());
         let below: Vec<_> = below.copied().collect();
-        assert_eq!(below.len(), 18);
+        assert_eq!(below.len(), 21);
         assert!(below.iter().all(|kind| is_called(kind.as_str())));
         assert!(below.contains(&EndpointType::Quotes) && !below.contains(&EndpointType::FxQuotes));
         // The error of each type is served at the same base.

@@ -352,9 +352,9 @@ pub fn is_identity(codings: &[u8]) -> bool {
     codings.all(|coding| coding.is_empty() || coding.eq_ignore_ascii_case(b"identity"))
 }
 
-/// For quotes, a missing header is reported in the words of the quoting service.
+/// For quotes and bulk quotes, a missing header is reported in the words of the quoting service.
 fn missing(name: &str, resource: &str) -> Refusal {
-    if resource != Resource::Quotes.as_str() {
+    if ![Resource::Quotes, Resource::BulkQuotes].map(Resource::as_str).contains(&resource) {
         return Refusal::missing(&format!("{name} is required"));
     }
     let name = name.to_ascii_lowercase();

@@ -211,6 +211,14 @@ fn content_type(resource: Resource) -> HeaderValue {
         Resource::Participants => "application/vnd.interoperability.participants+json;version=2.0",
         Resource::Parties => "application/vnd.interoperability.parties+json;version=2.0",
         Resource::Quotes => "application/vnd.interoperability.quotes+json;version=2.0",
+        Resource::BulkQuotes => "application/vnd.interoperability.bulkQuotes+json;version=2.0",
+        Resource::TransactionRequests => {
+            "application/vnd.interoperability.transactionRequests+json;version=2.0"
+        }
+        Resource::Authorizations => {
+            "application/vnd.interoperability.authorizations+json;version=2.0"
+        }
+        Resource::Transactions => "application/vnd.interoperability.transactions+json;version=2.0",
         Resource::Transfers => "application/vnd.interoperability.transfers+json;version=2.0",
     })
 }
@@ -365,9 +373,7 @@ mod tests {
 
     #[test]
     fn every_resource_names_itself_in_its_media_type() {
-        for resource in
-            [Resource::Participants, Resource::Parties, Resource::Quotes, Resource::Transfers]
-        {
+        for resource in Resource::ALL {
             let expected =
                 format!("application/vnd.interoperability.{}+json;version=2.0", resource.as_str());
             assert_eq!(content_type(resource), expected);

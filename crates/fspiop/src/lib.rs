@@ -53,9 +53,9 @@ pub use currency::{is_known_currency, known_currencies};
 pub use error::{DESCRIPTION_CHARS_MAX, ErrorCode, Refusal, error_body};
 pub use headers::{RequestHeaders, Version};
 pub use route::{
-    ApiRoute, BODY_BYTES_MAX, IDENTIFIER_CHARS_MAX, IDENTIFIER_PATTERN, Identifier, MatchedRoute,
-    PartyIdType, PartyPath, QuotePath, Resource, Route, TRANSFER_BODY_BYTES_MAX, TransferPath,
-    find, is_identifier, percent_encode,
+    ApiRoute, BODY_BYTES_MAX, ExchangeId, ExchangeRoute, IDENTIFIER_CHARS_MAX, IDENTIFIER_PATTERN,
+    Identifier, MatchedRoute, PartyIdType, PartyPath, Resource, Route, TRANSFER_BODY_BYTES_MAX,
+    TransferPath, find, is_identifier, percent_encode,
 };
 pub use trace::TraceContext;
 pub use transaction::Transaction;

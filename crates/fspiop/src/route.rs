@@ -11,14 +11,14 @@ use std::fmt;
 use http::Method;
 use ledger::{Currency, TransferId};
 
-use crate::body::QuoteId;
+use crate::body::CorrelationId;
 use crate::error::Refusal;
 use crate::query;
 use crate::route_table::{Operation, PLAIN_ROUTES, Segment};
 
 /// Maximum length of an identifier in a path, in characters after decoding (hub-semantics 1.6).
 pub const IDENTIFIER_CHARS_MAX: usize = 128;
-/// Maximum body of a transfer or quote message, in bytes (DESIGN contract 10).
+/// Maximum body of a message about one payment, in bytes (DESIGN contract 10).
 pub const TRANSFER_BODY_BYTES_MAX: usize = 128 * 1024;
 /// Maximum body of any other message, in bytes (DESIGN contract 10).
 pub const BODY_BYTES_MAX: usize = 5 * 1024 * 1024;
@@ -34,6 +34,14 @@ pub enum Resource {
     Parties,
     /// The terms of a transfer.
     Quotes,
+    /// The terms of many transfers of one payer.
+    BulkQuotes,
+    /// Requests of a payee to be paid.
+    TransactionRequests,
+    /// The payer's consent to a requested transaction.
+    Authorizations,
+    /// The state of a transaction at the payee's FSP.
+    Transactions,
     /// Transfers of money.
     Transfers,
 }
@@ -46,6 +54,10 @@ impl Resource {
             Self::Participants => "participants",
             Self::Parties => "parties",
             Self::Quotes => "quotes",
+            Self::BulkQuotes => "bulkQuotes",
+            Self::TransactionRequests => "transactionRequests",
+            Self::Authorizations => "authorizations",
+            Self::Transactions => "transactions",
             Self::Transfers => "transfers",
         }
     }
@@ -54,8 +66,12 @@ impl Resource {
     #[must_use]
     pub const fn body_bytes_max(self) -> usize {
         match self {
-            Self::Participants | Self::Parties => BODY_BYTES_MAX,
-            Self::Quotes | Self::Transfers => TRANSFER_BODY_BYTES_MAX,
+            Self::Participants | Self::Parties | Self::BulkQuotes => BODY_BYTES_MAX,
+            Self::Quotes
+            | Self::TransactionRequests
+            | Self::Authorizations
+            | Self::Transactions
+            | Self::Transfers => TRANSFER_BODY_BYTES_MAX,
         }
     }
 
@@ -166,12 +182,27 @@ pub struct TransferPath<'a> {
     pub name: Identifier<'a>,
 }
 
-/// `{ID}` of a quote, whose published schema demands a valid id.
+/// A message that the hub forwards to its destination without storing it: of the resources
+/// `quotes`, `bulkQuotes`, `transactionRequests`, `authorizations` and `transactions`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QuotePath<'a> {
-    /// The id.
-    pub id: QuoteId,
-    /// Its text.
+pub struct ExchangeRoute<'a> {
+    /// The resource.
+    pub resource: Resource,
+    /// The operation.
+    pub operation: Operation,
+    /// `{ID}` of the path; `None` for a `POST`, whose body has the id.
+    pub id: Option<ExchangeId<'a>>,
+}
+
+/// `{ID}` of a forwarded message.
+///
+/// The published schemas of quotes and bulk quotes demand a valid id. Those of the other resources
+/// accept any text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExchangeId<'a> {
+    /// The id; `None` if the text is not a correlation id.
+    pub id: Option<CorrelationId>,
+    /// The text.
     pub name: Identifier<'a>,
 }
 
@@ -196,14 +227,8 @@ pub enum Route<'a> {
     PartiesPut(PartyPath<'a>),
     /// `PUT /parties/{Type}/{ID}[/{SubId}]/error`.
     PartiesError(PartyPath<'a>),
-    /// `POST /quotes`.
-    QuotesPost,
-    /// `GET /quotes/{ID}`.
-    QuotesGet(QuotePath<'a>),
-    /// `PUT /quotes/{ID}`.
-    QuotesPut(QuotePath<'a>),
-    /// `PUT /quotes/{ID}/error`.
-    QuotesError(QuotePath<'a>),
+    /// A quote, bulk quote, transaction request, authorization or transaction.
+    Exchange(ExchangeRoute<'a>),
     /// `POST /transfers`.
     TransfersPost,
     /// `GET /transfers/{ID}`.
@@ -295,7 +320,8 @@ impl<'a> ApiRoute<'a> {
     /// # Errors
     /// 3100 for an unknown party id type, for an invalid quote id and for an unknown currency; 3101
     /// for an invalid identifier and for a repeated currency; 2002 with 501 for routes that are
-    /// published but not served: `PUT /participants/{ID}[/error]` and `PATCH /transfers/{ID}`.
+    /// published but not served: `PUT /participants/{ID}[/error]` and `PATCH /transfers/{ID}`. 3100
+    /// to 3102 for the query of an authorization.
     pub fn route(&self, query: Option<&str>) -> Result<Route<'a>, Refusal> {
         let [first, ..] = self.segments;
         Ok(match self.operation {
@@ -308,10 +334,28 @@ impl<'a> ApiRoute<'a> {
             Operation::PartiesGet => Route::PartiesGet(self.narrowed_party(query)?),
             Operation::PartiesPut => Route::PartiesPut(self.party()?),
             Operation::PartiesError => Route::PartiesError(self.party()?),
-            Operation::QuotesPost => Route::QuotesPost,
-            Operation::QuotesGet => Route::QuotesGet(quote(first)?),
-            Operation::QuotesPut => Route::QuotesPut(quote(first)?),
-            Operation::QuotesError => Route::QuotesError(quote(first)?),
+            Operation::QuotesPost
+            | Operation::BulkQuotesPost
+            | Operation::TransactionRequestsPost => self.exchange(None),
+            Operation::QuotesGet
+            | Operation::QuotesPut
+            | Operation::QuotesError
+            | Operation::BulkQuotesGet
+            | Operation::BulkQuotesPut
+            | Operation::BulkQuotesError => self.exchange(Some(quote(first)?)),
+            Operation::AuthorizationsGet => {
+                let id = exchange_id(first, "ID")?;
+                query::check_authorization(query)?;
+                self.exchange(Some(id))
+            }
+            Operation::TransactionRequestsGet
+            | Operation::TransactionRequestsPut
+            | Operation::TransactionRequestsError
+            | Operation::AuthorizationsPut
+            | Operation::AuthorizationsError
+            | Operation::TransactionsGet
+            | Operation::TransactionsPut
+            | Operation::TransactionsError => self.exchange(Some(exchange_id(first, "ID")?)),
             Operation::TransfersPost => Route::TransfersPost,
             Operation::TransfersGet => Route::TransfersGet(transfer(first)?),
             Operation::TransfersPut => Route::TransfersPut(transfer(first)?),
@@ -322,6 +366,10 @@ impl<'a> ApiRoute<'a> {
             | Operation::ParticipantsBatchError
             | Operation::TransfersPatch => return Err(Refusal::not_implemented()),
         })
+    }
+
+    fn exchange(&self, id: Option<ExchangeId<'a>>) -> Route<'a> {
+        Route::Exchange(ExchangeRoute { resource: self.resource, operation: self.operation, id })
     }
 
     fn narrowed_party(&self, query: Option<&str>) -> Result<PartyPath<'a>, Refusal> {
@@ -397,15 +445,18 @@ fn transfer(raw: &str) -> Result<TransferPath<'_>, Refusal> {
 }
 
 /// The id of a quote must match the pattern in its published schema.
-fn quote(raw: &str) -> Result<QuotePath<'_>, Refusal> {
-    let name = identifier(raw, "id")?;
-    match QuoteId::parse(&name.text) {
-        Some(id) => Ok(QuotePath { id, name }),
-        None => {
-            let pattern = crate::body::CORRELATION_ID_PATTERN;
-            Err(Refusal::invalid(&format!("/path/id must match pattern \"{pattern}\"")))
-        }
+fn quote(raw: &str) -> Result<ExchangeId<'_>, Refusal> {
+    let quote = exchange_id(raw, "id")?;
+    if quote.id.is_none() {
+        let pattern = crate::body::CORRELATION_ID_PATTERN;
+        return Err(Refusal::invalid(&format!("/path/id must match pattern \"{pattern}\"")));
     }
+    Ok(quote)
+}
+
+fn exchange_id<'a>(raw: &'a str, name: &str) -> Result<ExchangeId<'a>, Refusal> {
+    let name = identifier(raw, name)?;
+    Ok(ExchangeId { id: CorrelationId::parse(&name.text), name })
 }
 
 /// Decodes one segment and checks it by the rule for identifiers.
@@ -573,13 +624,14 @@ mod tests {
                 let currency = party.currency.map(|it| format!(" in {it}")).unwrap_or_default();
                 format!("{name} {} {}{sub_id}{currency}{braces}", party.kind.as_str(), party.id)
             }
-            Route::QuotesGet(path) | Route::QuotesPut(path) | Route::QuotesError(path) => {
-                format!("{name} {}", path.name)
+            Route::Exchange(route) => {
+                let id = route.id.as_ref().map(|id| format!(" {}", id.name)).unwrap_or_default();
+                format!("{:?}{id}", route.operation)
             }
             Route::TransfersGet(path) | Route::TransfersPut(path) | Route::TransfersError(path) => {
                 format!("{name} {} {}", path.name, path.id.is_some())
             }
-            Route::ParticipantsBatch | Route::QuotesPost | Route::TransfersPost => name,
+            Route::ParticipantsBatch | Route::TransfersPost => name,
         }
     }
 

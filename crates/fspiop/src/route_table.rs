@@ -45,6 +45,34 @@ pub enum Operation {
     QuotesPut,
     /// `PUT /quotes/{ID}/error`.
     QuotesError,
+    /// `POST /bulkQuotes`.
+    BulkQuotesPost,
+    /// `GET /bulkQuotes/{ID}`.
+    BulkQuotesGet,
+    /// `PUT /bulkQuotes/{ID}`.
+    BulkQuotesPut,
+    /// `PUT /bulkQuotes/{ID}/error`.
+    BulkQuotesError,
+    /// `POST /transactionRequests`.
+    TransactionRequestsPost,
+    /// `GET /transactionRequests/{ID}`.
+    TransactionRequestsGet,
+    /// `PUT /transactionRequests/{ID}`.
+    TransactionRequestsPut,
+    /// `PUT /transactionRequests/{ID}/error`.
+    TransactionRequestsError,
+    /// `GET /authorizations/{ID}`.
+    AuthorizationsGet,
+    /// `PUT /authorizations/{ID}`.
+    AuthorizationsPut,
+    /// `PUT /authorizations/{ID}/error`.
+    AuthorizationsError,
+    /// `GET /transactions/{ID}`.
+    TransactionsGet,
+    /// `PUT /transactions/{ID}`.
+    TransactionsPut,
+    /// `PUT /transactions/{ID}/error`.
+    TransactionsError,
     /// `POST /transfers`.
     TransfersPost,
     /// `GET /transfers/{ID}`.
@@ -59,7 +87,7 @@ pub enum Operation {
 
 impl Operation {
     /// Number of operations.
-    pub const COUNT: usize = 22;
+    pub const COUNT: usize = 36;
 
     /// All operations, in order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -80,6 +108,20 @@ impl Operation {
         Self::QuotesGet,
         Self::QuotesPut,
         Self::QuotesError,
+        Self::BulkQuotesPost,
+        Self::BulkQuotesGet,
+        Self::BulkQuotesPut,
+        Self::BulkQuotesError,
+        Self::TransactionRequestsPost,
+        Self::TransactionRequestsGet,
+        Self::TransactionRequestsPut,
+        Self::TransactionRequestsError,
+        Self::AuthorizationsGet,
+        Self::AuthorizationsPut,
+        Self::AuthorizationsError,
+        Self::TransactionsGet,
+        Self::TransactionsPut,
+        Self::TransactionsError,
         Self::TransfersPost,
         Self::TransfersGet,
         Self::TransfersPut,
@@ -209,6 +251,28 @@ static QUOTES: [RouteRow; 4] = [
     row(Method::PUT, ID, Operation::QuotesPut),
     row(Method::PUT, ID_ERROR, Operation::QuotesError),
 ];
+static BULK_QUOTES: [RouteRow; 4] = [
+    row(Method::POST, NONE, Operation::BulkQuotesPost),
+    row(Method::GET, ID, Operation::BulkQuotesGet),
+    row(Method::PUT, ID, Operation::BulkQuotesPut),
+    row(Method::PUT, ID_ERROR, Operation::BulkQuotesError),
+];
+static TRANSACTION_REQUESTS: [RouteRow; 4] = [
+    row(Method::POST, NONE, Operation::TransactionRequestsPost),
+    row(Method::GET, ID, Operation::TransactionRequestsGet),
+    row(Method::PUT, ID, Operation::TransactionRequestsPut),
+    row(Method::PUT, ID_ERROR, Operation::TransactionRequestsError),
+];
+static AUTHORIZATIONS: [RouteRow; 3] = [
+    row(Method::GET, ID, Operation::AuthorizationsGet),
+    row(Method::PUT, ID, Operation::AuthorizationsPut),
+    row(Method::PUT, ID_ERROR, Operation::AuthorizationsError),
+];
+static TRANSACTIONS: [RouteRow; 3] = [
+    row(Method::GET, ID, Operation::TransactionsGet),
+    row(Method::PUT, ID, Operation::TransactionsPut),
+    row(Method::PUT, ID_ERROR, Operation::TransactionsError),
+];
 static TRANSFERS: [RouteRow; 5] = [
     row(Method::POST, NONE, Operation::TransfersPost),
     row(Method::PUT, ID, Operation::TransfersPut),
@@ -219,7 +283,16 @@ static TRANSFERS: [RouteRow; 5] = [
 
 impl Resource {
     /// Every resource.
-    pub const ALL: [Self; 4] = [Self::Participants, Self::Parties, Self::Quotes, Self::Transfers];
+    pub const ALL: [Self; 8] = [
+        Self::Participants,
+        Self::Parties,
+        Self::Quotes,
+        Self::BulkQuotes,
+        Self::TransactionRequests,
+        Self::Authorizations,
+        Self::Transactions,
+        Self::Transfers,
+    ];
 
     /// The rows of this resource. The first matching one counts.
     #[must_use]
@@ -228,6 +301,10 @@ impl Resource {
             Self::Participants => &PARTICIPANTS,
             Self::Parties => &PARTIES,
             Self::Quotes => &QUOTES,
+            Self::BulkQuotes => &BULK_QUOTES,
+            Self::TransactionRequests => &TRANSACTION_REQUESTS,
+            Self::Authorizations => &AUTHORIZATIONS,
+            Self::Transactions => &TRANSACTIONS,
             Self::Transfers => &TRANSFERS,
         }
     }

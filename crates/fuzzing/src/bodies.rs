@@ -79,7 +79,7 @@ pub fn fulfil(data: &[u8]) {
 /// `PUT …/error`; of a quote, it is closed.
 pub fn error(data: &[u8]) {
     check(data, "quote_error", BODY_BYTES_MAX, |body, _| {
-        let found = ErrorInformation::parse_of_quote(body)?;
+        let found = ErrorInformation::parse_closed(body)?;
         let open =
             ErrorInformation::parse(body).expect("the open form takes what the closed one does");
         let extensions =
@@ -484,7 +484,7 @@ mod tests {
         }
         let error = |body: &[u8]| ErrorInformation::parse(body).map(|it| it.description.into());
         let closed =
-            |body: &[u8]| ErrorInformation::parse_of_quote(body).map(|it| it.description.into());
+            |body: &[u8]| ErrorInformation::parse_closed(body).map(|it| it.description.into());
         for (name, open, of_quote) in
             [("numbers", "12.5", "12.5"), ("number", "3100", "3100"), ("open", "no", "3103")]
         {

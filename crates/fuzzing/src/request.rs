@@ -9,7 +9,10 @@ use fspiop::headers::{
     FSPIOP_URI, HEADER_BYTES_MAX, RequestHeaders, TRACEPARENT, TRACESTATE, is_identity,
 };
 use fspiop::time::is_http_date;
-use fspiop::{Accepted, Identifier, MatchedRoute, Refusal, Route, TraceContext, accept};
+use fspiop::{
+    Accepted, ExchangeRoute, Identifier, MatchedRoute, Refusal, Resource, Route, TraceContext,
+    accept,
+};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, DATE};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
@@ -131,10 +134,12 @@ fn check_route(method: &Method, uri: &Uri, route: &Route<'_>) {
     {
         assert_eq!(id.to_string(), transfer.name.text, "an id is its text");
     }
-    if let Route::QuotesGet(quote) | Route::QuotesPut(quote) | Route::QuotesError(quote) = route {
-        let text = &quote.name.text;
-        assert!(schema::takes("CorrelationId", text), "a quote's id has the form of one");
-        assert_eq!(quote.id.to_string(), *text, "an id is its text");
+    if let Route::Exchange(ExchangeRoute { resource, id: Some(exchange), .. }) = route {
+        let text = &exchange.name.text;
+        let is_quote = matches!(resource, Resource::Quotes | Resource::BulkQuotes);
+        let is_valid = schema::takes("CorrelationId", text);
+        assert!(is_valid || !is_quote, "a quote's id has the form of one");
+        assert_eq!(exchange.id.map(|id| id.to_string()), is_valid.then(|| text.to_string()));
     }
 }
 
@@ -151,13 +156,11 @@ fn identifiers<'r, 'a>(route: &'r Route<'a>) -> Vec<(&'static str, &'r Identifie
             let sub_id = party.sub_id.as_ref().map(|sub_id| ("SubId", sub_id));
             [("ID", &party.id)].into_iter().chain(sub_id).collect()
         }
-        Route::QuotesGet(path) | Route::QuotesPut(path) | Route::QuotesError(path) => {
-            vec![("ID", &path.name)]
-        }
+        Route::Exchange(route) => route.id.iter().map(|id| ("ID", &id.name)).collect(),
         Route::TransfersGet(path) | Route::TransfersPut(path) | Route::TransfersError(path) => {
             vec![("ID", &path.name)]
         }
-        Route::ParticipantsBatch | Route::QuotesPost | Route::TransfersPost => Vec::new(),
+        Route::ParticipantsBatch | Route::TransfersPost => Vec::new(),
     }
 }
 

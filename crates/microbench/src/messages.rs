@@ -98,7 +98,7 @@ pub(crate) const SAMPLES: [Sample; 17] = [
     }),
     sample("GET /quotes", &Method::GET, QUOTE_PATH, "", |_| true),
     sample("PUT /quotes/error", &Method::PUT, QUOTE_ERROR, FAILURE, |body| {
-        ErrorInformation::parse_of_quote(body).is_ok()
+        ErrorInformation::parse_closed(body).is_ok()
     }),
     sample("POST /participants, a batch of two", &Method::POST, "/participants", BATCH, |body| {
         BatchRegistration::parse(body).is_ok()

@@ -68,6 +68,10 @@ pub fn api() -> Api {
             ("participants", "The hub's directory of parties and the FSPs that serve them."),
             ("parties", "Party look-ups, forwarded to the FSP that serves the party."),
             ("quotes", "Quotes, forwarded without being stored."),
+            ("bulkQuotes", "Quotes of many transfers at once, forwarded without being stored."),
+            ("transactionRequests", "Requests to pay, forwarded without being stored."),
+            ("authorizations", "The payer's consent, forwarded without being stored."),
+            ("transactions", "The state of a transaction, forwarded without being stored."),
             ("transfers", "Transfers: recorded, decided, and notified to both FSPs."),
             ("hub", "The hub itself."),
         ],
@@ -110,6 +114,7 @@ fn operation(resource: Resource, row: &RouteRow) -> Operation {
     let has_sub_id = row.tail.contains(&Segment::Identifier("SubId"));
     let mut parameters = identifiers(row.operation, row.tail);
     parameters.extend(currency(row.operation));
+    parameters.extend(authorization(row.operation));
     parameters.extend(headers(row.operation, &row.method, resource.as_str()));
     let rule = ::fspiop::body::rule_of(row.operation);
     let body = rule.map(|rule| Body {
@@ -227,8 +232,25 @@ fn identifier(operation: FspiopOperation, name: &str) -> Parameter {
         ),
         (
             _,
-            FspiopOperation::QuotesGet | FspiopOperation::QuotesPut | FspiopOperation::QuotesError,
+            FspiopOperation::QuotesGet
+            | FspiopOperation::QuotesPut
+            | FspiopOperation::QuotesError
+            | FspiopOperation::BulkQuotesGet
+            | FspiopOperation::BulkQuotesPut
+            | FspiopOperation::BulkQuotesError,
         ) => ("The quote id that the payer's FSP chose.", plain, examples::QUOTE_ID),
+        (
+            _,
+            FspiopOperation::TransactionRequestsGet
+            | FspiopOperation::TransactionRequestsPut
+            | FspiopOperation::TransactionRequestsError
+            | FspiopOperation::AuthorizationsGet
+            | FspiopOperation::AuthorizationsPut
+            | FspiopOperation::AuthorizationsError
+            | FspiopOperation::TransactionsGet
+            | FspiopOperation::TransactionsPut
+            | FspiopOperation::TransactionsError,
+        ) => ("The request or transaction. Any identifier is accepted.", plain, examples::QUOTE_ID),
         (_, FspiopOperation::ParticipantsBatchPut | FspiopOperation::ParticipantsBatchError) => {
             ("`requestId` of the batch.", plain, examples::QUOTE_ID)
         }
@@ -271,10 +293,44 @@ fn currency(operation: FspiopOperation) -> Option<Parameter> {
     })
 }
 
+/// The query of a request for an authorization, which is forwarded.
+fn authorization(operation: FspiopOperation) -> Vec<Parameter> {
+    if operation != FspiopOperation::AuthorizationsGet {
+        return Vec::new();
+    }
+    let parameter = |(name, text, schema, example): (&str, &str, Value, &str)| Parameter {
+        name: name.to_owned(),
+        location: ParameterLocation::Query,
+        required: true,
+        text: text.to_owned(),
+        schema,
+        example: Some(json!(example)),
+        shared: None,
+    };
+    [
+        (
+            "authenticationType",
+            "How the payer authenticates.",
+            reference("AuthenticationType"),
+            "OTP",
+        ),
+        (
+            "retriesLeft",
+            "Attempts left, an integer.",
+            json!({"type": "string", "pattern": "^-?[0-9]{1,9}$"}),
+            "2",
+        ),
+        ("amount", "The amount that the payer will be charged.", reference("Amount"), "1500"),
+        ("currency", "Its currency.", reference("Currency"), "XOF"),
+    ]
+    .map(parameter)
+    .into()
+}
+
 fn headers(operation: FspiopOperation, method: &Method, resource: &str) -> Vec<Parameter> {
     let mut headers: Vec<_> =
         HEADER_RULES.iter().map(|rule| header(rule, method, resource)).collect();
-    if operation == FspiopOperation::QuotesPost {
+    if matches!(operation, FspiopOperation::QuotesPost | FspiopOperation::BulkQuotesPost) {
         headers.iter_mut().filter(|it| it.name == "FSPIOP-Destination").for_each(require);
     }
     headers

@@ -140,10 +140,7 @@ pub fn command_of(
         | Route::PartiesGet(_)
         | Route::PartiesPut(_)
         | Route::PartiesError(_)
-        | Route::QuotesPost
-        | Route::QuotesGet(_)
-        | Route::QuotesPut(_)
-        | Route::QuotesError(_)
+        | Route::Exchange(_)
         | Route::TransfersGet(_) => return Ok(None),
     }))
 }

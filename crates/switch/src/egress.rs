@@ -1,6 +1,6 @@
 //! Sends messages to participants.
 //!
-//! Unrecorded messages are look-ups, quotes, and the hub's own answers to queries.
+//! Unrecorded messages are look-ups, quotes, requests to pay, and the hub's own answers to queries.
 //! Each gets one attempt. When it fails, the sender gets an error callback (hub-semantics 2.1,
 //! DESIGN contract 4).
 //!
@@ -21,8 +21,7 @@ use fspiop::endpoint::EndpointType;
 use fspiop::forwarded_headers::{Forwarding, rewrite};
 use fspiop::headers::TRACEPARENT;
 use fspiop::hub_messages::{self, HubMessage};
-use fspiop::route_table::Operation;
-use fspiop::{ErrorCode, Refusal, Resource, TraceContext};
+use fspiop::{ErrorCode, MatchedRoute, Refusal, Resource, TraceContext};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 use ledger::{FspName, Notice, ParticipantIndex};
@@ -38,7 +37,7 @@ use crate::inbound::{Inbound, Trace};
 use crate::measurements::{CallResult, RequestKind};
 use crate::pool::{OutboundRequest, PeerResponse, Pools, RequestClass};
 use crate::signatures::ThreadSignatures;
-use crate::spans::{self, CallSpan};
+use crate::spans::CallSpan;
 use crate::submitter::AcceptStatus;
 use crate::thread::Thread;
 
@@ -135,9 +134,9 @@ impl Egress {
         self.rewrite_headers(&mut headers, (&to.method, &to.path), trace, named);
         let permit = ForwardPermit::take(self, to.participant, Some(&on_failure))?;
         let (call, on_failure) = (self.address_message(to, headers, body), Box::new(on_failure));
-        let leg = (to.participant, forwarded_request(on_failure.resource, to));
+        let leg = (to.participant, request_of(to));
         let context = TraceContext { span_id: request.id, ..envelope.trace };
-        let span = self.begin_span((context, trace.1), (on_failure.resource, to), &call);
+        let span = self.begin_span((context, trace.1), to, &call);
         spawn_local(async move {
             let began_ns = monotonic_ns();
             let result = permit.egress.send_once(call).await;
@@ -344,7 +343,7 @@ impl Egress {
         let span = self.thread.unique();
         let (headers, body) = self.signed((&to, resource), (&trace, span), body).await?;
         let call = self.address_message(&to, headers, body);
-        let mut span = self.begin_span((trace.context, span), (resource, &to), &call);
+        let mut span = self.begin_span((trace.context, span), &to, &call);
         if let Some(span) = &mut span {
             // The hub's own error is the result of a refused or failed message.
             span.reports_failure = to.path.ends_with("/error");
@@ -358,12 +357,12 @@ impl Egress {
     fn begin_span(
         &self,
         (trace, span): (TraceContext, u64),
-        (resource, to): (Resource, &Destination),
+        to: &Destination,
         call: &Result<AddressedMessage, SendError>,
     ) -> Option<Box<CallSpan>> {
         let spans = &self.thread.spans;
         spans.is_on().then(|| {
-            let step = SpanStep::Forward(spans::operation_of(resource, &to.method, &to.path));
+            let step = SpanStep::Forward(request_of(to).operation);
             let ids = SpanIds { trace: trace.trace_id, span, parent: trace.span_id };
             let target = call.as_ref().ok().map(|call| Rc::clone(&call.target));
             let is_sampled = spans.samples(&trace);
@@ -429,27 +428,15 @@ impl Egress {
     }
 }
 
-/// The request that is forwarded by a call.
-fn forwarded_request(resource: Resource, to: &Destination) -> RequestKind {
-    let is_error = to.path.ends_with("/error");
-    let operation = match (resource, &to.method) {
-        (Resource::Parties, &Method::GET) => Operation::PartiesGet,
-        (Resource::Parties, _) if is_error => Operation::PartiesError,
-        (Resource::Parties, _) => Operation::PartiesPut,
-        (Resource::Quotes, &Method::POST) => Operation::QuotesPost,
-        (Resource::Quotes, &Method::GET) => Operation::QuotesGet,
-        (Resource::Quotes, _) if is_error => Operation::QuotesError,
-        (Resource::Quotes, _) => Operation::QuotesPut,
-        (Resource::Participants | Resource::Transfers, _) => Operation::ParticipantsError,
-    };
-    let has_sub_id = matches!(
-        to.endpoint,
-        EndpointType::PartiesSubIdGet
-            | EndpointType::PartiesSubIdPut
-            | EndpointType::PartiesSubIdPutError
-            | EndpointType::ParticipantSubIdPutError
-    );
-    RequestKind { operation, has_sub_id }
+/// The request that a call repeats: its path is that of a route.
+fn request_of(to: &Destination) -> RequestKind {
+    let path = to.path.split('?').next().unwrap_or_default();
+    match fspiop::find(&to.method, path) {
+        Ok(MatchedRoute::Api(api)) => {
+            RequestKind { operation: api.operation(), has_sub_id: api.has_sub_id() }
+        }
+        found => unreachable!("a call to {} {path}, found {found:?}", to.method),
+    }
 }
 
 fn address(target: &CallTarget, to: &Destination) -> String {
@@ -576,7 +563,8 @@ fn error_of(
     failure_callback: &FailureCallback,
 ) -> (ErrorCode, String) {
     let is_not_found = result.as_ref().is_ok_and(|it| it.status == StatusCode::NOT_FOUND);
-    if is_not_found && failure_callback.resource == Resource::Quotes {
+    if is_not_found && matches!(failure_callback.resource, Resource::Quotes | Resource::BulkQuotes)
+    {
         // As in the reference, regardless of the body (Rulings of 2026-11-25).
         let code = ErrorCode::GENERIC_CLIENT;
         return (code, code.describe(""));

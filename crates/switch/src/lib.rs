@@ -11,7 +11,7 @@
 //!    it to the payee.
 //! 6. The payee's `PUT /transfers/{id}` and the resulting notices take the same path.
 //!
-//! Look-ups and quotes (`parties`, `quotes`) are not recorded: `egress` forwards them once, and
+//! Look-ups and quotes (`parties`, `exchanges`) are not recorded: `egress` forwards them once, and
 //! sends the sender an error callback if that fails.
 //!
 //! If configured, `signatures` verifies received messages before step 2, and has the hub's own
@@ -47,6 +47,7 @@ mod directory;
 mod driver;
 mod egress;
 mod endpoint_cache;
+mod exchanges;
 mod failure;
 mod fair_share;
 mod gateway_names;

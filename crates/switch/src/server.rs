@@ -53,7 +53,7 @@ use crate::submitter::{AcceptStatus, Submitter};
 use crate::thread::Thread;
 use crate::trace::RequestTrace;
 use crate::transfers::{self, Transfers};
-use crate::{http2, notice_messages, participants, parties, quotes, spans};
+use crate::{exchanges, http2, notice_messages, participants, parties, spans};
 
 /// Maximum time for a client to acknowledge sent data.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
@@ -457,10 +457,7 @@ fn dispatch(
         Route::PartiesGet(path) => parties::get(egress, path, inbound),
         Route::PartiesPut(path) => parties::put(egress, path, inbound),
         Route::PartiesError(path) => parties::put_error(egress, path, inbound),
-        Route::QuotesPost => quotes::post(egress, inbound),
-        Route::QuotesPut(id) => quotes::put(egress, id, inbound),
-        Route::QuotesError(id) => quotes::put_error(egress, id, inbound),
-        Route::QuotesGet(id) => quotes::get(egress, id, inbound),
+        Route::Exchange(route) => exchanges::forward(egress, route, inbound),
         Route::ParticipantsBatch => participants::post_batch((submitter, egress), route, inbound),
         Route::ParticipantsPost(path)
         | Route::ParticipantsPut(path)

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use fspiop::egress_policy::CallTarget;
 use fspiop::route_table::Operation;
 use fspiop::{Refusal, Resource, Route, TraceContext};
-use http::{Method, StatusCode};
+use http::StatusCode;
 use ledger::{
     Command, ErrorOutcome, FspName, Notice, NoticeKind, Outcome, ParticipantIndex, ResponseEnd,
     TraceId, TransferId, TransferMessage,
@@ -313,25 +313,6 @@ fn about_notice(kind: NoticeKind) -> (Operation, Option<&'static str>, Option<bo
     }
 }
 
-/// The operation of a call.
-pub(crate) fn operation_of(resource: Resource, method: &Method, path: &str) -> Operation {
-    let is_get = *method == Method::GET;
-    let is_post = *method == Method::POST;
-    match (resource, path.ends_with("/error")) {
-        (Resource::Participants, true) => Operation::ParticipantsError,
-        (Resource::Participants, false) => Operation::ParticipantsPut,
-        (Resource::Parties, true) => Operation::PartiesError,
-        (Resource::Parties, false) if is_get => Operation::PartiesGet,
-        (Resource::Parties, false) => Operation::PartiesPut,
-        (Resource::Quotes, true) => Operation::QuotesError,
-        (Resource::Quotes, false) if is_get => Operation::QuotesGet,
-        (Resource::Quotes, false) if is_post => Operation::QuotesPost,
-        (Resource::Quotes, false) => Operation::QuotesPut,
-        (Resource::Transfers, true) => Operation::TransfersError,
-        (Resource::Transfers, false) => Operation::TransfersPut,
-    }
-}
-
 /// Whether a payment ended or was refused by this outcome of a command.
 fn is_failure(outcome: Outcome) -> bool {
     state_after(outcome) == Some(ABORTED) || error_of(outcome).is_some()
@@ -373,8 +354,8 @@ pub(crate) fn subject_of(route: &Route<'_>) -> Option<SpanSubject> {
         Route::TransfersGet(path) | Route::TransfersPut(path) | Route::TransfersError(path) => {
             path.id.map(SpanSubject::Transfer)
         }
-        Route::QuotesGet(path) | Route::QuotesPut(path) | Route::QuotesError(path) => {
-            Some(SpanSubject::Quote(path.id))
+        Route::Exchange(route) if route.resource == Resource::Quotes => {
+            route.id.as_ref().and_then(|id| id.id).map(SpanSubject::Quote)
         }
         _ => None,
     }
@@ -386,14 +367,25 @@ fn roles(
     (source, destination): (Option<FspName>, Option<FspName>),
 ) -> (Option<FspName>, Option<FspName>) {
     match operation {
-        Some(Operation::PartiesGet | Operation::QuotesPost | Operation::TransfersPost) => {
-            (source, destination)
-        }
+        Some(
+            Operation::PartiesGet
+            | Operation::QuotesPost
+            | Operation::BulkQuotesPost
+            | Operation::TransactionRequestsPut
+            | Operation::TransactionRequestsError
+            | Operation::AuthorizationsGet
+            | Operation::TransfersPost,
+        ) => (source, destination),
         Some(
             Operation::PartiesPut
             | Operation::PartiesError
             | Operation::QuotesPut
             | Operation::QuotesError
+            | Operation::BulkQuotesPut
+            | Operation::BulkQuotesError
+            | Operation::TransactionRequestsPost
+            | Operation::AuthorizationsPut
+            | Operation::AuthorizationsError
             | Operation::TransfersPut
             | Operation::TransfersError,
         ) => (destination, source),

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fspiop::Refusal;
-use fspiop::body::QuoteId;
+use fspiop::body::CorrelationId;
 use http::StatusCode;
 use ledger::{Command, Outcome};
 use node::latency_trace::TracePoint;
@@ -28,7 +28,7 @@ pub(crate) enum AcceptStatus {
     /// At once.
     Immediate(StatusCode),
     /// At once; the message is about a quote.
-    OfQuote(StatusCode, QuoteId),
+    OfQuote(StatusCode, CorrelationId),
     /// When its record is durable and decided.
     AfterDecision(PendingDecision, StatusCode),
     /// After a query of the state, which few messages need.

@@ -1,6 +1,6 @@
 //! The record of one span, as the I/O threads write it.
 
-use fspiop::body::QuoteId;
+use fspiop::body::CorrelationId;
 use fspiop::route_table::Operation;
 use ledger::{FspName, TraceId, TransferId};
 
@@ -49,7 +49,7 @@ pub enum SpanSubject {
     /// A transfer.
     Transfer(TransferId),
     /// A quote.
-    Quote(QuoteId),
+    Quote(CorrelationId),
 }
 
 /// The called participant.
@@ -161,6 +161,20 @@ const fn names(operation: Operation) -> (&'static str, &'static str, &'static st
         Operation::QuotesGet => step!("find quote"),
         Operation::QuotesPut => step!("quote answer"),
         Operation::QuotesError => step!("quote error"),
+        Operation::BulkQuotesPost => step!("bulk quote"),
+        Operation::BulkQuotesGet => step!("find bulk quote"),
+        Operation::BulkQuotesPut => step!("bulk quote answer"),
+        Operation::BulkQuotesError => step!("bulk quote error"),
+        Operation::TransactionRequestsPost => step!("request to pay"),
+        Operation::TransactionRequestsGet => step!("find request to pay"),
+        Operation::TransactionRequestsPut => step!("request to pay answer"),
+        Operation::TransactionRequestsError => step!("request to pay error"),
+        Operation::AuthorizationsGet => step!("authorize"),
+        Operation::AuthorizationsPut => step!("authorization"),
+        Operation::AuthorizationsError => step!("authorization error"),
+        Operation::TransactionsGet => step!("find transaction"),
+        Operation::TransactionsPut => step!("transaction answer"),
+        Operation::TransactionsError => step!("transaction error"),
         Operation::TransfersPost => step!("prepare"),
         Operation::TransfersGet => step!("find transfer"),
         Operation::TransfersPut => step!("fulfil"),

@@ -64,6 +64,10 @@ impl Jws {
             Resource::Participants => fspiop::Resource::Participants,
             Resource::Parties => fspiop::Resource::Parties,
             Resource::Quotes => fspiop::Resource::Quotes,
+            Resource::BulkQuotes => fspiop::Resource::BulkQuotes,
+            Resource::TransactionRequests => fspiop::Resource::TransactionRequests,
+            Resource::Authorizations => fspiop::Resource::Authorizations,
+            Resource::Transactions => fspiop::Resource::Transactions,
             Resource::Transfers => fspiop::Resource::Transfers,
         };
         jws::Policy {

@@ -46,6 +46,11 @@ pub(super) const TRANSFER_AMOUNT: usize = 0;
 pub(super) const RECEIVE_AMOUNT: usize = 2;
 pub(super) const QUOTE_EXPIRATION: usize = 4;
 
+pub(super) const BULK_QUOTE_ID: usize = 0;
+pub(super) const BULK_QUOTES: usize = 1;
+
+pub(super) const TRANSACTION_REQUEST_ID: usize = 0;
+
 pub(super) const REGISTERED_FSP: usize = 0;
 pub(super) const REGISTERED_CURRENCY: usize = 1;
 
@@ -193,7 +198,7 @@ pub(super) static ERROR_INFORMATION_OBJECT: Rule =
     object(&["errorInformation"], &ERROR_INFORMATION_MEMBERS);
 static ERROR_INFORMATION_MEMBERS: [Member; 1] = [kept("errorInformation", &ERROR_INFORMATION, 0)];
 
-/// `ErrorInformationObject` of the quotes schema, which is closed.
+/// `ErrorInformationObject` of the quotes and transaction requests schemas, which is closed.
 pub(super) static QUOTE_ERROR: Rule =
     closed_object(&["errorInformation"], &ERROR_INFORMATION_MEMBERS);
 
@@ -363,6 +368,135 @@ pub(super) static QUOTE_RESPONSE: Rule = closed_object(
     ],
 );
 
+static INDIVIDUAL_QUOTE: Rule = object(
+    &["amount", "amountType", "payee", "quoteId", "transactionId", "transactionType"],
+    &[
+        checked("quoteId", &QUOTE_CORRELATION_ID),
+        checked("transactionId", &QUOTE_CORRELATION_ID),
+        checked("payee", &QUOTE_PARTY),
+        checked("amountType", &AMOUNT_TYPE),
+        checked("amount", &QUOTE_MONEY),
+        checked("fees", &QUOTE_MONEY),
+        checked("transactionType", &TRANSACTION_TYPE),
+        checked("note", &TEXT_128),
+        checked("extensionList", &EXTENSION_LIST_RULE),
+    ],
+);
+static INDIVIDUAL_QUOTES: Rule =
+    Rule::List(List { item: &INDIVIDUAL_QUOTE, least: 1, most: super::BULK_ITEMS_MAX });
+
+/// `BulkQuotesPostRequest`.
+pub(super) static BULK_QUOTE_REQUEST: Rule = closed_object(
+    &["bulkQuoteId", "individualQuotes", "payer"],
+    &[
+        kept("bulkQuoteId", &QUOTE_CORRELATION_ID, BULK_QUOTE_ID),
+        checked("payer", &QUOTE_PARTY),
+        checked("geoCode", &GEO_CODE),
+        checked("expiration", &DATE_TIME),
+        raw("individualQuotes", &INDIVIDUAL_QUOTES, BULK_QUOTES),
+        checked("extensionList", &EXTENSION_LIST_RULE),
+    ],
+);
+
+static INDIVIDUAL_QUOTE_RESULT: Rule = object(
+    &["quoteId"],
+    &[
+        checked("quoteId", &QUOTE_CORRELATION_ID),
+        checked("payee", &QUOTE_PARTY),
+        checked("transferAmount", &QUOTE_MONEY),
+        checked("payeeReceiveAmount", &QUOTE_MONEY),
+        checked("payeeFspFee", &QUOTE_MONEY),
+        checked("payeeFspCommission", &QUOTE_MONEY),
+        checked("ilpPacket", &ILP_PACKET),
+        checked("condition", &ILP_CONDITION),
+        checked("errorInformation", &ERROR_INFORMATION),
+        checked("extensionList", &EXTENSION_LIST_RULE),
+    ],
+);
+static INDIVIDUAL_QUOTE_RESULTS: Rule =
+    Rule::List(List { item: &INDIVIDUAL_QUOTE_RESULT, least: 0, most: super::BULK_ITEMS_MAX });
+
+/// `BulkQuotesIDPutResponse`.
+pub(super) static BULK_QUOTE_RESPONSE: Rule = closed_object(
+    &["expiration"],
+    &[
+        checked("individualQuoteResults", &INDIVIDUAL_QUOTE_RESULTS),
+        checked("expiration", &DATE_TIME),
+        checked("extensionList", &EXTENSION_LIST_RULE),
+    ],
+);
+
+static AUTHENTICATION_TYPE: Rule = one_of(crate::query::AUTHENTICATION_TYPES);
+static AUTHENTICATION_VALUE: Rule = pattern("^\\d{3,10}$|^\\S{1,64}$", |text| {
+    let is_long = text.chars().nth(AUTHENTICATION_CHARS_MAX).is_some();
+    !text.is_empty() && !is_long && !text.contains(char::is_whitespace)
+});
+/// Maximum length of an authentication value, in characters.
+const AUTHENTICATION_CHARS_MAX: usize = 64;
+
+/// `TransactionRequestsPostRequest`.
+pub(super) static TRANSACTION_REQUEST: Rule = closed_object(
+    &["transactionRequestId", "payee", "payer", "amount", "transactionType"],
+    &[
+        kept("transactionRequestId", &CORRELATION_ID, TRANSACTION_REQUEST_ID),
+        checked("payee", &QUOTE_PARTY),
+        checked("payer", &QUOTE_PARTY_ID_INFO),
+        checked("amount", &MONEY),
+        checked("transactionType", &TRANSACTION_TYPE),
+        checked("note", &TEXT_128),
+        checked("geoCode", &GEO_CODE),
+        checked("authenticationType", &AUTHENTICATION_TYPE),
+        checked("expiration", &DATE_TIME),
+        checked("extensionList", &EXTENSION_LIST_RULE),
+    ],
+);
+
+static REQUEST_STATE: Rule = one_of(&["RECEIVED", "PENDING", "ACCEPTED", "REJECTED"]);
+
+/// `TransactionRequestsIDPutResponse`.
+pub(super) static TRANSACTION_REQUEST_RESPONSE: Rule = closed_object(
+    &["transactionRequestState"],
+    &[
+        checked("transactionId", &CORRELATION_ID),
+        checked("transactionRequestState", &REQUEST_STATE),
+        checked("extensionList", &EXTENSION_LIST_RULE),
+    ],
+);
+
+static AUTHENTICATION_INFO: Rule = object(
+    &["authentication", "authenticationValue"],
+    &[
+        checked("authentication", &AUTHENTICATION_TYPE),
+        checked("authenticationValue", &AUTHENTICATION_VALUE),
+    ],
+);
+static AUTHORIZATION_RESPONSE_TYPE: Rule = one_of(&["ENTERED", "REJECTED", "RESEND"]);
+
+/// `AuthorizationsIDPutResponse`.
+pub(super) static AUTHORIZATION_RESPONSE: Rule = closed_object(
+    &["responseType"],
+    &[
+        checked("authenticationInfo", &AUTHENTICATION_INFO),
+        checked("responseType", &AUTHORIZATION_RESPONSE_TYPE),
+    ],
+);
+
+static TRANSACTION_STATE: Rule = one_of(&["RECEIVED", "PENDING", "COMPLETED", "REJECTED"]);
+static REDEMPTION_CODE: Rule = pattern("^[0-9a-zA-Z]{4,32}$", |text| {
+    (4..=32).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric())
+});
+
+/// `TransactionsIDPutResponse`.
+pub(super) static TRANSACTION_RESPONSE: Rule = closed_object(
+    &["transactionState"],
+    &[
+        checked("completedTimestamp", &DATE_TIME),
+        checked("transactionState", &TRANSACTION_STATE),
+        checked("code", &REDEMPTION_CODE),
+        checked("extensionList", &EXTENSION_LIST_RULE),
+    ],
+);
+
 static REGISTRATION_MEMBERS: [Member; 3] = [
     kept("fspId", &FSP_ID, REGISTERED_FSP),
     kept("currency", &CURRENCY, REGISTERED_CURRENCY),
@@ -390,10 +524,15 @@ pub(super) static BATCH_REGISTRATION: Rule = object(
 
 /// Rules by their names in the published schemas, for generated documents. Rules that differ in the
 /// quotes schema have the prefix `Quote`.
-pub static NAMED_RULES: [(&str, &Rule); 40] = [
+pub static NAMED_RULES: [(&str, &Rule); 50] = [
     ("Amount", &AMOUNT_TEXT),
     ("AmountType", &AMOUNT_TYPE),
+    ("AuthenticationInfo", &AUTHENTICATION_INFO),
+    ("AuthenticationType", &AUTHENTICATION_TYPE),
+    ("AuthorizationsIDPutResponse", &AUTHORIZATION_RESPONSE),
     ("BalanceOfPayments", &BALANCE_OF_PAYMENTS),
+    ("BulkQuotesIDPutResponse", &BULK_QUOTE_RESPONSE),
+    ("BulkQuotesPostRequest", &BULK_QUOTE_REQUEST),
     ("CorrelationId", &CORRELATION_ID),
     ("Currency", &CURRENCY),
     ("Date", &DATE),
@@ -409,6 +548,8 @@ pub static NAMED_RULES: [(&str, &Rule); 40] = [
     ("GeoCode", &GEO_CODE),
     ("IlpCondition", &ILP_CONDITION),
     ("IlpPacket", &ILP_PACKET),
+    ("IndividualQuote", &INDIVIDUAL_QUOTE),
+    ("IndividualQuoteResult", &INDIVIDUAL_QUOTE_RESULT),
     ("Money", &MONEY),
     ("ParticipantsPostRequest", &BATCH_REGISTRATION),
     ("ParticipantsTypeIDPutRequest", &PARTICIPANT_UPDATE),
@@ -428,7 +569,10 @@ pub static NAMED_RULES: [(&str, &Rule); 40] = [
     ("QuotesIDPutResponse", &QUOTE_RESPONSE),
     ("QuotesPostRequest", &QUOTE_REQUEST),
     ("Refund", &REFUND),
+    ("TransactionRequestsIDPutResponse", &TRANSACTION_REQUEST_RESPONSE),
+    ("TransactionRequestsPostRequest", &TRANSACTION_REQUEST),
     ("TransactionType", &TRANSACTION_TYPE),
+    ("TransactionsIDPutResponse", &TRANSACTION_RESPONSE),
     ("TransfersIDPutResponse", &TRANSFER_RESPONSE),
     ("TransfersPostRequest", &TRANSFER_REQUEST),
 ];

@@ -1,5 +1,6 @@
 //! Callbacks to participants and the operations that cause them.
 
+use ::fspiop::Resource;
 use ::fspiop::endpoint::EndpointType;
 use ::fspiop::route_table::Operation as Cause;
 use serde_json::{Value, json};
@@ -116,12 +117,8 @@ fn callback(cause: Cause, kind: CallbackKind) -> Callback {
              and for missing headers, which the hub adds."
         }
     };
-    let tag = match resource {
-        "participants" => "participants",
-        "parties" => "parties",
-        "quotes" => "quotes",
-        _ => "transfers",
-    };
+    let tag = Resource::ALL.map(Resource::as_str).into_iter().find(|name| *name == resource);
+    let tag = tag.expect("a callback has the path of a resource");
     let operation = Operation {
         method: kind.method.to_owned(),
         path: kind.path.to_owned(),
@@ -207,18 +204,6 @@ fn kinds(cause: Cause, has_sub_id: bool) -> Vec<CallbackKind> {
         Cause::PartiesError => {
             vec![party(has_sub_id, "error", Origin::Forwarded, "To the destination.")]
         }
-        Cause::QuotesPost => vec![
-            quote("request", "post", "/quotes", Some(("QuotesPostRequest", Cause::QuotesPost))),
-            quote_error(Origin::ByHub),
-        ],
-        Cause::QuotesGet => {
-            vec![quote("question", "get", "/quotes/{ID}", None), quote_error(Origin::ByHub)]
-        }
-        Cause::QuotesPut => vec![
-            quote("quote", "put", "/quotes/{ID}", Some(("QuotesIDPutResponse", Cause::QuotesPut))),
-            quote_error(Origin::ByHub),
-        ],
-        Cause::QuotesError => vec![quote_error(Origin::Forwarded)],
         Cause::TransfersPost => transfers_post(),
         Cause::TransfersPut => transfers_put(),
         Cause::TransfersError => vec![transfer_error(
@@ -235,6 +220,7 @@ fn kinds(cause: Cause, has_sub_id: bool) -> Vec<CallbackKind> {
         | Cause::ParticipantsBatchPut
         | Cause::ParticipantsBatchError
         | Cause::TransfersPatch => Vec::new(),
+        _ => exchange(cause),
     }
 }
 
@@ -293,34 +279,76 @@ fn party(has_sub_id: bool, name: &'static str, origin: Origin, text: &'static st
     CallbackKind { name, endpoint, method: "put", path, origin, text, body }
 }
 
-fn quote(
-    name: &'static str,
-    method: &'static str,
-    path: &'static str,
-    body: Option<(&'static str, Cause)>,
-) -> CallbackKind {
-    let body = body.map(|(schema, cause)| (schema, examples::of(cause)));
-    let text = "To the destination.";
-    let endpoint = EndpointType::Quotes;
-    CallbackKind { name, endpoint, method, path, origin: Origin::Forwarded, text, body }
-}
-
-fn quote_error(origin: Origin) -> CallbackKind {
-    let text = match origin {
-        Origin::ByHub => "To the sender: the reason why it was not forwarded.",
-        Origin::Forwarded => "To the destination.",
+/// The callbacks of a message that is only forwarded: the message, and an error to its sender.
+fn exchange(cause: Cause) -> Vec<CallbackKind> {
+    use Cause::*;
+    let (resource, path, error_path, schema) = match cause {
+        QuotesPost | QuotesGet | QuotesPut | QuotesError => {
+            (Resource::Quotes, "/quotes/{ID}", "/quotes/{ID}/error", "QuotesIDPutResponse")
+        }
+        BulkQuotesPost | BulkQuotesGet | BulkQuotesPut | BulkQuotesError => (
+            Resource::BulkQuotes,
+            "/bulkQuotes/{ID}",
+            "/bulkQuotes/{ID}/error",
+            "BulkQuotesIDPutResponse",
+        ),
+        AuthorizationsGet | AuthorizationsPut | AuthorizationsError => (
+            Resource::Authorizations,
+            "/authorizations/{ID}",
+            "/authorizations/{ID}/error",
+            "AuthorizationsIDPutResponse",
+        ),
+        TransactionsGet | TransactionsPut | TransactionsError => (
+            Resource::Transactions,
+            "/transactions/{ID}",
+            "/transactions/{ID}/error",
+            "TransactionsIDPutResponse",
+        ),
+        _ => (
+            Resource::TransactionRequests,
+            "/transactionRequests/{ID}",
+            "/transactionRequests/{ID}/error",
+            "TransactionRequestsIDPutResponse",
+        ),
     };
-    let body = Some(("ErrorInformationObject", examples::error("3201", "Destination FSP Error")));
-    let path = "/quotes/{ID}/error";
-    CallbackKind {
+    let endpoint = EndpointType::of_exchange(resource);
+    let error = |origin: Origin, text: &'static str| CallbackKind {
         name: "error",
-        endpoint: EndpointType::Quotes,
+        endpoint,
         method: "put",
-        path,
+        path: error_path,
         origin,
         text,
-        body,
-    }
+        body: Some(("ErrorInformationObject", examples::error("3201", "Destination FSP Error"))),
+    };
+    let (name, method, path, body) = match cause {
+        QuotesError
+        | BulkQuotesError
+        | TransactionRequestsError
+        | AuthorizationsError
+        | TransactionsError => return vec![error(Origin::Forwarded, "To the destination.")],
+        QuotesPost => ("request", "post", "/quotes", Some("QuotesPostRequest")),
+        BulkQuotesPost => ("request", "post", "/bulkQuotes", Some("BulkQuotesPostRequest")),
+        TransactionRequestsPost => {
+            ("request", "post", "/transactionRequests", Some("TransactionRequestsPostRequest"))
+        }
+        QuotesPut => ("quote", "put", path, Some(schema)),
+        BulkQuotesPut | TransactionRequestsPut | AuthorizationsPut | TransactionsPut => {
+            ("answer", "put", path, Some(schema))
+        }
+        _ => ("question", "get", path, None),
+    };
+    let forwarded = CallbackKind {
+        name,
+        endpoint,
+        method,
+        path,
+        origin: Origin::Forwarded,
+        text: "To the destination.",
+        body: body.map(|schema| (schema, examples::of(cause))),
+    };
+    let text = "To the sender: the reason why it was not forwarded.";
+    vec![forwarded, error(Origin::ByHub, text)]
 }
 
 fn transfers_post() -> Vec<CallbackKind> {

@@ -38,8 +38,24 @@ pub(super) fn describe(operation: Operation) -> Description {
         ParticipantsError => (StatusCode::OK, FORWARDED, &[][..]),
         PartiesGet => (StatusCode::ACCEPTED, FORWARDED, &[ErrorCode::MALFORMED_SYNTAX][..]),
         PartiesPut | PartiesError => (StatusCode::OK, FORWARDED, UNKNOWN_SOURCE),
-        QuotesPost | QuotesGet => (StatusCode::ACCEPTED, FORWARDED, &[][..]),
-        QuotesPut | QuotesError => (StatusCode::OK, FORWARDED, &[][..]),
+        QuotesPost
+        | QuotesGet
+        | BulkQuotesPost
+        | BulkQuotesGet
+        | TransactionRequestsPost
+        | TransactionRequestsGet
+        | AuthorizationsGet
+        | TransactionsGet => (StatusCode::ACCEPTED, FORWARDED, &[][..]),
+        QuotesPut
+        | QuotesError
+        | BulkQuotesPut
+        | BulkQuotesError
+        | TransactionRequestsPut
+        | TransactionRequestsError
+        | AuthorizationsPut
+        | AuthorizationsError
+        | TransactionsPut
+        | TransactionsError => (StatusCode::OK, FORWARDED, &[][..]),
         TransfersPost => (StatusCode::ACCEPTED, RECORDED, &[][..]),
         TransfersGet => (StatusCode::ACCEPTED, "Accepted; the callback follows.", &[][..]),
         TransfersPut | TransfersError => (StatusCode::OK, RECORDED, &[][..]),
@@ -47,6 +63,9 @@ pub(super) fn describe(operation: Operation) -> Description {
     Description { summary, text, accepted, accepted_text, errors }
 }
 
+const CLEAR_CACHE: &str = "\
+    The hub has no such cache: a changed endpoint applies from the next message. The route exists \
+    for operators' scripts. Needs no header.";
 const LOOK_UP: &str = "\
     Forwarded to `FSPIOP-Destination`. Without a destination, forwarded to the FSPs that the \
     directory names, at most 16. If the directory has no entry, the sender gets a callback with \
@@ -54,6 +73,17 @@ const LOOK_UP: &str = "\
 const REQUEST_QUOTE: &str = "\
     Forwarded to the destination, unless the sender is unknown. If the destination is unknown, \
     or unusable in the currency, the sender gets a callback with 3201 or 3202.";
+const TO_DESTINATION: &str = "Forwarded to the destination.";
+const REQUEST_BULK_QUOTE: &str = "\
+    Forwarded to the destination, unless the sender is unknown. If the source or the destination \
+    is unusable in the currency of the first quote, the sender gets a callback with 3202 or 3201.";
+const REQUEST_PAYMENT: &str = "\
+    Sent by the payee's FSP, and forwarded to the destination, the payer's FSP. If the \
+    destination is unknown, the sender gets a callback with 3201. The hub keeps no link to the \
+    quote and the transfer that follow.";
+const TRANSACTIONS: &str = "\
+    Forwarded to the destination, at the address of its transaction requests. The admin API has \
+    the transaction object of a transfer.";
 const PREPARE: &str = "\
     The hub raises the payer's position by the amount, within its cover and cap, and forwards \
     the message to the payee byte for byte. If the transfer is refused, the payer gets an error \
@@ -72,11 +102,7 @@ fn summary_and_text(operation: Operation) -> (&'static str, &'static str) {
     use Operation::*;
     match operation {
         Health => ("Check the health of the hub", "Needs no header."),
-        EndpointCache => (
-            "Clear the endpoint cache",
-            "The hub has no such cache: a changed endpoint applies from the next message. The \
-             route exists for operators' scripts. Needs no header.",
-        ),
+        EndpointCache => ("Clear the endpoint cache", CLEAR_CACHE),
         ParticipantsBatch => (
             "Register many parties",
             "Entries are independent of each other: the callback lists the error of each rejected \
@@ -107,12 +133,24 @@ fn summary_and_text(operation: Operation) -> (&'static str, &'static str) {
             "Forwarded to the destination. The hub only checks that the body is a JSON object.",
         ),
         PartiesError => ("Report an unknown party", "Forwarded to the destination."),
-        QuotesPost => ("Request a quote", REQUEST_QUOTE),
-        QuotesGet => ("Request a quote again", "Forwarded to the destination, which may answer."),
-        QuotesPut => {
-            ("Answer a quote request", "Forwarded to the destination, which requested the quote.")
-        }
-        QuotesError => ("Reject a quote request", "Forwarded to the destination."),
+        QuotesPost
+        | QuotesGet
+        | QuotesPut
+        | QuotesError
+        | BulkQuotesPost
+        | BulkQuotesGet
+        | BulkQuotesPut
+        | BulkQuotesError
+        | TransactionRequestsPost
+        | TransactionRequestsGet
+        | TransactionRequestsPut
+        | TransactionRequestsError
+        | AuthorizationsGet
+        | AuthorizationsPut
+        | AuthorizationsError
+        | TransactionsGet
+        | TransactionsPut
+        | TransactionsError => exchange(operation),
         TransfersPost => ("Prepare a transfer", PREPARE),
         TransfersGet => ("Request the state of a transfer", QUERY_TRANSFER),
         TransfersPut => ("Fulfil a transfer", FULFIL),
@@ -125,5 +163,35 @@ fn summary_and_text(operation: Operation) -> (&'static str, &'static str) {
             "The hub sends this callback to a payee that answered `RESERVED`, and does not accept \
              it.",
         ),
+    }
+}
+
+/// Summary and text of a message that is only forwarded.
+fn exchange(operation: Operation) -> (&'static str, &'static str) {
+    use Operation::*;
+    match operation {
+        QuotesPost => ("Request a quote", REQUEST_QUOTE),
+        QuotesGet => ("Request a quote again", "Forwarded to the destination, which may answer."),
+        QuotesPut => {
+            ("Answer a quote request", "Forwarded to the destination, which requested the quote.")
+        }
+        QuotesError => ("Reject a quote request", TO_DESTINATION),
+        BulkQuotesPost => ("Request a bulk quote", REQUEST_BULK_QUOTE),
+        BulkQuotesGet => ("Request a bulk quote again", TO_DESTINATION),
+        BulkQuotesPut => ("Answer a bulk quote request", TO_DESTINATION),
+        BulkQuotesError => ("Reject a bulk quote request", TO_DESTINATION),
+        TransactionRequestsPost => ("Request a payment", REQUEST_PAYMENT),
+        TransactionRequestsGet => ("Request the state of a request to pay", TO_DESTINATION),
+        TransactionRequestsPut => ("Answer a request to pay", TO_DESTINATION),
+        TransactionRequestsError => ("Reject a request to pay", TO_DESTINATION),
+        AuthorizationsGet => {
+            ("Ask for the payer's authorization", "Forwarded to the destination with its query.")
+        }
+        AuthorizationsPut => ("Answer with the payer's authorization", TO_DESTINATION),
+        AuthorizationsError => ("Report a failed authorization", TO_DESTINATION),
+        TransactionsGet => ("Request the state of a transaction", TRANSACTIONS),
+        TransactionsPut => ("Answer with the state of a transaction", TRANSACTIONS),
+        TransactionsError => ("Report an unknown transaction", TRANSACTIONS),
+        _ => unreachable!("{operation:?} is not only forwarded"),
     }
 }

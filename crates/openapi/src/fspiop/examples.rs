@@ -27,6 +27,23 @@ pub(super) fn of(operation: Operation) -> Value {
             "name": "Grace Banda",
             "personalInfo": {"complexName": {"firstName": "Grace", "lastName": "Banda"}},
         }}),
+        Operation::TransfersPost => transfer(),
+        Operation::TransfersPut => json!({"transferState": "COMMITTED", "fulfilment": FULFILMENT}),
+        Operation::ParticipantsError
+        | Operation::PartiesError
+        | Operation::QuotesError
+        | Operation::BulkQuotesError
+        | Operation::TransactionRequestsError
+        | Operation::AuthorizationsError
+        | Operation::TransactionsError
+        | Operation::TransfersError => error("5104", "Payee rejected transaction"),
+        _ => exchange(operation),
+    }
+}
+
+/// A message that is only forwarded.
+fn exchange(operation: Operation) -> Value {
+    match operation {
         Operation::QuotesPost => json!({
             "quoteId": QUOTE_ID,
             "transactionId": "85feac2f-39b2-491b-817e-4a03203d4f14",
@@ -47,12 +64,58 @@ pub(super) fn of(operation: Operation) -> Value {
             "ilpPacket": PACKET,
             "condition": CONDITION,
         }),
-        Operation::TransfersPost => transfer(),
-        Operation::TransfersPut => json!({"transferState": "COMMITTED", "fulfilment": FULFILMENT}),
-        Operation::ParticipantsError
-        | Operation::PartiesError
-        | Operation::QuotesError
-        | Operation::TransfersError => error("5104", "Payee rejected transaction"),
+        Operation::BulkQuotesPost => json!({
+            "bulkQuoteId": QUOTE_ID,
+            "payer": {"partyIdInfo": party("payerfsp")},
+            "individualQuotes": [{
+                "quoteId": "9a6d5f3e-3f3c-4a0e-8d4a-5a0d8c3b7e11",
+                "transactionId": "85feac2f-39b2-491b-817e-4a03203d4f14",
+                "payee": {"partyIdInfo": party("payeefsp")},
+                "amountType": "SEND",
+                "amount": {"currency": "XOF", "amount": "1500"},
+                "transactionType": {
+                    "scenario": "TRANSFER", "initiator": "PAYER", "initiatorType": "BUSINESS",
+                },
+            }],
+        }),
+        Operation::BulkQuotesPut => json!({
+            "expiration": "2099-12-31T23:59:59.000Z",
+            "individualQuoteResults": [{
+                "quoteId": "9a6d5f3e-3f3c-4a0e-8d4a-5a0d8c3b7e11",
+                "transferAmount": {"currency": "XOF", "amount": "1500"},
+                "ilpPacket": PACKET,
+                "condition": CONDITION,
+            }],
+        }),
+        _ => request(operation),
+    }
+}
+
+/// A message about a request to pay.
+fn request(operation: Operation) -> Value {
+    match operation {
+        Operation::TransactionRequestsPost => json!({
+            "transactionRequestId": QUOTE_ID,
+            "payee": {"partyIdInfo": party("payeefsp")},
+            "payer": party("payerfsp"),
+            "amount": {"currency": "XOF", "amount": "1500"},
+            "transactionType": {
+                "scenario": "PAYMENT", "initiator": "PAYEE", "initiatorType": "BUSINESS",
+            },
+            "authenticationType": "OTP",
+        }),
+        Operation::TransactionRequestsPut => json!({
+            "transactionId": "85feac2f-39b2-491b-817e-4a03203d4f14",
+            "transactionRequestState": "RECEIVED",
+        }),
+        Operation::AuthorizationsPut => json!({
+            "authenticationInfo": {"authentication": "OTP", "authenticationValue": "1234"},
+            "responseType": "ENTERED",
+        }),
+        Operation::TransactionsPut => json!({
+            "completedTimestamp": "2026-01-01T10:00:00.000Z",
+            "transactionState": "COMPLETED",
+        }),
         _ => json!({}),
     }
 }

@@ -54,10 +54,13 @@ fn a_participant_is_recorded_and_an_unknown_sender_is_counted() {
 
 const ID: &str = "b51ec534-ee48-4575-b6a9-ead2955b8069";
 
+const AUTHORIZATION_QUERY: &str = "?authenticationType=OTP&retriesLeft=1&amount=1&currency=USD";
+
 /// A valid body of a request.
 fn body_of(operation: Operation) -> String {
     let party = "\"partyIdType\":\"MSISDN\",\"partyIdentifier\":\"1\",\"fspId\":\"payeefsp\"";
     let amount = "{\"currency\":\"USD\",\"amount\":\"1\"}";
+    let kind = "{\"scenario\":\"TRANSFER\",\"initiator\":\"PAYER\",\"initiatorType\":\"CONSUMER\"}";
     match operation {
         Operation::ParticipantsBatch => {
             format!("{{\"requestId\":\"{ID}\",\"partyList\":[{{{party}}}]}}")
@@ -77,11 +80,32 @@ fn body_of(operation: Operation) -> String {
              \"ilpPacket\":\"AYIBgQ\",\
              \"condition\":\"BeZFGxq2RPkY0IpxxIBaJSnr7jhPs8hPedGCgk16Uzc\"}}"
         ),
+        Operation::BulkQuotesPost => format!(
+            "{{\"bulkQuoteId\":\"{ID}\",\"payer\":{{\"partyIdInfo\":{{{party}}}}},\
+             \"individualQuotes\":[{{\"quoteId\":\"{ID}\",\"transactionId\":\"{ID}\",\
+             \"payee\":{{\"partyIdInfo\":{{{party}}}}},\"amountType\":\"SEND\",\
+             \"amount\":{amount},\"transactionType\":{kind}}}]}}"
+        ),
+        Operation::BulkQuotesPut => "{\"expiration\":\"2099-01-01T00:00:00.000Z\"}".to_owned(),
+        Operation::TransactionRequestsPost => format!(
+            "{{\"transactionRequestId\":\"{ID}\",\"payer\":{{{party}}},\
+             \"payee\":{{\"partyIdInfo\":{{{party}}}}},\"amount\":{amount},\
+             \"transactionType\":{kind}}}"
+        ),
+        Operation::TransactionRequestsPut => {
+            "{\"transactionRequestState\":\"RECEIVED\"}".to_owned()
+        }
+        Operation::AuthorizationsPut => "{\"responseType\":\"ENTERED\"}".to_owned(),
+        Operation::TransactionsPut => "{\"transactionState\":\"COMPLETED\"}".to_owned(),
         Operation::TransfersPost => BODY.to_owned(),
         Operation::TransfersPut => "{\"transferState\":\"COMMITTED\"}".to_owned(),
         Operation::ParticipantsError
         | Operation::PartiesError
         | Operation::QuotesError
+        | Operation::BulkQuotesError
+        | Operation::TransactionRequestsError
+        | Operation::AuthorizationsError
+        | Operation::TransactionsError
         | Operation::TransfersError => {
             "{\"errorInformation\":{\"errorCode\":\"5000\",\"errorDescription\":\"No\"}}".to_owned()
         }
@@ -100,7 +124,11 @@ fn an_unknown_sender_has_no_effect_on_any_resource() {
             for row in served {
                 let path = row.template(resource).replace("{Type}/{ID}", "MSISDN/1");
                 let path = path.replace("{SubId}", "WORK").replace("{ID}", ID);
-                let call = format!("{} {path}", row.method);
+                let query = match row.operation {
+                    Operation::AuthorizationsGet => AUTHORIZATION_QUERY,
+                    _ => "",
+                };
+                let call = format!("{} {path}{query}", row.method);
                 let to = "fspiop-source: strangerfsp\r\nfspiop-destination: payeefsp";
                 let sent = String::from_utf8(request(&call, body_of(row.operation)));
                 let sent = sent.expect("text").replacen("fspiop-source: payerfsp", to, 1);
@@ -112,14 +140,14 @@ fn an_unknown_sender_has_no_effect_on_any_resource() {
                     (Resource::Participants, _) => "400 3200",
                     (Resource::Parties, Operation::PartiesGet) => "400 3101",
                     (Resource::Parties, _) => "400 3200",
-                    (Resource::Quotes | Resource::Transfers, _) => accepted,
+                    (_, _) => accepted,
                 };
                 count += 1;
                 assert_eq!(hub.converse(sent.as_bytes()).await, [expected], "{call}");
                 assert_eq!(thread.counters.unknown_senders.get(), count, "{call}");
             }
         }
-        assert_eq!(count, 25, "all rows of the table");
+        assert_eq!(count, 39, "all rows of the table");
         let calls = (thread.counters.forwards.get(), thread.counters.attempts.get());
         assert_eq!((hub.records(), calls), (recorded, (0, 0)));
     });

@@ -116,11 +116,15 @@ impl CertificateName {
 
 /// A resource of the FSPIOP API, by its name in paths.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "camelCase")]
 pub(crate) enum Resource {
     Participants,
     Parties,
     Quotes,
+    BulkQuotes,
+    TransactionRequests,
+    Authorizations,
+    Transactions,
     Transfers,
 }
 

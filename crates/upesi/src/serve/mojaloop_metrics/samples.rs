@@ -279,7 +279,12 @@ fn sent<'a>(
 /// The value that the reference's service for an operation has in `serviceName`.
 fn service_of(operation: Option<Operation>) -> &'static str {
     match operation.map(resource_of) {
-        Some(fspiop::Resource::Quotes) => "quoting-service",
+        Some(fspiop::Resource::Quotes | fspiop::Resource::BulkQuotes) => "quoting-service",
+        Some(
+            fspiop::Resource::TransactionRequests
+            | fspiop::Resource::Authorizations
+            | fspiop::Resource::Transactions,
+        ) => "transaction-requests",
         Some(fspiop::Resource::Parties | fspiop::Resource::Participants) => {
             "account-lookup-service"
         }

@@ -306,8 +306,12 @@ pub(crate) static ABSENT: &[(&str, &str)] = &[
     ("`als` eg_timeoutInterschemePartiesLookups", "Look-ups between schemes are not supported."),
     ("`qs` database_get_cache_value", "Quotes are not stored; there is no cache."),
     (
-        "fx forms, fxQuotes, transfer_bulk_*, bulkQuotes, all names of `bl` and `trs`",
+        "fx forms, fxQuotes, transfer_bulk_*, all names of `bl`",
         "The hub does not serve these resources.",
+    ),
+    (
+        "bulkQuotes, all names of `trs`",
+        "Counted and timed under the names of the switch: `upesi_requests_total` by route.",
     ),
     ("nodejs_*", "The hub is not a Node.js process."),
     (

@@ -5,6 +5,7 @@ import { texts } from '../texts';
 import { Title } from '../ui';
 import { Audit } from './audit';
 import { Callbacks } from './callbacks';
+import { Overview } from './overview';
 import { LiquidityPage, Participants } from './participants';
 import { ParticipantPage } from './participant';
 import { Payment } from './payment';
@@ -14,6 +15,7 @@ import { SettlementDetails, SettlementPage } from './settlement';
 
 /** The first part of the address of each page, and its name in the navigation. */
 export const PAGES: [string, string][] = [
+  ['', texts.navigation.overview],
   ['transfers', texts.navigation.payments],
   ['participants', texts.navigation.participants],
   ['liquidity', texts.navigation.liquidity],
@@ -24,7 +26,8 @@ export const PAGES: [string, string][] = [
 ];
 
 export function Page({ place }: { place: Place }) {
-  const [first = 'transfers', second] = place.path;
+  const [first, second] = place.path;
+  if (first === undefined) return <Overview />;
   if (first === 'transfers') {
     return second === undefined ? <Payments /> : <Payment key={second} id={second} />;
   }

@@ -2,7 +2,7 @@
 // changes of them.
 
 import { useState } from 'preact/hooks';
-import { part, readCommand } from '../api';
+import { part } from '../api';
 import { useChange, type Plan } from '../change';
 import { useData } from '../load';
 import { columns, texts } from '../texts';
@@ -84,7 +84,7 @@ export function ParticipantPage({ name }: { name: string }) {
       <Await of={letters}>
         {(all) => <Letters letters={all.filter((it) => it.recipient === name)} ask={ask} />}
       </Await>
-      <CommandLine command={readCommand(base)} />
+      <CommandLine command={`upesi participant show ${name} --admin ${location.origin}`} />
     </>
   );
 }

@@ -1,7 +1,6 @@
 // The list of participants, with positions and what they have left.
 
 import { useState } from 'preact/hooks';
-import { readCommand } from '../api';
 import { useData } from '../load';
 import { address } from '../router';
 import { columns, texts } from '../texts';
@@ -118,7 +117,7 @@ export function Participants() {
           );
         }}
       </Await>
-      <CommandLine command={readCommand('/participants')} />
+      <CommandLine command={`upesi participant list --admin ${location.origin}`} />
     </>
   );
 }

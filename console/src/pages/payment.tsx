@@ -133,10 +133,15 @@ function Numbers({ decision, event }: { decision: Decision; event: Event }) {
   );
   return (
     <>
-      {event.event === 'message' ? `${event.message.says}. ` : ''}
+      {event.event === 'message' ? `${shortened(event.message.says)}. ` : ''}
       {who.join('; ')}
     </>
   );
+}
+
+/** The fields of a message without the condition, a long number. */
+function shortened(fields: string): string {
+  return fields.replace(/, condition [0-9a-f]+/, '');
 }
 
 function settled(settlement: Settlement): ComponentChildren {

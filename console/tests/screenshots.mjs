@@ -1,0 +1,36 @@
+// Writes the pictures of docs/console: a scheme with some payments, on a desk and on a phone.
+// Run with `npm run screenshots`.
+
+import { fileURLToPath } from 'node:url';
+import { SCREENS, launch, logIn, open } from './browser.mjs';
+import { Callbacks, Switch, eventually, onboard, pay, prepare } from './scheme.mjs';
+
+const OUTPUT = fileURLToPath(new URL('../../docs/console/', import.meta.url));
+const NAMES = ['desk', 'phone'];
+
+const hub = await Switch.start();
+const callbacks = await Callbacks.start();
+const browser = await launch();
+try {
+  await onboard(hub, callbacks, ['greenbank', 'bluebank', 'redbank']);
+  for (let count = 1; count <= 60; count += 1) await pay(hub, 'greenbank', 'bluebank', count / 10);
+  const { transferId } = await prepare(hub, 'greenbank', 'redbank', 480);
+  await eventually(async () => {
+    const { queues } = await hub.call('GET', '/status');
+    return queues.owed === 0 ? queues : undefined;
+  }, 'all callbacks are delivered');
+  for (const [index, screen] of SCREENS.entries()) {
+    const { page, close } = await open(browser, hub, screen);
+    await logIn(page, hub);
+    await page.locator('.spark path[d*="L"]').first().waitFor();
+    await page.screenshot({ path: `${OUTPUT}overview-${NAMES[index]}.png` });
+    await page.goto(`/console/#/transfers/${transferId}`);
+    await page.locator('[data-failure]').waitFor();
+    await page.screenshot({ path: `${OUTPUT}payment-${NAMES[index]}.png` });
+    await close();
+  }
+} finally {
+  await browser.close();
+  await callbacks.stop();
+  await hub.stop();
+}

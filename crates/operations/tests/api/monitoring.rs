@@ -92,8 +92,7 @@ async fn status_shows_the_hub_on_one_page() {
         idle: Duration::from_secs(7),
         detail: "no turn".into(),
     }];
-    let stalled = |count| StalledLanes { count, owed: 9, shown: Vec::new() };
-    server.backend.inner().stalled_lanes = stalled(4);
+    server.backend.inner().stalled_lanes = StalledLanes { count: 4, owed: 9, shown: Vec::new() };
     server.backend.inner().snapshots = Snapshots {
         files: vec![snapshot_file(41, "41.snapshot")],
         last_done: Some(Stamp::from_millis(BEGINNING_MS)),

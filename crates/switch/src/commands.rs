@@ -262,6 +262,11 @@ pub(crate) fn batch_fault(source: &FspName, party: &BatchParty<'_>) -> Option<(E
     Some((code, code.describe(&fault)))
 }
 
+/// The error of a change of an identifier that another FSP serves.
+pub(crate) fn error_of_another(code: ErrorCode) -> (ErrorCode, String) {
+    (code, code.describe("another FSP has registered the identifier"))
+}
+
 fn change_parties(
     envelope: &Envelope,
     form: PartyChangeForm,

@@ -4,14 +4,15 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fspiop::Refusal;
 use fspiop::egress_policy::CallTarget;
 use fspiop::endpoint::EndpointType;
-use ledger::{FspName, ParticipantIndex};
+use fspiop::{ErrorCode, Refusal};
+use ledger::{FspName, ParticipantIndex, PartyBinding, PartyChangeForm};
 use node::{Handle, ParticipantsView};
 use ports::PartyRow;
 use tokio::sync::{Notify, oneshot};
 
+use crate::commands::error_of_another;
 use crate::counters::Counters;
 use crate::endpoint_cache::EndpointCache;
 use crate::message::ForwardedMessage;
@@ -20,6 +21,8 @@ use crate::message::ForwardedMessage;
 pub(crate) struct Directory {
     handle: Handle<ForwardedMessage>,
     counters: Arc<Counters>,
+    /// Only the FSP that serves an identifier may change its registration.
+    owner_only: bool,
     /// Other nodes write to the same log.
     is_shared: bool,
     view: RefCell<Arc<ParticipantsView>>,
@@ -35,7 +38,7 @@ impl Directory {
     pub(crate) fn new(
         handle: Handle<ForwardedMessage>,
         counters: Arc<Counters>,
-        changed: Rc<Notify>,
+        (owner_only, changed): (bool, Rc<Notify>),
     ) -> Rc<Self> {
         let mut generation = 0;
         let view = handle.view_since(&mut generation).unwrap_or_else(|| handle.view());
@@ -43,6 +46,7 @@ impl Directory {
             is_shared: handle.first_lease_us() != u64::MAX,
             handle,
             counters,
+            owner_only,
             view: RefCell::new(view),
             generation: Cell::new(generation),
             addresses: RefCell::default(),
@@ -127,6 +131,32 @@ impl Directory {
         let found = self.handle.find_party(path.kind.as_str(), &path.id.text, sub_id);
         let found = found.map_err(|_| Refusal::unavailable())?;
         Ok(found.filter(|binding| binding.serves(path.currency)))
+    }
+
+    /// The error of a registration or release of an identifier that another FSP than its sender
+    /// serves.
+    ///
+    /// It is decided before the change is recorded. Two FSPs that register a free identifier at
+    /// the same time are both accepted, and the later record counts.
+    ///
+    /// # Errors
+    /// 503 when the party directory cannot be read.
+    pub(crate) fn ownership_error(
+        &self,
+        (form, source): (PartyChangeForm, &FspName),
+        party: &PartyBinding,
+    ) -> Result<Option<(ErrorCode, String)>, Refusal> {
+        if !self.owner_only {
+            return Ok(None);
+        }
+        let found = self.handle.find_party(&party.id_type, &party.id, party.sub_id.as_deref());
+        let found = found.map_err(|_| Refusal::unavailable())?;
+        let code = match form {
+            PartyChangeForm::Delete => ErrorCode::DELETE_PARTY,
+            PartyChangeForm::Single | PartyChangeForm::Batch => ErrorCode::ADD_PARTY,
+        };
+        let is_foreign = found.is_some_and(|entry| entry.fsp != *source);
+        Ok(is_foreign.then(|| error_of_another(code)))
     }
 
     /// Address of a participant: see [`EndpointCache::find`].

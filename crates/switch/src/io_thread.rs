@@ -73,12 +73,12 @@ impl IoThread {
         let thread = Thread::new(params.number, recorded, traced, clock);
         let outbox = Outbox::new(&thread, &handle, &params.mailbox, (options.policy, params.seed));
         let counters = Arc::clone(&thread.counters);
-        let directory = Directory::new(handle.clone(), counters, Rc::clone(&outbox.retry));
+        let changed = (options.owner_only, Rc::clone(&outbox.retry));
+        let directory = Directory::new(handle.clone(), counters, changed);
         let signatures = ThreadSignatures::new(options.signatures, &thread, &directory);
         let breakers = params.breakers;
-        let pool = options.pool;
         let callable = (options.egress_policy, options.calls_tls);
-        let pools = Pools::new(pool, callable, (&thread, &directory), &breakers);
+        let pools = Pools::new(options.pool, callable, (&thread, &directory), &breakers);
         let egress =
             Egress::new(&directory, &signatures, pools, breakers, (&thread, options.forwards_max));
         let passthrough = (options.transfer_mode == TransferMode::Passthrough)

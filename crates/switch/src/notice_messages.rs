@@ -16,7 +16,7 @@ use fspiop::endpoint::EndpointType;
 use fspiop::headers::{FSPIOP_DESTINATION, TRACEPARENT, TRACESTATE};
 use fspiop::hub_messages::{self, BatchOutcome, PartyName, TransferNotice};
 use fspiop::time::retry_after_ms;
-use fspiop::{PartyIdType, Resource, TraceContext, percent_encode};
+use fspiop::{ErrorCode, PartyIdType, Resource, TraceContext, percent_encode};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use ledger::{
     ChangeParties, Command, ErrorOutcome, LogIndex, Notice, NoticeKind, Outcome, PartyChangeForm,
@@ -25,7 +25,7 @@ use ledger::{
 use node::latency_trace::{TracePoint, monotonic_ns};
 use traces::SpanSubject;
 
-use crate::commands::batch_fault;
+use crate::commands::{batch_fault, error_of_another};
 use crate::egress::{AddressedMessage, Destination, Egress};
 use crate::failure::{Failure, SendError};
 use crate::inbound::Trace;
@@ -468,6 +468,8 @@ fn batch_registration_callback(
     let request: Cow<'_, str> = percent_encode(&batch.request);
     let path = format!("/participants/{request}");
     let variables = vec![("requestId", request.into_owned())];
+    // In the order of the message, without the invalid entries and those of other FSPs.
+    let mut recorded = change.parties.iter().peekable();
     let outcomes: Vec<_> = batch
         .parties
         .iter()
@@ -478,7 +480,13 @@ fn batch_registration_callback(
                 sub_id: party.sub_id.as_deref(),
                 fsp: party.fsp.as_ref(),
             },
-            refused: batch_fault(&change.source, party),
+            refused: batch_fault(&change.source, party).or_else(|| {
+                let found = recorded.next_if(|one| {
+                    let named = (&*one.id_type, &*one.id, one.sub_id.as_deref());
+                    named == (party.kind.as_str(), &*party.id, party.sub_id.as_deref())
+                });
+                found.is_none().then(|| error_of_another(ErrorCode::ADD_PARTY))
+            }),
         })
         .collect();
     let to = Destination {

@@ -39,6 +39,8 @@ pub struct IoThreadOptions {
     pub forwards_max: usize,
     /// Maximum time until a transfer expires; `None` for no limit.
     pub expiration_max: Option<Duration>,
+    /// Whether only the FSP that serves an identifier may change its registration.
+    pub owner_only: bool,
     /// Whether transfers are recorded and decided.
     pub transfer_mode: TransferMode,
     /// Required and created signatures.
@@ -68,6 +70,7 @@ impl Default for IoThreadOptions {
             security: ListenerSecurity::default(),
             forwards_max: 8_192,
             expiration_max: None,
+            owner_only: true,
             transfer_mode: TransferMode::ChangeReply,
             signatures: Signatures::default(),
             patience: Duration::from_secs(10),

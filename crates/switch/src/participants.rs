@@ -39,6 +39,13 @@ pub(crate) fn change(
         let code = ErrorCode::ADD_PARTY;
         return egress.refuse(&inbound, sender, (code, code.describe("fspId is no participant")));
     }
+    if let Command::ChangeParties(change) = &command
+        && let Some(party) = change.parties.first()
+        && let Some(error) =
+            egress.directory.ownership_error((change.form, &change.source), party)?
+    {
+        return egress.refuse(&inbound, sender, error);
+    }
     Ok(AcceptStatus::AfterDecision(submitter.submit(command, inbound)?, accepted))
 }
 
@@ -57,12 +64,20 @@ pub(crate) fn post_batch(
 ) -> Result<AcceptStatus, Refusal> {
     let command = commands::command_of(route, &inbound.envelope, &inbound.body, || None)?;
     known_source(egress, &inbound)?;
-    match command {
-        Some(command) => {
-            Ok(AcceptStatus::AfterDecision(submitter.submit(command, inbound)?, StatusCode::OK))
+    let Some(Command::ChangeParties(mut change)) = command else {
+        return Ok(StatusCode::OK.into());
+    };
+    // The callback reports the entries that are missing in the record.
+    let by = (change.form, &change.source);
+    let mut parties = Vec::with_capacity(change.parties.len());
+    for party in change.parties {
+        if egress.directory.ownership_error(by, &party)?.is_none() {
+            parties.push(party);
         }
-        None => Ok(StatusCode::OK.into()),
     }
+    change.parties = parties;
+    let command = Command::ChangeParties(change);
+    Ok(AcceptStatus::AfterDecision(submitter.submit(command, inbound)?, StatusCode::OK))
 }
 
 /// `GET /participants/{Type}/{ID}[/{SubId}]`: answered from the directory. A registration in a

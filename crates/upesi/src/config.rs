@@ -30,7 +30,7 @@ pub(crate) use self::settings::{
 };
 pub(crate) use self::table::{Setting, TakesEffect};
 pub(crate) use self::values::{
-    AuditedReads, Auth, LogFormat, LogLevels, MojaloopNames, ProbeListener, Watchdog,
+    AuditedReads, Auth, LogFormat, LogLevels, MojaloopNames, Ownership, ProbeListener, Watchdog,
 };
 use self::values::{Callers, NetworkEntry, Resource};
 use crate::CliError;

@@ -61,7 +61,7 @@ use traces::SpanQueue;
 
 use crate::CliError;
 use crate::cli::stdout;
-use crate::config::{self, AuditedReads, Config, LogFormat};
+use crate::config::{self, AuditedReads, Config, LogFormat, Ownership};
 use crate::data::layout::has_segments;
 use crate::inspect::statements::StatementSource;
 use crate::operate::quarantine::{self, Entry, Notes};
@@ -884,6 +884,7 @@ fn switch_options(
         },
         egress_policy: Arc::clone(egress_policy),
         expiration_max: config.transfers.expiration_max.map(|span| span.0),
+        owner_only: config.parties.ownership == Ownership::OwnerOnly,
         signatures,
         patience: Duration::from_secs(config.health.stuck_seconds),
         logs_requests: config.logging.access,

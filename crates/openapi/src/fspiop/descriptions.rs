@@ -125,7 +125,8 @@ fn summary_and_text(operation: Operation) -> (&'static str, &'static str) {
         ParticipantsError => ("Report a failed look-up", "Forwarded to the destination."),
         ParticipantsDelete => (
             "Remove a party from the directory",
-            "Any DFSP may remove any entry. The result follows by callback to the sender.",
+            "Only by the FSP that serves the party, unless `parties.ownership` is `latest-wins`. \
+             The result follows by callback to the sender.",
         ),
         PartiesGet => ("Look up a party", LOOK_UP),
         PartiesPut => (

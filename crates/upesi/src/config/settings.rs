@@ -14,8 +14,8 @@ use switch::{ConnectionLimits, PoolLimits};
 use crate::config::table::{Bounds, Number, Setting, TakesEffect, settings};
 use crate::config::values::{
     AuditedReads, Auth, Callers, CertificateName, LogFormat, LogLevels, Mechanism, MojaloopNames,
-    NetworkEntry, ProbeListener, Ratio, Resource, SampledFlag, SmtpTls, TimeSpan, TlsVersion,
-    TraceProtocol, Watchdog,
+    NetworkEntry, Ownership, ProbeListener, Ratio, Resource, SampledFlag, SmtpTls, TimeSpan,
+    TlsVersion, TraceProtocol, Watchdog,
 };
 
 const HOUR_MS: u64 = 3_600_000;
@@ -233,6 +233,15 @@ settings! {
         /// answered as before. Unset, there is no limit, and an unanswered transfer holds the
         /// payer's position until it expires. Set the same limit on all nodes of a cluster
         expiration_max: Option<TimeSpan> = None;
+    }
+
+    /// Scheme rules for the party directory.
+    parties: Parties {
+        /// The FSPs that may change the registration of an identifier. `"owner-only"`: the FSP that
+        /// serves it, and operators; others are refused by callback until it is released.
+        /// `"latest-wins"`: every FSP; the latest registration counts, as in the reference. See
+        /// [parties](parties.md#owners)
+        ownership: Ownership = Ownership::OwnerOnly;
     }
 
     /// How callbacks are delivered.

@@ -82,6 +82,14 @@ pub(crate) enum AuditedReads {
     All,
 }
 
+/// The FSPs that may change the registration of an identifier.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Ownership {
+    OwnerOnly,
+    LatestWins,
+}
+
 /// The lowest version of TLS.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 pub(crate) enum TlsVersion {

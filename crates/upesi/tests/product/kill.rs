@@ -49,7 +49,8 @@ const REGISTRATION_EVERY: u64 = 8;
 /// Beyond this number of transfers, only some of those with a known end are queried.
 const ASKED_MAX: u64 = 50_000;
 /// Snapshots at a short interval of records and at full speed.
-const SNAPSHOTS: &str = "[snapshot]\nevery_records = 500\ncpu_percent = 100\n";
+const SETTINGS: &str = "\
+    [snapshot]\nevery_records = 500\ncpu_percent = 100\n[parties]\nownership = 'latest-wins'\n";
 const NAMES: [&str; 2] = ["alphafsp", "betafsp"];
 const FUNDS: &str = "1000000000";
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -66,7 +67,7 @@ fn nothing_acknowledged_is_lost_when_the_switch_is_killed() {
         serve(move |callback| external.record_callback(side, callback))
     });
     // Snapshots are taken continuously, so that most starts continue from one.
-    let home = Home::configured(SNAPSHOTS);
+    let home = Home::configured(SETTINGS);
     let ports = ports_to_come_back_to();
     let mut switch = home.serve_on(ports);
     let mut admin = Admin::new(&home, &switch);

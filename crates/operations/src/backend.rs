@@ -12,6 +12,7 @@ use ledger::{
 use metrics::Family;
 
 use crate::audit_log::{AuditPage, AuditQuery};
+use crate::events::{EventPage, EventQuery};
 use crate::reports::{Cluster, DiskStatus, Health, Snapshots, TransferTrace};
 use crate::statements::{ParticipantStatementRequest, Statement, StatementRefusal};
 use crate::status::Activity;
@@ -45,6 +46,12 @@ pub trait AdminBackend: Send + Sync + 'static {
     /// for a hub without a log.
     fn audit_page(&self, _query: AuditQuery) -> BoxFuture<'_, Result<AuditPage, Unavailable>> {
         Box::pin(async { Ok(AuditPage::default()) })
+    }
+
+    /// A page of events of the log up to its durable end, made on a separate thread. The default is
+    /// for a hub without a log.
+    fn events_page(&self, _query: EventQuery) -> BoxFuture<'_, Result<EventPage, Unavailable>> {
+        Box::pin(async { Ok(EventPage::default()) })
     }
 
     /// Records the FSPs that serve parties, with the author and the reason. Returns the kernel's
@@ -182,6 +189,9 @@ pub enum Unavailable {
     /// The limit of concurrent pages of the audit trail is reached.
     #[error("too many concurrent audit requests; retry after 1 s")]
     AuditBusy,
+    /// The limit of concurrent pages of events is reached.
+    #[error("too many concurrent requests for events; retry after 1 s")]
+    EventsBusy,
     /// The disk is full; nothing was recorded.
     #[error("the disk of the log is full; nothing was recorded")]
     DiskFull,

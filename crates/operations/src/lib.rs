@@ -35,6 +35,7 @@ mod dead_letters;
 mod dry_runs;
 mod endpoint_cache;
 mod enums;
+mod events;
 mod explanations;
 mod failed_tokens;
 mod four_eyes;
@@ -96,6 +97,7 @@ pub use backend::{
     ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, PARKED_MAX, PositionTrend, StateQuery,
     Unavailable,
 };
+pub use events::{EVENTS_MAX, EVENTS_READ_MAX, EventPage, EventQuery, PagedEvent};
 pub use options::{AdminKeys, AdminOptions, AuditReads, Auth, Limits};
 pub use provider_tokens::ProviderOperators;
 pub use reports::{

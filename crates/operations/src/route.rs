@@ -21,10 +21,10 @@ use crate::response::HandlerResult;
 use crate::schema::{Content, any_text, some_text};
 use crate::{
     accounts, audit_log, cluster, credentials, dead_letters, dry_runs, endpoint_cache, enums,
-    explanations, four_eyes, funds, identity, interchange_fee_rules, keys, limits, liquidity,
-    logins, metrics, monitoring, openapi_document, operators, oracles, participants, parties,
-    proposals, roles, rules, settlement_models, settlement_windows, settlements, snapshots,
-    statements, status, storage, tokens, transactions, waterfall,
+    events, explanations, four_eyes, funds, identity, interchange_fee_rules, keys, limits,
+    liquidity, logins, metrics, monitoring, openapi_document, operators, oracles, participants,
+    parties, proposals, roles, rules, settlement_models, settlement_windows, settlements,
+    snapshots, statements, status, storage, tokens, transactions, waterfall,
 };
 
 /// The resources of every module, with their group in the document.
@@ -58,6 +58,7 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("delivery", dead_letters::RESOURCES),
     ("hub", transactions::RESOURCES),
     ("hub", explanations::RESOURCES),
+    ("hub", events::RESOURCES),
     ("hub", dry_runs::RESOURCES),
     ("hub", endpoint_cache::RESOURCES),
     ("hub", monitoring::RESOURCES),

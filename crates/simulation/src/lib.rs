@@ -53,6 +53,7 @@ mod corruption;
 mod duplicate_batch;
 mod env;
 mod event;
+mod events_check;
 mod external_view;
 mod faults;
 mod faulty_store;

@@ -24,6 +24,7 @@ use crate::RunOptions;
 use crate::archive::{Archiver, HubDisk};
 use crate::env::{CallbackBehaviour, SimEnv};
 use crate::event::{Event, HubEvent};
+use crate::events_check;
 use crate::external_view::ExternalView;
 use crate::faults::FaultSchedule;
 use crate::faulty_store::FaultyStore;
@@ -444,6 +445,7 @@ impl SimulationRun {
         let replayed = sequencer::replay(log, &mut |_| ()).expect("a sound log is replayed");
         let hash = replayed.state.hash();
         assert_eq!(hash, self.final_hash, "the log without a store gives another state");
+        events_check::check(log);
     }
 
     fn new_transfer(&mut self) {

@@ -1,6 +1,7 @@
 //! Commands that read a log and change nothing.
 
 pub(crate) mod audit;
+pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod offline;
 pub(crate) mod replay;

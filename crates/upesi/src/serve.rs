@@ -10,6 +10,7 @@ pub(crate) mod certificates;
 mod chain_heads;
 pub(crate) mod descriptors;
 pub(crate) mod durable_mark_thread;
+mod events;
 pub(crate) mod issuers;
 pub(crate) mod liquidity;
 mod listeners;
@@ -39,6 +40,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
+use ::events::{EventWriter, PersonalData};
 use fspiop::egress_policy::EgressPolicy;
 use harness::Progress;
 use journal::{
@@ -70,6 +72,7 @@ use crate::serve::background::{BackgroundJobs, Segments};
 use crate::serve::certificates::{Certificates, RELOAD_INTERVAL, ReloadReason};
 use crate::serve::descriptors::{connections_all, raise_limit};
 use crate::serve::durable_mark_thread::DurableMarkThread;
+use crate::serve::events::EventPages;
 use crate::serve::issuers::Issuers;
 use crate::serve::liquidity::LiquidityThread;
 use crate::serve::listeners::{Addresses, Listeners};
@@ -147,8 +150,7 @@ fn serve_at(
     arguments: &ServeArguments,
     (transfer_mode, logging): (TransferMode, &Logging),
 ) -> Result<(), CliError> {
-    let clock = SystemClock::new();
-    let early_signals = EarlySignals::begin()?;
+    let (clock, early_signals) = (SystemClock::new(), EarlySignals::begin()?);
     // Ports first: a second switch that is started by mistake exits at once.
     let Listeners { fspiop, admin, probes, starting, addresses } = Listeners::bind(config)?;
     prepare_directory(arguments)?;
@@ -170,7 +172,7 @@ fn serve_at(
     let Some(node) = when_joined(started, &runtime, &mut signals)? else { return Ok(()) };
     // Dropped at the end of this function, so that the last mark covers the last sync.
     let _durable_mark = DurableMarkThread::start(snapshots.disk.clone(), snapshots.frames.clone())?;
-    let statements = snapshots.statements();
+    let (statements, events) = (snapshots.statements(), event_pages(config, &snapshots.frames)?);
     let snapshotter = snapshots.start(config, node.handle(), log_snapshot)?;
     let (stop, stopping) = watch::channel(false);
     let traffic = ports.traffic();
@@ -186,6 +188,7 @@ fn serve_at(
         began: clock.now(),
         permits: ReadPermits::default(),
         statements,
+        events,
         quarantined: quarantined.into(),
         storage: Arc::clone(&jobs.storage),
         liquidity: Arc::default(),
@@ -210,6 +213,15 @@ fn serve_at(
     stop_jobs(snapshotter, jobs, stuck);
     stop_node(node, SEQUENCER_STOP + stuck)?;
     result_of(&reason, is_broken)
+}
+
+/// Pages of events for readers of the admin API, who may see no personal data.
+fn event_pages(
+    config: &Config,
+    frames: &DurableFrames<TieredDisk<RealDisk>>,
+) -> Result<Arc<EventPages>, CliError> {
+    let (hub, identity) = (config.hub_name()?, frames.identity().0);
+    Ok(Arc::new(EventPages::new(EventWriter::new(&hub, identity, PersonalData::Omitted))))
 }
 
 /// The configuration, with the addresses of the command line.

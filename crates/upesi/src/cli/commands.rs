@@ -12,7 +12,7 @@ use crate::cli::shell_files::{
 };
 use crate::cli::stdout;
 use crate::data::{archive, backup, migrate, restore, snapshot};
-use crate::inspect::{audit, explain, replay, verify, what_if};
+use crate::inspect::{audit, events, explain, replay, verify, what_if};
 use crate::operate::{
     cluster, funds, health, init, liquidity, login, onboard, operators, participants, parties,
     proposals, quarantine, reconcile, settlement, statement, status,
@@ -69,7 +69,7 @@ const GROUPS: &[HelpGroup] = &[
         ],
     ),
     ("Access", &["login", "logout", "operator", "role", "token"]),
-    ("Inspect", &["verify", "audit", "explain", "replay", "what-if"]),
+    ("Inspect", &["verify", "audit", "events", "explain", "replay", "what-if"]),
     ("Move and back up", &["backup", "restore", "snapshot", "archive", "export-log", "import-log"]),
     ("Measure", &["waterfall"]),
     ("Generate", &["openapi", "completions", "man"]),
@@ -124,6 +124,12 @@ enum Command {
     /// Prints every setting, warns about dangerous combinations with a safer value, and computes
     /// the longest time that a message can take by its timeouts.
     CheckConfig(config::check::CheckConfigArguments),
+    /// Show what a running switch has decided, as events.
+    ///
+    /// Each change of a transfer, of a balance and of a settlement, each notice, and each request
+    /// of an operator, in the order of the log. Personal data is left out.
+    #[command(after_help = events::EXAMPLES)]
+    Events(events::EventsArguments),
     /// Show the history of one transfer from the log; read-only.
     ///
     /// Shows each message, each decision with its inputs (positions, cover, cap, deadline), the
@@ -370,6 +376,7 @@ impl Command {
             }
             Self::Waterfall(options) => waterfall(&options),
             Self::CheckConfig(arguments) => config::check::check_config(&arguments),
+            Self::Events(arguments) => events::events(&arguments),
             Self::Explain(arguments) => explain::explain(&arguments),
             Self::ExportLog(arguments) => migrate::export(&arguments),
             Self::Health(arguments) => health::health(&arguments),

@@ -138,8 +138,8 @@ settings! {
         /// so do `GET /state`, `GET /transactions/{id}`, `GET /parties/{Type}/{ID}`, `GET
         /// /participants/{name}/statement`, `GET /transfers/{transferId}/explanation`, `GET
         /// /operators`, `GET /operators/{name}`, `GET /roles`, `GET /roles/{role}`, `GET /tokens`,
-        /// `GET /identity`, `GET /fourEyes`, `GET /proposals`, `GET /proposals/{id}` and
-        /// `GET /audit`.
+        /// `GET /identity`, `GET /fourEyes`, `GET /proposals`, `GET /proposals/{id}`,
+        /// `GET /events` and `GET /audit`.
         /// `"roles"`: every request needs a token of an operator and the permission of its route
         /// ([operators](security/operators.md)); the token in `admin-token` is for emergencies.
         /// `"none"`: every client that reaches the port may change everything

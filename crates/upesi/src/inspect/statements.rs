@@ -11,7 +11,7 @@
 //! Offline the whole state is held in memory.
 
 pub(crate) mod collector;
-mod replay_store;
+pub(crate) mod replay_store;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -154,7 +154,7 @@ impl StatementTask {
         let reference = |record: LogIndex| self.reference(record);
         let mut collector = Collector::new(*request, &state, &reference);
         let next = LogIndex(state.log_index().0 + 1);
-        let store = Box::new(ReplayStore { store: Arc::clone(&self.store), visible });
+        let store = Box::new(ReplayStore { store: Arc::clone(&self.store) });
         let cold_tier = Some(ColdTier::new(store, KEEP_FINAL).without_decisions());
         let quarantine = source.quarantine.clone();
         let mut replay = Replay::from(ReplayStart { state, quarantine, cold_tier });

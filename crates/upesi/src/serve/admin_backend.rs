@@ -16,10 +16,10 @@ use node::stall::Stall;
 use node::{Handle, ReadFailure, ReplyTo, SubmissionContext, SubmissionRefused, SystemClock};
 use operations::{
     ARCHIVED_MAX, Activity, AdminBackend, AuditPage, AuditQuery, BoxFuture, ChangeAuthor, Cluster,
-    ClusterLane, ClusterNode, DiskStatus, DiskUse, Health, OpenBreaker, OpenBreakers, PARKED_MAX,
-    ParticipantStatementRequest, PositionTrend, Queues, ServiceStatus, SnapshotFile, Snapshots,
-    Span, StalledLane, StalledLanes, Statement, StatementRefusal, StuckStage, Takeover,
-    TransferCounts, TransferTrace, Unavailable,
+    ClusterLane, ClusterNode, DiskStatus, DiskUse, EventPage, EventQuery, Health, OpenBreaker,
+    OpenBreakers, PARKED_MAX, ParticipantStatementRequest, PositionTrend, Queues, ServiceStatus,
+    SnapshotFile, Snapshots, Span, StalledLane, StalledLanes, Statement, StatementRefusal,
+    StuckStage, Takeover, TransferCounts, TransferTrace, Unavailable,
 };
 use ports::{Clock, ClockReading};
 use sequencer::{Durability, Submission};
@@ -33,6 +33,7 @@ use crate::inspect::explain::{ExplainRequest, IO_ANSWER_TIMEOUT, wait_for_store}
 use crate::inspect::statements::{StatementSource, StatementTask};
 use crate::operate::quarantine::Entry;
 use crate::serve::certificates::Certificates;
+use crate::serve::events::{EventPages, EventSource};
 use crate::serve::issuers::Issuers;
 use crate::serve::liquidity::LiquidityStatus;
 use crate::serve::metrics;
@@ -47,6 +48,7 @@ pub(crate) struct NodeBackend {
     pub(crate) permits: ReadPermits,
     /// The log, for statements of participants.
     pub(crate) statements: StatementSource,
+    pub(crate) events: Arc<EventPages>,
     /// Quarantined records, which have no effect.
     pub(crate) quarantined: Arc<[Entry]>,
     pub(crate) storage: Arc<Mutex<DiskStatus>>,
@@ -128,6 +130,26 @@ impl AdminBackend for NodeBackend {
             let page = reading.await.map_err(|_| Unavailable::Stopped)?;
             page.map_err(|error| {
                 tracing::error!(%error, "the audit trail cannot be read");
+                Unavailable::RecordUnreadable
+            })
+        })
+    }
+
+    fn events_page(&self, query: EventQuery) -> BoxFuture<'_, Result<EventPage, Unavailable>> {
+        Box::pin(async move {
+            let permit = self.events.permit().ok_or(Unavailable::EventsBusy)?;
+            let store = self.handle.store().ok_or(Unavailable::Stopped)?;
+            let source = EventSource { log: self.statements.clone(), store };
+            let (events, gone) = (Arc::clone(&self.events), CancelOnDrop::default());
+            let is_cancelled = Arc::clone(&gone.0);
+            let reading = tokio::task::spawn_blocking(move || {
+                let page = events.read(&source, &query, &|| is_cancelled.load(Ordering::Relaxed));
+                drop(permit);
+                page
+            });
+            let page = reading.await.map_err(|_| Unavailable::Stopped)?;
+            page.map_err(|error| {
+                tracing::error!(%error, "events cannot be read");
                 Unavailable::RecordUnreadable
             })
         })

@@ -14,6 +14,7 @@ const RINGS: &[(&str, Ring)] = &[
     ("ports", Ring::SansIo),
     ("sequencer", Ring::SansIo),
     ("delivery", Ring::SansIo),
+    ("events", Ring::SansIo),
     ("alerts", Ring::Driver),
     ("blobs", Ring::Driver),
     ("journal", Ring::Driver),

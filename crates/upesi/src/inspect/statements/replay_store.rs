@@ -5,12 +5,10 @@ use std::sync::Arc;
 use ledger::{FinalTransfer, LogIndex, TransferId};
 use ports::{ColdReader, ColdStore, StoreError, WaitFor, WriteBatch};
 
-/// The rows of a store up to a record, for a replay of the same log.
+/// The rows of a store, for a replay of the same log, which reads them as of its own record.
 #[derive(Debug)]
-pub(super) struct ReplayStore {
-    pub(super) store: Arc<dyn ColdStore>,
-    /// The record up to which the store was complete at the start.
-    pub(super) visible: LogIndex,
+pub(crate) struct ReplayStore {
+    pub(crate) store: Arc<dyn ColdStore>,
 }
 
 impl ColdReader for ReplayStore {
@@ -23,7 +21,7 @@ impl ColdReader for ReplayStore {
     }
 
     fn visible(&self) -> LogIndex {
-        self.visible
+        self.store.mark().log_index
     }
 
     /// Drops the batch: the switch stores these rows itself.

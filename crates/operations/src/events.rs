@@ -1,0 +1,156 @@
+//! `GET /events`: the decisions of the hub as CloudEvents. An addition to the reference's API.
+//!
+//! A page is made from the log on a separate thread. Costs: at most [`EVENTS_READ_MAX`] records are
+//! decided again for a page, after those between the newest snapshot and the position.
+
+use ::events::{Event, EventKind, Position};
+use fspiop::{ErrorCode, Refusal};
+use ledger::LogIndex;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::body_reader::refuse;
+use crate::outcome_errors;
+use crate::request::AdminRequest;
+use crate::response::{AdminResponse, HandlerResult};
+use crate::route::{Parameter, routes};
+use crate::schema::{self, response_type};
+
+/// Maximum number of events in a page.
+pub const EVENTS_MAX: usize = 1_000;
+/// Number of events in a page without `limit`.
+const EVENTS: usize = 100;
+/// Maximum number of records that are read for a page after its position.
+pub const EVENTS_READ_MAX: u64 = 200_000;
+
+/// The wanted events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventQuery {
+    /// Only later ones.
+    pub after: Position,
+    /// Maximum number of events.
+    pub limit: usize,
+    /// Only of these kinds; empty for all.
+    pub kinds: Vec<EventKind>,
+}
+
+impl EventQuery {
+    /// Whether an event is of a wanted kind.
+    #[must_use]
+    pub fn accepts(&self, event: &Event) -> bool {
+        self.kinds.is_empty() || self.kinds.contains(&event.data.kind())
+    }
+}
+
+/// An event in a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PagedEvent {
+    /// Its position.
+    pub position: Position,
+    /// Its JSON object.
+    pub json: String,
+}
+
+/// A page of events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventPage {
+    /// Events in their order.
+    pub events: Vec<PagedEvent>,
+    /// The position after which the next page begins.
+    pub next: Position,
+    /// The last record of the log.
+    pub end: LogIndex,
+}
+
+routes! {
+    "/events" {
+        guarded GET listEvents = list, "List events" {
+            text: "\
+                Events of the log, oldest first, as CloudEvents 1.0 without personal data. A page \
+                ends after `limit` events, after 200,000 records of the log, or at its end. \
+                Continue with `after` = `next`; at the end of the log a page is empty. The same \
+                position always gives the same events.",
+            query: [AFTER, LIMIT, KIND],
+            responses: [200: EventPageResponse = "A page of events."],
+            refusals: [400 MALFORMED_SYNTAX],
+        }
+    }
+}
+
+const AFTER: Parameter<Position> = Parameter::new(
+    "after",
+    "Only later events: `next` of the page before, or the `id` of an event; 0 for all.",
+    position_schema,
+    |text| {
+        let what = "must be a record number, or the id of an event";
+        let wrong = || refuse(ErrorCode::MALFORMED_SYNTAX, "after", what);
+        Position::parse(text).ok_or_else(wrong)
+    },
+)
+.example("\"0\"");
+
+const LIMIT: Parameter<usize> = Parameter::new(
+    "limit",
+    "Maximum number of events; 100 by default.",
+    || json!({"type": "integer", "minimum": 1, "maximum": EVENTS_MAX}),
+    |text| match text.parse() {
+        Ok(limit) if (1..=EVENTS_MAX).contains(&limit) => Ok(limit),
+        _ => {
+            let what = format!("must be an integer from 1 to {EVENTS_MAX}");
+            Err(refuse(ErrorCode::MALFORMED_SYNTAX, "limit", &what))
+        }
+    },
+)
+.example("10");
+
+const KIND: Parameter<Vec<EventKind>> = Parameter::new(
+    "kind",
+    "Only of these kinds, separated by commas: transfers, funds, positions, notifications, \
+     settlement, admin.",
+    schema::some_text,
+    read_kinds,
+);
+
+response_type! {
+    /// A page of events.
+    struct EventPageResponse as "EventPage" {
+        events: Vec<Box<RawValue>> = json!({"type": "array", "items": {"type": "object"}}),
+        /// The position after which the next page begins.
+        next: String = position_schema(),
+        /// The last record of the log.
+        end: u64,
+    }
+}
+
+fn position_schema() -> Value {
+    json!({"type": "string", "pattern": "^(0|[1-9][0-9]*)(\\.[1-9][0-9]*)?$"})
+}
+
+fn read_kinds(text: &str) -> Result<Vec<EventKind>, Refusal> {
+    let read = |name| {
+        let names: Vec<_> = EventKind::NAMED.iter().map(|(name, _)| *name).collect();
+        let what = format!("must be of {}", names.join(", "));
+        EventKind::parse(name).ok_or_else(|| refuse(ErrorCode::MALFORMED_SYNTAX, "kind", &what))
+    };
+    text.split(',').map(read).collect()
+}
+
+/// `GET /events`.
+async fn list(request: &AdminRequest<'_>) -> HandlerResult {
+    let query = EventQuery {
+        after: request.query(&AFTER)?.unwrap_or_default(),
+        limit: request.query(&LIMIT)?.unwrap_or(EVENTS),
+        kinds: request.query(&KIND)?.unwrap_or_default(),
+    };
+    let after = query.after;
+    let page = request.backend.events_page(query).await;
+    let EventPage { events, next, end } = page.map_err(outcome_errors::from_unavailable)?;
+    if end < after.record {
+        let what = format!("is after the last record of the log, {}", end.0);
+        return Err(refuse(ErrorCode::MALFORMED_SYNTAX, "after", &what));
+    }
+    let object =
+        |event: PagedEvent| RawValue::from_string(event.json).expect("an event is a JSON object");
+    let events = events.into_iter().map(object).collect();
+    Ok(AdminResponse::ok(&EventPageResponse { events, next: next.to_string(), end: end.0 }))
+}

@@ -184,6 +184,7 @@ test('pages have no violation of accessibility on a desk and on a phone', async 
       ['settlement', 'Settlement'],
       ['settlement/1', 'Settlement 1'],
       ['audit', 'Audit trail'],
+      ['system', 'System'],
     ]) {
       await page.goto(`/console/#/${path}`);
       await page.getByRole('heading', { name: heading, exact: true }).waitFor();

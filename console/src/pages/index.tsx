@@ -12,6 +12,7 @@ import { Payment } from './payment';
 import { Payments } from './payments';
 import { ProposalPage, Proposals } from './proposals';
 import { SettlementDetails, SettlementPage } from './settlement';
+import { System } from './system';
 
 /** The first part of the address of each page, and its name in the navigation. */
 export const PAGES: [string, string][] = [
@@ -23,6 +24,7 @@ export const PAGES: [string, string][] = [
   ['settlement', texts.navigation.settlement],
   ['proposals', texts.navigation.proposals],
   ['audit', texts.navigation.audit],
+  ['system', texts.navigation.system],
 ];
 
 export function Page({ place }: { place: Place }) {
@@ -42,6 +44,7 @@ export function Page({ place }: { place: Place }) {
     return second === undefined ? <Proposals /> : <ProposalPage key={second} id={second} />;
   }
   if (first === 'audit') return <Audit />;
+  if (first === 'system') return <System />;
   if (first === 'callbacks') return <Callbacks />;
   return <Title text={texts.errors.notFound} />;
 }

@@ -8,7 +8,8 @@ import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { fileURLToPath } from 'node:url';
 
-const PROGRAM = process.env.UPESI ?? fileURLToPath(new URL('../../target/debug/upesi', import.meta.url));
+export const PROGRAM =
+  process.env.UPESI ?? fileURLToPath(new URL('../../target/debug/upesi', import.meta.url));
 const READY = /FSPIOP on (\S+?), admin on (\S+)/;
 const WITHIN_MS = 60_000;
 export const CURRENCY = 'KES';

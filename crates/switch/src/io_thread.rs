@@ -129,7 +129,7 @@ impl IoThread {
             room: Rc::default(),
             incomplete_bodies: IncompleteBodies::default(),
         };
-        let patience = (options.patience, pool.connect + pool.answer);
+        let patience = (options.patience, options.pool.connect + options.pool.answer);
         Self { server: Rc::new(server), driver: Rc::new(driver), patience }
     }
 

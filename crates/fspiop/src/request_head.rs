@@ -2,9 +2,9 @@
 //!
 //! The HTTP parser rejects invalid HTTP. These additional rules ensure that a gateway in front
 //! cannot interpret the same bytes differently, which would hide a request from it (RFC 9112,
-//! sections 3.2, 6.1 and 11.2). A valid head costs two look-ups.
+//! sections 3.2, 6.1 and 11.2). A valid head costs two look-ups and a scan of the names.
 
-use http::header::{HOST, TRANSFER_ENCODING};
+use http::header::{HOST, HeaderName, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{Method, StatusCode, Version};
 
@@ -13,7 +13,12 @@ use crate::error::Refusal;
 /// Maximum number of header lines in one request, the same as in the HTTP/1.1 parser.
 pub const HEADER_LINES_MAX: usize = 100;
 
-/// Checks the number of headers, target, `Host` and `Transfer-Encoding`. After a refusal the
+/// Beginnings of names that readers on the way, or recipients, take for others if `_` and `-` are the
+/// same to them, as in CGI. FSPIOP has no header with `_`.
+const AMBIGUOUS: [&str; 6] =
+    ["accept_", "content_", "fspiop_", "proxy_", "transfer_", "x_forwarded_"];
+
+/// Checks the number of headers, their names, target, `Host` and `Transfer-Encoding`. After a refusal the
 /// connection must be closed, because the two ends might disagree on the start of the next request.
 ///
 /// The authority of a target in absolute form is ignored like `Host`: paths mean the same under
@@ -26,9 +31,29 @@ pub fn check(head: &Parts) -> Result<(), Refusal> {
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         return Err(Refusal { status, ..Refusal::too_large() });
     }
+    check_names(head)?;
     check_target(head)?;
     check_host(head)?;
     check_coding(head)
+}
+
+/// Refuses names with `_` that are those of known headers with `-`. They are refused, not dropped,
+/// because the sender means the header to be read, and a reader in front may have done so.
+fn check_names(head: &Parts) -> Result<(), Refusal> {
+    let mut names = head.headers.keys().map(HeaderName::as_str);
+    let is_ambiguous = |name: &&str| {
+        name.contains('_') && {
+            let name = name.replace('-', "_");
+            AMBIGUOUS.iter().any(|beginning| name.starts_with(beginning))
+        }
+    };
+    match names.find(is_ambiguous) {
+        None => Ok(()),
+        Some(name) => {
+            let what = format!("Header {name} must be written with - instead of _");
+            Err(Refusal::malformed(&what))
+        }
+    }
 }
 
 fn check_target(head: &Parts) -> Result<(), Refusal> {
@@ -99,6 +124,13 @@ mod tests {
             ("POST", "/", &[host, ("transfer-encoding", "gzip, chunked")], Some("3101")),
             ("POST", "/", &[host, ("transfer-encoding", "identity")], Some("3101")),
             ("POST", "/", &[host, ("transfer-encoding", "")], Some("3101")),
+            ("POST", "/", &[host, ("FSPIOP_Source", "bank-b")], Some("3101")),
+            ("POST", "/", &[host, ("fspiop-http_method", "PUT")], Some("3101")),
+            ("POST", "/", &[host, ("Content_Length", "5")], Some("3101")),
+            ("POST", "/", &[host, ("content-type_", "a")], Some("3101")),
+            ("POST", "/", &[host, ("Transfer_Encoding", "chunked")], Some("3101")),
+            ("POST", "/", &[host, ("X_Forwarded_For", "10.0.0.1")], Some("3101")),
+            ("POST", "/", &[host, ("correlation_id", "7"), ("fspiop-x", "y")], None),
         ] {
             assert_eq!(verdict(method, target, headers).as_deref(), expected, "{method} {target}");
         }

@@ -125,19 +125,20 @@ fn read_fsp(
     keys: &KeyRing,
 ) -> Result<(FspTls, Signatures), HarnessError> {
     let own = directory.join("participants").join(name);
-    let (certificate, key) = (own.join("certificate.pem"), own.join("certificate.key"));
+    let pair = |name: &str| ["pem", "key"].map(|end| own.join(format!("{name}.{end}")));
+    let ([certificate, key], [server, server_key]) = (pair("certificate"), pair("server"));
     let ca = Some(directory.join("tls/ca.pem"));
     let client = ClientTls::open(ClientFiles {
         section: "participant",
-        certificate: Some((certificate.clone(), key.clone())),
+        certificate: Some((certificate, key)),
         ca: ca.clone(),
         ca_directory: None,
         minimum: MinimumVersion::Tls13,
     });
     let server = ServerTls::open(ServerFiles {
         section: "participant",
-        certificate,
-        key,
+        certificate: server,
+        key: server_key,
         client_ca: ca,
         client_certificates: ClientCertificates::Required,
         crl: None,

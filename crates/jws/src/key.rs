@@ -277,7 +277,8 @@ impl fmt::Debug for SigningKey {
 }
 
 /// A PEM block.
-fn pem(label: &str, der: &[u8]) -> String {
+#[must_use]
+pub fn pem(label: &str, der: &[u8]) -> String {
     let text = STANDARD.encode(der);
     let mut pem = String::with_capacity(text.len() + text.len() / PEM_LINE + 64);
     pem.push_str(&format!("-----BEGIN {label}-----\n"));

@@ -43,7 +43,7 @@ pub use canonical::{CANONICAL_BODY_BYTES_MAX, canonical};
 pub use compact::{STATEMENT_BYTES_MAX, StatementError, sign_statement, verify_statement};
 pub use key::{
     Algorithm, KEY_TEXT_BYTES_MAX, KeyError, KeyKind, RSA_BITS_MAX, RSA_BITS_MIN, SigningKey,
-    VerificationKey,
+    VerificationKey, pem,
 };
 pub use key_directory::{KeyDirectory, ReloadReport};
 pub use key_ring::{KEYS_PER_PARTICIPANT_MAX, KeyRing, LoadError, PARTICIPANTS_MAX};

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 
 use crate::accounts::AccountKind;
 use crate::alerts::ALERTS_MAX;
+use crate::enrolments::{CERTIFICATE_BYTES_MAX, CSR_BYTES_MAX};
 use crate::fees::FeeRule;
 use crate::field::{
     AtMost, BoundedAmount, ByteSink, Bytes, Chooser, Field, FieldError, Form, LONG, List,
@@ -65,6 +66,8 @@ pub enum StatePart {
     Operators,
     /// Kinds of changes that need a second person, and proposals.
     Proposals,
+    /// Enrolments: requests of participants for certificates.
+    Enrolments,
 }
 
 impl StatePart {
@@ -88,7 +91,8 @@ impl StatePart {
             | Self::Windows
             | Self::Settlements
             | Self::Alerts
-            | Self::Proposals => false,
+            | Self::Proposals
+            | Self::Enrolments => false,
         }
     }
 }
@@ -461,6 +465,12 @@ macro_rules! admin_outcomes {
             ProposerCannotApprove = 168,
             /// Admin: the approved change is not the proposed one.
             ProposalDiffers = 169,
+            /// Admin: the participant has the maximum number of open enrolments.
+            EnrolmentsFull = 175,
+            /// Admin: the participant has no such enrolment, or it was removed long after its end.
+            EnrolmentNotFound = 176,
+            /// Admin: the enrolment has a certificate, or was rejected.
+            EnrolmentEnded = 177,
         } }
     };
 }
@@ -875,6 +885,25 @@ changes! {
             /// The record of the change that was refused; 0 without one.
             record: LogIndex,
         } touches [] => [Accepted] since 4,
+        /// `POST /api/dfsps/{dfspId}/enrollments/inbound`: a participant asks for a certificate.
+        80 BeginEnrolment {
+            /// The participant.
+            name: FspName,
+            /// The certificate signing request, in DER.
+            csr: Vec<u8> as Bytes<CSR_BYTES_MAX>,
+        } touches [Enrolments] => [ParticipantNotFound, EnrolmentsFull, RegistryFull, Accepted]
+            since 4,
+        /// A certificate was issued for an enrolment, or the enrolment was rejected.
+        81 EndEnrolment {
+            /// The participant.
+            name: FspName,
+            /// The record that began the enrolment.
+            enrolment: LogIndex,
+            /// The certificate, then those of authorities below the root, in DER; `None` if the
+            /// enrolment is rejected.
+            certificate: Option<Vec<u8>> as Optional<Bytes<CERTIFICATE_BYTES_MAX>>,
+        } touches [Enrolments] => [EnrolmentNotFound, EnrolmentEnded, Accepted]
+            since 4,
     }
 }
 

@@ -32,6 +32,7 @@ mod cow_page;
 mod deadlines;
 mod decision;
 mod decision_recorder;
+mod enrolments;
 mod evicted;
 mod eviction;
 mod fees;
@@ -72,6 +73,10 @@ pub use decision::{
     BalanceChange, Decision, DecisionInputs, FeeAccount, HubAccount, OwedNotice, PartyInputs,
 };
 pub use decision_recorder::{DecisionRecorder, DecisionSink};
+pub use enrolments::{
+    CERTIFICATE_BYTES_MAX, CSR_BYTES_MAX, ENROLMENTS_MAX, ENROLMENTS_OF_PARTICIPANT_MAX,
+    ENROLMENTS_OPEN_MAX, Enrolment, EnrolmentEnd, Enrolments,
+};
 pub use evicted::EvictedRows;
 pub use eviction::Eviction;
 pub use fees::{

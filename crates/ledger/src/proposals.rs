@@ -138,7 +138,7 @@ pub struct Proposals {
     pub(crate) rows: VecDeque<Proposal>,
 }
 
-/// Whether no operator has more rights after a change, and some operator may have fewer.
+/// Whether no operator and no participant has more rights after a change, and one may have fewer.
 pub(crate) fn takes_rights_away(book: &OperatorBook, change: &Change) -> bool {
     if let Change::SetOperator(new) = change {
         let old = book.operator(&new.name);
@@ -151,6 +151,9 @@ pub(crate) fn takes_rights_away(book: &OperatorBook, change: &Change) -> bool {
         return old.is_some_and(|old| {
             new.permissions.iter().all(|permission| old.permissions.contains(permission))
         });
+    }
+    if let Change::EndEnrolment(new) = change {
+        return new.certificate.is_none();
     }
     if let Change::SetPassword(new) = change {
         return new.hash.is_empty();

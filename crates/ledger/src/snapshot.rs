@@ -21,6 +21,7 @@ use crate::alerts::{ALERTS_MAX, Alert, AlertNumbers, Alerts, LiquidityAlarm};
 use crate::batch_digest::BatchDigest;
 use crate::change::{LedgerAccountType, Oracle, Settings, SettlementModel};
 use crate::commands::choose_modes;
+use crate::enrolments::{ENROLMENTS_MAX, Enrolment, Enrolments};
 use crate::evicted::EvictedRows;
 use crate::fees::{FEE_RULES_MAX, FeeBook, FeeRule, PendingFee};
 use crate::field::{Field, FieldError, Reader, Row, RowList, stored};
@@ -50,6 +51,7 @@ use crate::table::tables;
 use crate::transfers::{TransferLocation, Transfers};
 
 mod alerts;
+mod enrolments;
 mod fees;
 mod notices;
 mod operators;
@@ -153,6 +155,8 @@ tables! {
     25 FourEyes: FourEyes, ordered, at most 1;
     /// Proposals, in order of number.
     26 Proposals: Proposal, ordered, at most PROPOSALS_MAX;
+    /// Enrolments, in order of the records that began them.
+    27 Enrolments: Enrolment, ordered, at most ENROLMENTS_MAX;
 }
 
 /// Receives the tables of a state, one after the other.
@@ -255,6 +259,7 @@ impl State {
             fees: self.fees.clone(),
             operators: self.operators.clone(),
             proposals: self.proposals.clone(),
+            enrolments: self.enrolments.clone(),
             counters: self.counters,
             nodes: self.nodes.clone(),
             batch_digest: BatchDigest::default(),
@@ -363,6 +368,7 @@ pub struct StateBuilder {
     fees: FeeBook,
     operators: OperatorBook,
     proposals: Proposals,
+    enrolments: Enrolments,
 }
 
 /// Amounts by account.
@@ -412,6 +418,7 @@ impl StateBuilder {
             fees: FeeBook::default(),
             operators: OperatorBook::default(),
             proposals: Proposals::default(),
+            enrolments: Enrolments::default(),
         })
     }
 
@@ -460,6 +467,9 @@ impl StateBuilder {
         if head.rules_version < OPERATORS && self.proposals != Proposals::default() {
             return Err(InvalidState("the proposals do not fit the rules in force"));
         }
+        if head.rules_version < OPERATORS && self.enrolments != Enrolments::default() {
+            return Err(InvalidState("the enrolments do not fit the rules in force"));
+        }
         let registry = Registry::restore(keyed, self.participants, self.catalogue)?;
         let mut state = State {
             hub: head.hub,
@@ -477,6 +487,7 @@ impl StateBuilder {
             fees: self.fees,
             operators: self.operators,
             proposals: self.proposals,
+            enrolments: self.enrolments,
             counters: head.counters,
             nodes: head.nodes,
             batch_digest: BatchDigest::default(),

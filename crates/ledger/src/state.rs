@@ -7,6 +7,7 @@ use crate::alerts::Alerts;
 use crate::batch_digest::BatchDigest;
 use crate::change::{Change, Settings};
 use crate::command::{Command, TraceId};
+use crate::enrolments::Enrolments;
 use crate::fees::FeeBook;
 use crate::field::stored;
 use crate::hashing::KeyedHashing;
@@ -87,6 +88,8 @@ pub enum ChangeResult {
     Created(SettlementId),
     /// The proposal that was recorded, or that was open already.
     Proposed(ProposalId),
+    /// The enrolment that was begun, or that was open already.
+    Enrolment(LogIndex),
     /// The windows that a settlement cannot take.
     Inapplicable(Vec<WindowId>),
     /// The result of each account of an [`AdvanceSettlement`](crate::AdvanceSettlement), in order.
@@ -220,6 +223,7 @@ pub struct State {
     pub(crate) fees: FeeBook,
     pub(crate) operators: OperatorBook,
     pub(crate) proposals: Proposals,
+    pub(crate) enrolments: Enrolments,
     pub(crate) counters: Counters,
     pub(crate) nodes: Vec<NodeTail>,
     pub(crate) batch_digest: BatchDigest,
@@ -253,6 +257,7 @@ impl State {
             fees: FeeBook::default(),
             operators: OperatorBook::default(),
             proposals: Proposals::default(),
+            enrolments: Enrolments::default(),
             counters: Counters::default(),
             nodes: Vec::new(),
             batch_digest: BatchDigest::default(),
@@ -330,6 +335,12 @@ impl State {
     #[must_use]
     pub const fn proposals(&self) -> &Proposals {
         &self.proposals
+    }
+
+    /// Requests of participants for certificates.
+    #[must_use]
+    pub const fn enrolments(&self) -> &Enrolments {
+        &self.enrolments
     }
 
     /// Whether a change is decided only as part of an approval.

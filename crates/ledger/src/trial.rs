@@ -16,6 +16,7 @@ use crate::change::{
 use crate::command::{Administer, Command};
 use crate::commands;
 use crate::context::Context;
+use crate::enrolments::Enrolments;
 use crate::ids::LogIndex;
 use crate::notice::Outbox;
 use crate::operators::OperatorBook;
@@ -55,6 +56,7 @@ impl State {
             fees: self.fees.clone(),
             operators: OperatorBook::default(),
             proposals: Proposals::default(),
+            enrolments: Enrolments::default(),
             nodes: Vec::new(),
             batch_digest: self.batch_digest.clone(),
             ..*self

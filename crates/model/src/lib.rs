@@ -18,6 +18,7 @@
 //! bytes per transfer.
 
 mod alerts;
+mod enrolments;
 mod fees;
 mod funds;
 mod operators;
@@ -37,6 +38,7 @@ use ledger::{
 };
 
 use alerts::Alerts;
+use enrolments::Enrolments;
 use fees::FEE_RULES;
 use funds::FundsMovement;
 use operators::Operators;
@@ -73,6 +75,7 @@ pub struct Model {
     fee_rules: Vec<FeeRule>,
     operators: Operators,
     proposals: Proposals,
+    enrolments: Enrolments,
     counters: Counters,
     reserved: usize,
     /// Number of reserved outflows that were returned.
@@ -102,6 +105,7 @@ impl Default for Model {
             fee_rules: Vec::new(),
             operators: Operators::default(),
             proposals: Proposals::default(),
+            enrolments: Enrolments::default(),
             counters: Counters::default(),
             reserved: 0,
             returned_outflows: 0,
@@ -195,6 +199,7 @@ impl Model {
         self.compare_fees(state);
         self.operators.compare(state);
         self.proposals.compare(state);
+        self.enrolments.compare(state);
         self.outbox.compare_in_full(state);
         assert_eq!(state.reserved_transfer_count(), self.reserved, "transfers in flight");
         for (id, transfer) in &self.transfers {

@@ -134,6 +134,9 @@ impl Model {
             let known = roles.get(&it.role.name);
             return known.is_some_and(|known| within(&it.role.permissions, known));
         }
+        if let Change::EndEnrolment(it) = change {
+            return it.certificate.is_none();
+        }
         let removes_password = |it: &SetPassword| it.hash.is_empty();
         matches!(change, Change::RemoveRole(_))
             || matches!(change, Change::SetPassword(it) if removes_password(it))

@@ -199,6 +199,19 @@ impl InWords for ledger::RemoveKey {
     }
 }
 
+impl InWords for ledger::BeginEnrolment {
+    fn in_words(&self) -> String {
+        format!("enrolment of {}", self.name)
+    }
+}
+
+impl InWords for ledger::EndEnrolment {
+    fn in_words(&self) -> String {
+        let end = if self.certificate.is_some() { "certificate for" } else { "reject" };
+        format!("{end} enrolment {} of {}", self.enrolment.0, self.name)
+    }
+}
+
 impl InWords for ledger::Redeliver {
     fn in_words(&self) -> String {
         format!("send dead letter {} again", self.notice.0)

@@ -32,11 +32,29 @@ const ADDRESSES_MAX: usize = 1_024;
 /// Minimum time between two log lines.
 const REPORT_TIME: Duration = Duration::from_secs(10);
 
-/// The failures of all addresses.
+/// The failures of one kind, of all addresses.
 pub(crate) struct FailedTokens {
+    kind: FailureKind,
     count: AtomicU64,
     delayed: Semaphore,
     failures: Mutex<FailureCount>,
+}
+
+/// A kind of failures. Each has allowances of its own, so that one who guesses tokens does not slow
+/// the logins of others at the same address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailureKind {
+    Token,
+    Login,
+}
+
+impl FailureKind {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Token => "requests without a valid token",
+            Self::Login => "failed logins",
+        }
+    }
 }
 
 #[derive(Default)]
@@ -58,8 +76,9 @@ struct FailureBudget {
 }
 
 impl FailedTokens {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(kind: FailureKind) -> Self {
         Self {
+            kind,
             count: AtomicU64::new(0),
             delayed: Semaphore::new(DELAYED_MAX),
             failures: Mutex::default(),
@@ -77,15 +96,15 @@ impl FailedTokens {
         self.count.fetch_add(1, Ordering::Relaxed);
         let (allowed, report) = self.count_failure(network_of(address), Instant::now());
         match report {
-            Some(count) => log(count, address),
+            Some(count) => self.log(count, address),
             None => self.report_later(address),
         }
         if allowed {
             return refusal;
         }
         let Ok(_delayed) = self.delayed.try_acquire() else {
-            let detail = "too many requests without a valid token; retry after 1 s";
-            let refusal = Refusal::new(ErrorCode::GENERIC_CLIENT, detail);
+            let detail = format!("too many {}; retry after 1 s", self.kind.text());
+            let refusal = Refusal::new(ErrorCode::GENERIC_CLIENT, &detail);
             return Refusal { status: StatusCode::TOO_MANY_REQUESTS, ..refusal };
         };
         tokio::time::sleep(DELAY).await;
@@ -102,7 +121,7 @@ impl FailedTokens {
         tokio::spawn(async move {
             tokio::time::sleep(REPORT_TIME).await;
             if let Some(count) = failed.take_unreported(Instant::now()) {
-                log(count, address);
+                failed.log(count, address);
             }
         });
     }
@@ -116,6 +135,10 @@ impl FailedTokens {
             failures.reported = Some(now);
             count
         })
+    }
+
+    fn log(&self, count: u64, address: IpAddr) {
+        tracing::warn!(count, last_from = %address, "admin {}", self.kind.text());
     }
 
     fn failures(&self) -> MutexGuard<'_, FailureCount> {
@@ -133,10 +156,6 @@ impl FailedTokens {
         });
         (failures.allowance(address, now).take(now), report)
     }
-}
-
-fn log(count: u64, address: IpAddr) {
-    tracing::warn!(count, last_from = %address, "admin requests without a valid token");
 }
 
 impl FailureCount {
@@ -184,7 +203,7 @@ mod tests {
 
     #[test]
     fn an_address_has_an_allowance_that_comes_back() {
-        let failed = FailedTokens::new();
+        let failed = FailedTokens::new(FailureKind::Token);
         let start = Instant::now();
         let mut now = start;
         let allowed = |at: u32, now| failed.count_failure(address(at), now).0;
@@ -201,7 +220,7 @@ mod tests {
 
     #[test]
     fn addresses_beyond_the_bound_share_an_allowance() {
-        let failed = FailedTokens::new();
+        let failed = FailedTokens::new(FailureKind::Token);
         let now = Instant::now();
         let allowed = |at: u32, now| failed.count_failure(address(at), now).0;
         assert!((0..ADDRESSES_MAX as u32).all(|at| allowed(at, now)));
@@ -220,7 +239,7 @@ mod tests {
     /// The last failures of an attack, after which none follows.
     #[test]
     fn the_last_failures_are_logged() {
-        let failed = FailedTokens::new();
+        let failed = FailedTokens::new(FailureKind::Token);
         let start = Instant::now();
         let reports = (0..7).filter_map(|_| failed.count_failure(address(1), start).1);
         assert_eq!(reports.collect::<Vec<_>>(), [1]);
@@ -233,7 +252,7 @@ mod tests {
 
     #[test]
     fn the_log_has_a_line_at_most_every_ten_seconds() {
-        let failed = FailedTokens::new();
+        let failed = FailedTokens::new(FailureKind::Token);
         let start = Instant::now();
         let reports: Vec<_> = (0..250_u32)
             .filter_map(|at| {

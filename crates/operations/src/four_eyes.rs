@@ -7,8 +7,8 @@ use fspiop::{ErrorCode, Refusal};
 use ledger::{
     AbortSettlement, AddKey, AdjustBalance, AdvanceSettlement, Change, ChangeDeclaration,
     CreateFeeRule, CreateHubAccount, CreateParticipant, CreateSettlementModel, CreateToken,
-    EndFundsOut, MoveFunds, OperatorBook, RemoveKey, RemoveRole, SetAccountActive, SetEndpoint,
-    SetFeeRuleActive, SetFourEyes, SetInitialPositionAndLimits, SetLimit, SetOperator,
+    EndEnrolment, EndFundsOut, MoveFunds, OperatorBook, RemoveKey, RemoveRole, SetAccountActive,
+    SetEndpoint, SetFeeRuleActive, SetFourEyes, SetInitialPositionAndLimits, SetLimit, SetOperator,
     SetParticipantActive, SetPassword, SetRole, SetSecondFactor, SetSettlementModelActive, State,
 };
 use serde_json::Value;
@@ -40,7 +40,7 @@ const GROUPS: [(&str, &[&ChangeDeclaration]); 7] = [
             &SetFeeRuleActive::DECLARATION,
         ],
     ),
-    ("keys", &[&AddKey::DECLARATION, &RemoveKey::DECLARATION]),
+    ("keys", &[&AddKey::DECLARATION, &RemoveKey::DECLARATION, &EndEnrolment::DECLARATION]),
     (
         "participants",
         &[
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     /// Changes that operators make alone, each with the reason.
-    const ALONE: [(&ChangeDeclaration, &str); 8] = [
+    const ALONE: [(&ChangeDeclaration, &str); 9] = [
         (&ledger::Redeliver::DECLARATION, "sends again what the hub owes"),
         (&ledger::CreateOracle::DECLARATION, "a record only; the hub calls no oracle"),
         (&ledger::UpdateOracle::DECLARATION, "a record only; the hub calls no oracle"),
@@ -209,6 +209,7 @@ mod tests {
         (&ledger::CreateLedgerAccountType::DECLARATION, "a name without accounts"),
         (&ledger::CloseWindow::DECLARATION, "routine; moves no money"),
         (&ledger::CreateSettlement::DECLARATION, "routine; its steps move the money"),
+        (&ledger::BeginEnrolment::DECLARATION, "asks only; its end issues the certificate"),
         (&ledger::RevokeToken::DECLARATION, "takes access away, which must not wait"),
     ];
 

@@ -145,9 +145,18 @@ async fn show(request: &AdminRequest<'_>) -> HandlerResult {
 /// `POST /participants/{name}/keys` with `{"publicKey": PEM}`: adds a key, which applies from the
 /// next message. Adding an existing key changes nothing.
 async fn add(request: &AdminRequest<'_>, body: NewKey) -> HandlerResult {
-    let key = VerificationKey::from_pem(body.public_key.as_bytes())
+    let (key, created) = record(request, request.path(&NAME)?, &body.public_key).await?;
+    Ok(AdminResponse::json(StatusCode::CREATED, &KeyResponse::of(&key, "register", created)))
+}
+
+/// Records a key in PEM. Returns it, and when it was added.
+pub(crate) async fn record(
+    request: &AdminRequest<'_>,
+    name: FspName,
+    public_key: &str,
+) -> Result<(VerificationKey, Option<Stamp>), Refusal> {
+    let key = VerificationKey::from_pem(public_key.as_bytes())
         .map_err(|error| Refusal::new(ErrorCode::VALIDATION, &format!("\"publicKey\": {error}")))?;
-    let name = request.path(&NAME)?;
     if request.query_state(|state| *state.hub()).await? == name {
         let detail = "the hub's own key is set by jws.signing_key in its configuration";
         return Err(Refusal::new(ErrorCode::VALIDATION, detail));
@@ -157,7 +166,7 @@ async fn add(request: &AdminRequest<'_>, body: NewKey) -> HandlerResult {
     let created = request.query_participant(name, move |_, participant| {
         participant.keys.iter().find(|known| known.id == id).map(|known| known.added)
     });
-    Ok(AdminResponse::json(StatusCode::CREATED, &KeyResponse::of(&key, "register", created.await?)))
+    Ok((key, created.await?))
 }
 
 /// `DELETE /participants/{name}/keys/{id}`: signatures by it are refused from the next message.
@@ -225,6 +234,6 @@ fn parse_id(text: &str) -> Option<Digest> {
     Some(Digest(id))
 }
 
-fn not_found() -> Refusal {
+pub(crate) fn not_found() -> Refusal {
     Refusal::new(ErrorCode::ID_NOT_FOUND, "public key not found")
 }

@@ -34,6 +34,7 @@ mod credentials;
 mod dead_letters;
 mod dry_runs;
 mod endpoint_cache;
+mod enrolments;
 mod enums;
 mod events;
 mod explanations;
@@ -42,6 +43,7 @@ mod four_eyes;
 mod funds;
 mod identity;
 mod interchange_fee_rules;
+mod jws_certificates;
 mod keys;
 mod limits;
 mod liquidity;
@@ -97,6 +99,7 @@ pub use backend::{
     ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, PARKED_MAX, PositionTrend, StateQuery,
     Unavailable,
 };
+pub use enrolments::EnrolmentOptions;
 pub use events::{EVENTS_MAX, EVENTS_READ_MAX, EventPage, EventQuery, PagedEvent};
 pub use options::{AdminKeys, AdminOptions, AuditReads, Auth, Limits};
 pub use provider_tokens::ProviderOperators;

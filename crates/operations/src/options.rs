@@ -10,6 +10,7 @@ use jws::{KeyDirectory, VerificationKey};
 use tls::ServerTls;
 
 use crate::address_limits::AddressLimits;
+use crate::enrolments::EnrolmentOptions;
 use crate::provider_tokens::ProviderOperators;
 use crate::token::Token;
 
@@ -45,6 +46,8 @@ pub struct AdminOptions {
     pub audit_reads: AuditReads,
     /// Bounds on the requests of one address.
     pub address_limits: AddressLimits,
+    /// How participants get certificates.
+    pub enrolment: EnrolmentOptions,
 }
 
 /// Keys of signatures that are not in the registry; none by default.
@@ -74,6 +77,7 @@ impl AdminOptions {
             proposal_time: Duration::from_secs(24 * 60 * 60),
             audit_reads: AuditReads::default(),
             address_limits: AddressLimits::default(),
+            enrolment: EnrolmentOptions::default(),
         }
     }
 }

@@ -71,6 +71,11 @@ pub(crate) fn from_outcome(outcome: AdminOutcome) -> Option<Refusal> {
         ProposalNotFound => not_found("proposal not found"),
         ProposalEnded => invalid("the proposal was approved, rejected or withdrawn before"),
         ProposalExpired => invalid("the proposal has expired: request the change again"),
+        EnrolmentsFull => {
+            invalid("the participant has 4 open enrolments: sign or reject one first")
+        }
+        EnrolmentNotFound => not_found("enrolment not found"),
+        EnrolmentEnded => invalid("the enrolment was signed or rejected before"),
         ProposalDiffers => invalid("the proposed change is another one: show the proposal again"),
         AccountKindNotForHub => client("the Hub cannot have an account of this type"),
         AccountExists => client("Hub account has already been registered"),
@@ -235,6 +240,9 @@ mod tests {
             ProposalExpired: 400 Bad Request, 3100: Generic validation error - the proposal has expired: request the change again
             ProposerCannotApprove: 403 Forbidden, 3000: Generic client error - the operator who proposed the change cannot approve it
             ProposalDiffers: 400 Bad Request, 3100: Generic validation error - the proposed change is another one: show the proposal again
+            EnrolmentsFull: 400 Bad Request, 3100: Generic validation error - the participant has 4 open enrolments: sign or reject one first
+            EnrolmentNotFound: 400 Bad Request, 3200: Generic ID not found - enrolment not found
+            EnrolmentEnded: 400 Bad Request, 3100: Generic validation error - the enrolment was signed or rejected before
             Repeated: 503 Service Unavailable, 2003: Service currently unavailable - duplicate log record; retry the request to get its result
             Expired: 500 Internal Server Error, 2001: Internal server error - unexpected outcome Expired; please report this defect of the hub
         "#]].assert_eq(&table);

@@ -310,7 +310,10 @@ fn details_of(result: Option<ChangeResult>) -> (Option<u32>, Option<Vec<&'static
         Some(ChangeResult::Advanced(steps)) => {
             (None, Some(steps.into_iter().map(step_name).collect()))
         }
-        Some(ChangeResult::Inapplicable(_) | ChangeResult::Proposed(_)) | None => (None, None),
+        // Its id is that of the record.
+        Some(ChangeResult::Enrolment(_))
+        | Some(ChangeResult::Inapplicable(_) | ChangeResult::Proposed(_))
+        | None => (None, None),
     }
 }
 

@@ -20,11 +20,12 @@ use crate::request::AdminRequest;
 use crate::response::HandlerResult;
 use crate::schema::{Content, any_text, some_text};
 use crate::{
-    accounts, audit_log, cluster, credentials, dead_letters, dry_runs, endpoint_cache, enums,
-    events, explanations, four_eyes, funds, identity, interchange_fee_rules, keys, limits,
-    liquidity, logins, metrics, monitoring, openapi_document, operators, oracles, participants,
-    parties, proposals, roles, rules, settlement_models, settlement_windows, settlements,
-    snapshots, statements, status, storage, tokens, transactions, waterfall,
+    accounts, audit_log, cluster, credentials, dead_letters, dry_runs, endpoint_cache, enrolments,
+    enums, events, explanations, four_eyes, funds, identity, interchange_fee_rules,
+    jws_certificates, keys, limits, liquidity, logins, metrics, monitoring, openapi_document,
+    operators, oracles, participants, parties, proposals, roles, rules, settlement_models,
+    settlement_windows, settlements, snapshots, statements, status, storage, tokens, transactions,
+    waterfall,
 };
 
 /// The resources of every module, with their group in the document.
@@ -32,6 +33,8 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("participants", participants::RESOURCES),
     ("parties", parties::RESOURCES),
     ("keys", keys::RESOURCES),
+    ("keys", jws_certificates::RESOURCES),
+    ("keys", enrolments::RESOURCES),
     ("caps", limits::RESOURCES),
     ("caps", liquidity::RESOURCES),
     ("accounts", accounts::RESOURCES),

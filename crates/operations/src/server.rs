@@ -39,7 +39,7 @@ use crate::client_socket::Wire;
 use crate::connections::{ConnectionPermit, Connections};
 use crate::console;
 use crate::dry_runs::{self, DryRuns};
-use crate::failed_tokens::FailedTokens;
+use crate::failed_tokens::{FailedTokens, FailureKind};
 use crate::logins::Logins;
 use crate::metrics::AdminCounters;
 use crate::options::{AdminOptions, Auth, Limits};
@@ -105,6 +105,7 @@ struct Server {
     surface: Surface,
     connections: Arc<Connections>,
     failed_tokens: Arc<FailedTokens>,
+    failed_logins: Arc<FailedTokens>,
     request_times: AdminRequestTimes,
     dry_runs: DryRuns,
     callers: CallerCounts,
@@ -260,7 +261,8 @@ impl Server {
             surface,
             addresses,
             connections,
-            failed_tokens: Arc::new(FailedTokens::new()),
+            failed_tokens: Arc::new(FailedTokens::new(FailureKind::Token)),
+            failed_logins: Arc::new(FailedTokens::new(FailureKind::Login)),
             request_times: AdminRequestTimes::default(),
             dry_runs: DryRuns::default(),
             callers: CallerCounts::default(),
@@ -406,7 +408,7 @@ impl Server {
         let result = (route.handler)(&request).await;
         match request.proposed.into_inner().map_or(result, Ok) {
             Err(refusal) if refusal.status == StatusCode::UNAUTHORIZED => {
-                Err(self.failed_tokens.refuse(peer, refusal).await)
+                Err(self.failed_logins.refuse(peer, refusal).await)
             }
             result => result,
         }
@@ -469,7 +471,7 @@ impl Server {
         AdminCounters {
             connections_evicted: self.connections.evicted(),
             connections_refused: self.connections.refused(),
-            tokens_refused: self.failed_tokens.count(),
+            tokens_refused: self.failed_tokens.count() + self.failed_logins.count(),
             permissions_missing: self.callers.permissions_missing.load(Ordering::Relaxed),
             break_glass_uses: self.callers.break_glass_uses.load(Ordering::Relaxed),
             audit: self.audit_trail.counts(),

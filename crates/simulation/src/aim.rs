@@ -3,6 +3,7 @@
 //! Each change declares how each of its outcomes is reached ([`Reach`]). An omitted outcome does
 //! not compile. The [`outcomes`](crate::workload::outcomes) workload asks for the aims.
 
+mod enrolments;
 mod funds;
 mod liquidity;
 mod operators;

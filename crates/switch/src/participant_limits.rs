@@ -3,7 +3,8 @@
 //!
 //! The rate is measured by the time at which the next request would be due if the participant sent
 //! at exactly its rate (generic cell rate algorithm). A pause lets at most one second's requests
-//! come at once.
+//! come at once. A batch of registrations counts as its rows: it is accepted, and delays later
+//! requests.
 //!
 //! Costs: none without bounds; otherwise a look-up of the participant, a reading of the clock and
 //! two or three atomic operations per request. Memory: 16 bytes for each possible participant.
@@ -86,6 +87,19 @@ impl ParticipantUsage {
     }
 }
 
+impl ParticipantUsage {
+    /// Counts further requests of a participant, which one request contains. They are not refused:
+    /// later requests wait for them.
+    pub(crate) fn add(&self, participant: ParticipantIndex, requests: usize, now_ns: u64) {
+        let own = self.participants.get(participant.at());
+        if let (Some(own), Some(rate)) = (own, self.limits.rate) {
+            let time = (SECOND_NS / u64::from(rate.get())).saturating_mul(requests as u64);
+            let next = |due: u64| Some(due.max(now_ns).saturating_add(time));
+            let _never_fails = own.due_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        }
+    }
+}
+
 impl Usage {
     /// Whether the rate allows a request now.
     fn take_turn(&self, rate: NonZeroU32, now_ns: u64) -> bool {
@@ -135,6 +149,20 @@ mod tests {
         assert_eq!(accepted(&usage, 1, 100, 2 * hour), 10, "a pause earns one second");
         assert_eq!(accepted(&usage, 2, 100, hour), 10, "another one has its own rate");
         assert_eq!(accepted(&usage, 1, 100, hour), 0, "a clock of another thread that lags");
+    }
+
+    #[test]
+    fn a_request_with_many_rows_delays_later_ones() {
+        let usage = usage(10, 0);
+        let participant = ParticipantIndex(1);
+        let hour = 3_600 * SECOND_NS;
+        assert_eq!(accepted(&usage, 1, 1, hour), 1);
+        usage.add(participant, 99, hour);
+        assert_eq!(accepted(&usage, 1, 5, hour + 8 * SECOND_NS), 0);
+        assert_eq!(accepted(&usage, 1, 100, hour + 10 * SECOND_NS), 10);
+        assert_eq!(accepted(&usage, 2, 100, hour), 10, "another one has its own rate");
+        usage.add(participant, usize::MAX, hour);
+        assert_eq!(accepted(&usage, 1, 1, hour + 20 * SECOND_NS), 0);
     }
 
     #[test]

@@ -56,17 +56,20 @@ fn is_served(egress: &Egress, command: &Command) -> bool {
     change.parties.iter().all(|party| view.find(&party.fsp).is_some())
 }
 
-/// `POST /participants`: entries are independent; the callback reports the error of each.
+/// `POST /participants`: entries are independent; the callback reports the error of each. `weigh`
+/// gets the sender and the number of parties.
 pub(crate) fn post_batch(
     (submitter, egress): (&Submitter, &Rc<Egress>),
     route: &Route<'_>,
     inbound: Inbound,
+    weigh: impl FnOnce(ParticipantIndex, usize),
 ) -> Result<AcceptStatus, Refusal> {
     let command = commands::command_of(route, &inbound.envelope, &inbound.body, || None)?;
-    known_source(egress, &inbound)?;
+    let sender = known_source(egress, &inbound)?;
     let Some(Command::ChangeParties(mut change)) = command else {
         return Ok(StatusCode::OK.into());
     };
+    weigh(sender, change.parties.len());
     // The callback reports the entries that are missing in the record.
     let by = (change.form, &change.source);
     let mut parties = Vec::with_capacity(change.parties.len());

@@ -458,7 +458,14 @@ fn dispatch(
         Route::PartiesPut(path) => parties::put(egress, path, inbound),
         Route::PartiesError(path) => parties::put_error(egress, path, inbound),
         Route::Exchange(route) => exchanges::forward(egress, route, inbound),
-        Route::ParticipantsBatch => participants::post_batch((submitter, egress), route, inbound),
+        Route::ParticipantsBatch => {
+            let weigh = |sender, rows: usize| {
+                if let Some(usage) = &server.participant_usage {
+                    usage.add(sender, rows.saturating_sub(1), monotonic_ns());
+                }
+            };
+            participants::post_batch((submitter, egress), route, inbound, weigh)
+        }
         Route::ParticipantsPost(path)
         | Route::ParticipantsPut(path)
         | Route::ParticipantsDelete(path) => {

@@ -37,6 +37,19 @@ pub struct CertificateRequest {
     pub valid_days: Range<i64>,
     /// Serial number.
     pub serial: u64,
+    /// Its purpose.
+    pub purpose: Purpose,
+}
+
+/// The connections that a certificate is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Clients and servers.
+    Both,
+    /// Clients only.
+    Client,
+    /// Servers only.
+    Server,
 }
 
 /// An issued certificate, in PEM.
@@ -77,7 +90,7 @@ impl Authority {
         self.issuer.key().serialize_pem()
     }
 
-    /// Issues a certificate for clients and servers.
+    /// Issues a certificate.
     #[must_use]
     pub fn issue(&self, request: &CertificateRequest) -> Issued {
         let key = key();
@@ -112,12 +125,19 @@ impl Authority {
 }
 
 impl CertificateRequest {
-    /// A certificate for 30 days, from yesterday.
+    /// A certificate for clients and servers, for 30 days, from yesterday.
     #[must_use]
     pub fn new(common_name: &str, hosts: &[&str], serial: u64) -> Self {
         let hosts = hosts.iter().map(|&host| host.to_owned()).collect();
         let common_name = common_name.to_owned();
-        Self { common_name, hosts, uris: Vec::new(), valid_days: -1..30, serial }
+        let (uris, purpose) = (Vec::new(), Purpose::Both);
+        Self { common_name, hosts, uris, valid_days: -1..30, serial, purpose }
+    }
+
+    /// The same for one purpose.
+    #[must_use]
+    pub fn only_for(self, purpose: Purpose) -> Self {
+        Self { purpose, ..self }
     }
 
     /// A request for the certificate, to be signed by another authority, and its private key, both
@@ -135,8 +155,13 @@ impl CertificateRequest {
         params.distinguished_name.push(DnType::CommonName, &*self.common_name);
         let uri = |uri: &String| SanType::URI(uri.as_str().try_into().expect(VALID));
         params.subject_alt_names.extend(self.uris.iter().map(uri));
-        params.extended_key_usages =
-            vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
+        let (client, server) =
+            (ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth);
+        params.extended_key_usages = match self.purpose {
+            Purpose::Both => vec![client, server],
+            Purpose::Client => vec![client],
+            Purpose::Server => vec![server],
+        };
         params
     }
 }

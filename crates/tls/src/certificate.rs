@@ -7,6 +7,8 @@ use x509_parser::prelude::FromDer;
 use x509_parser::revocation_list::CertificateRevocationList;
 use x509_parser::x509::X509Name;
 
+use crate::request::{CertificateSummary, EnrolmentFault};
+
 /// Maximum length of a shown subject. A longer one is cut.
 const SUBJECT_CHARS_MAX: usize = 128;
 
@@ -61,13 +63,45 @@ pub(crate) fn read_crl(der: &CertificateRevocationListDer<'_>) -> Option<CrlFact
     Some(CrlFacts { issuer: shown(list.issuer()), next_update })
 }
 
-fn common_name(name: &X509Name<'_>) -> Option<String> {
+/// The certificates of a chain in DER, one after the other.
+///
+/// # Errors
+/// [`EnrolmentFault::NotACertificate`] if one is damaged.
+pub fn split_chain(chain: &[u8]) -> Result<Vec<CertificateDer<'static>>, EnrolmentFault> {
+    let (mut rest, mut found) = (chain, Vec::new());
+    while !rest.is_empty() {
+        let (after, _) =
+            X509Certificate::from_der(rest).map_err(|_| EnrolmentFault::NotACertificate)?;
+        let one = &rest[..rest.len() - after.len()];
+        found.push(CertificateDer::from(one.to_vec()));
+        rest = after;
+    }
+    Ok(found)
+}
+
+/// Subject, issuer, serial number and validity of the first certificate of a chain in DER.
+///
+/// # Errors
+/// [`EnrolmentFault::NotACertificate`] if it is damaged.
+pub fn summarize(chain: &[u8]) -> Result<CertificateSummary, EnrolmentFault> {
+    let (_, parsed) =
+        X509Certificate::from_der(chain).map_err(|_| EnrolmentFault::NotACertificate)?;
+    Ok(CertificateSummary {
+        subject: shown(parsed.subject()),
+        issuer: shown(parsed.issuer()),
+        serial: parsed.raw_serial().iter().map(|byte| format!("{byte:02x}")).collect(),
+        not_before: parsed.validity().not_before.timestamp(),
+        not_after: parsed.validity().not_after.timestamp(),
+    })
+}
+
+pub(crate) fn common_name(name: &X509Name<'_>) -> Option<String> {
     let mut names = name.iter_common_name();
     let first = names.next()?.as_str().ok()?;
     names.next().is_none().then(|| first.to_owned())
 }
 
-fn shown(name: &X509Name<'_>) -> String {
+pub(crate) fn shown(name: &X509Name<'_>) -> String {
     let text = name.to_string();
     match text.chars().any(char::is_control) || SUBJECT_CHARS_MAX < text.chars().count() {
         true => text.chars().filter(|c| !c.is_control()).take(SUBJECT_CHARS_MAX).collect(),

@@ -57,6 +57,18 @@ pub struct ClientFiles {
     pub minimum: MinimumVersion,
 }
 
+/// The files of the authority that signs requests of participants. Their settings are named
+/// `section.ca_..._file` in errors.
+#[derive(Clone, Debug)]
+pub struct AuthorityFiles {
+    /// Section of the configuration, such as `enrolment`.
+    pub section: &'static str,
+    /// PEM: the certificate of the authority, then those of its issuers.
+    pub certificate: PathBuf,
+    /// PEM: its private key, without a password, not readable by others.
+    pub key: PathBuf,
+}
+
 /// Whether clients of a listener with authorities need a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientCertificates {

@@ -26,8 +26,11 @@ pub mod authority;
 mod certificate;
 #[cfg(feature = "rustls")]
 mod client;
+#[cfg(feature = "rustls")]
+mod enrolment;
 mod fault;
 mod file;
+mod request;
 #[cfg(feature = "rustls")]
 mod server;
 #[cfg(all(test, feature = "authority"))]
@@ -39,13 +42,18 @@ mod unavailable;
 pub const IS_AVAILABLE: bool = cfg!(feature = "rustls");
 
 #[cfg(feature = "rustls")]
+pub use certificate::{split_chain, summarize};
+#[cfg(feature = "rustls")]
 pub use client::{BlockingTlsStream, ClientTls};
+#[cfg(feature = "rustls")]
+pub use enrolment::{ParticipantAuthority, SigningRequest};
 pub use fault::{HandshakeCounts, HandshakeFault};
 pub use file::{
-    AUTHORITY_FILES_MAX, CERTIFICATES_BYTES_MAX, CRL_BYTES_MAX, CertificateStatus,
+    AUTHORITY_FILES_MAX, AuthorityFiles, CERTIFICATES_BYTES_MAX, CRL_BYTES_MAX, CertificateStatus,
     ClientCertificates, ClientFiles, KEY_BYTES_MAX, MinimumVersion, OCSP_BYTES_MAX, ReloadOutcome,
     ServerFiles, TlsFileError,
 };
+pub use request::{CertificateSummary, EnrolmentFault};
 #[cfg(feature = "rustls")]
 pub use server::{Accepted, Peer, Rejected, ServerTls};
 #[cfg(feature = "rustls")]
@@ -54,5 +62,6 @@ pub use tokio_rustls::client::TlsStream as ClientTlsStream;
 pub use tokio_rustls::server::TlsStream;
 #[cfg(not(feature = "rustls"))]
 pub use unavailable::{
-    Accepted, BlockingTlsStream, ClientTls, ClientTlsStream, Peer, Rejected, ServerTls, TlsStream,
+    Accepted, BlockingTlsStream, ClientTls, ClientTlsStream, ParticipantAuthority, Peer, Rejected,
+    ServerTls, SigningRequest, TlsStream, split_chain, summarize,
 };

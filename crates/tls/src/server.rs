@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::certificate::{self, CertificateFacts};
+use crate::certificate::{self, CertificateFacts, split_chain};
 use crate::fault::{HandshakeCounts, HandshakeFault};
 use crate::file::{
     CERTIFICATES_BYTES_MAX, CRL_BYTES_MAX, CertificateStatus, ClientCertificates, FileToRead,
@@ -210,6 +210,27 @@ impl ServerTls {
         verified.map_err(|error| HandshakeFault::from(&error))?;
         peer.generation = generation;
         Ok(())
+    }
+
+    /// Verifies a chain in DER, one certificate after the other, as that of a client would be.
+    ///
+    /// # Errors
+    /// Why a client with this chain would be refused.
+    pub fn verify_chain(&self, chain: &[u8]) -> Result<(), HandshakeFault> {
+        let chain = split_chain(chain).map_err(|_| HandshakeFault::InvalidCertificate)?;
+        let verifier = self.loaded().verifier.ok_or(HandshakeFault::Untrusted)?;
+        let [certificate, issuers @ ..] = &*chain else {
+            return Err(HandshakeFault::NoCertificate);
+        };
+        let verified = verifier.verify_client_cert(certificate, issuers, UnixTime::now());
+        verified.map(drop).map_err(|error| HandshakeFault::from(&error))
+    }
+
+    /// The authorities of clients in PEM; `None` if clients need no certificate.
+    #[must_use]
+    pub fn client_authorities(&self) -> Option<String> {
+        let content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        content.client_ca.as_ref().map(|pem| String::from_utf8_lossy(pem).into_owned())
     }
 
     /// The loaded certificates and revocation lists.

@@ -6,12 +6,15 @@ use std::net::TcpStream as BlockingTcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls_pki_types::CertificateDer;
 use tokio::net::TcpStream;
 
 use crate::fault::{HandshakeCounts, HandshakeFault};
 use crate::file::{
-    CertificateStatus, ClientFiles, FileToRead, ReloadOutcome, ServerFiles, TlsFileError,
+    AuthorityFiles, CertificateStatus, ClientFiles, FileToRead, ReloadOutcome, ServerFiles,
+    TlsFileError,
 };
+use crate::request::{CertificateSummary, EnrolmentFault};
 
 /// A connection of a listener.
 pub type TlsStream<S> = S;
@@ -103,6 +106,20 @@ impl ServerTls {
     }
 
     /// Not possible.
+    ///
+    /// # Errors
+    /// None.
+    pub fn verify_chain(&self, _chain: &[u8]) -> Result<(), HandshakeFault> {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    #[must_use]
+    pub fn client_authorities(&self) -> Option<String> {
+        match self.0 {}
+    }
+
+    /// Not possible.
     #[must_use]
     pub fn status(&self) -> Arc<[CertificateStatus]> {
         match self.0 {}
@@ -117,6 +134,104 @@ impl ServerTls {
     /// Not possible.
     #[must_use]
     pub fn section(&self) -> &'static str {
+        match self.0 {}
+    }
+}
+
+/// A certificate signing request.
+#[derive(Clone, Debug)]
+pub struct SigningRequest(Infallible);
+
+impl SigningRequest {
+    /// Fails.
+    ///
+    /// # Errors
+    /// Always: this build has no TLS.
+    pub fn from_pem(_text: &str) -> Result<Self, EnrolmentFault> {
+        Err(EnrolmentFault::Unavailable)
+    }
+
+    /// Fails.
+    ///
+    /// # Errors
+    /// Always: this build has no TLS.
+    pub fn from_der(_der: Vec<u8>) -> Result<Self, EnrolmentFault> {
+        Err(EnrolmentFault::Unavailable)
+    }
+
+    /// Not possible.
+    #[must_use]
+    pub fn der(&self) -> &[u8] {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    #[must_use]
+    pub fn common_name(&self) -> &str {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    ///
+    /// # Errors
+    /// None.
+    pub fn chain_from_pem(&self, _text: &str, _name: &str) -> Result<Vec<u8>, EnrolmentFault> {
+        match self.0 {}
+    }
+}
+
+/// Fails.
+///
+/// # Errors
+/// Always: this build has no TLS.
+pub fn split_chain(_chain: &[u8]) -> Result<Vec<CertificateDer<'static>>, EnrolmentFault> {
+    Err(EnrolmentFault::Unavailable)
+}
+
+/// Fails.
+///
+/// # Errors
+/// Always: this build has no TLS.
+pub fn summarize(_chain: &[u8]) -> Result<CertificateSummary, EnrolmentFault> {
+    Err(EnrolmentFault::Unavailable)
+}
+
+/// The authority that signs requests of participants.
+#[derive(Debug)]
+pub struct ParticipantAuthority(Infallible);
+
+impl ParticipantAuthority {
+    /// Fails.
+    ///
+    /// # Errors
+    /// Always: this build has no TLS.
+    pub fn open(files: &AuthorityFiles) -> Result<Self, TlsFileError> {
+        let (section, path) = (files.section, &*files.certificate);
+        let file = FileToRead { section, setting: "ca_certificate_file", path };
+        Err(file.failed("this program was built without tls; build it with --features tls"))
+    }
+
+    /// Not possible.
+    #[must_use]
+    pub fn pem(&self) -> &str {
+        match self.0 {}
+    }
+
+    /// Not possible.
+    ///
+    /// # Errors
+    /// None.
+    pub fn issue(
+        &self,
+        _request: &SigningRequest,
+        _to: (&str, u32),
+    ) -> Result<Vec<u8>, EnrolmentFault> {
         match self.0 {}
     }
 }

@@ -1,5 +1,6 @@
 //! Commands for operators of a switch.
 
+pub(crate) mod certificates;
 pub(crate) mod cluster;
 pub(crate) mod funds;
 pub(crate) mod health;

@@ -51,8 +51,11 @@ use jws::KeyDirectory;
 use ledger::{Administer, Change, Command, Configure, FspName, Genesis, LogIndex, Settings, State};
 use node::latency_trace::{LatencyTrace, TracedLog};
 use node::{Directory, Handle, Node, SystemClock};
-use operations::{AddressLimits, AdminKeys, AdminOptions, AuditReads, Auth, SecretsKey, Token};
+use operations::{
+    AddressLimits, AdminKeys, AdminOptions, AuditReads, Auth, EnrolmentOptions, SecretsKey, Token,
+};
 use ports::{Clock, ColdStore, Log as _, LogError, StoreError};
+use rustix::fs::Mode;
 use sequencer::{Durability, Quarantine, ReplayError, ReplayStart, Sequencer, Submission};
 use snapshots::{FrozenState, SnapshotEvent, SnapshotFile, SnapshotSource, Snapshotter};
 use switch::{ForwardedMessage, ListenerSecurity, Signatures, TransferMode};
@@ -199,8 +202,8 @@ fn serve_at(
     let liquidity = LiquidityThread::start(Arc::clone(&backend), alerts, stopping.clone())?;
     announce(arguments, (transfer_mode, options), &node, (&addresses, starting, &certificates));
     let (settings, key_files) = ((arguments, config), keys.admin.directory.clone());
+    let options = admin_options(config, auth, (keys.admin, egress_policy, &certificates));
     let reload = Reloadable { settings, logging, traces, keys: key_files, certificates };
-    let options = admin_options(config, auth, (keys.admin, egress_policy));
     let has_ended = || {
         watchdog.check();
         node.has_ended() || running.has_ended() || liquidity.has_ended()
@@ -335,6 +338,8 @@ async fn joined(joining: &Receiver<()>, node: &node::Node<switch::ForwardedMessa
 /// Finishes a complete restore that was interrupted, and fills an empty directory from the copy
 /// that `--from` names.
 fn prepare_directory(arguments: &ServeArguments) -> Result<(), CliError> {
+    // Files of libraries too, such as those of the cold store, are readable by their owner only.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let data = &arguments.data;
     if crate::data::layout::put_in_place(data)? || has_segments(data) {
         return Ok(());
@@ -981,7 +986,7 @@ pub(crate) fn given_token(config: &Config) -> Result<Option<Token>, CliError> {
 fn admin_options(
     config: &Config,
     (auth, secrets, tls, provider): AdminAccess,
-    (keys, egress): (AdminKeys, Arc<EgressPolicy>),
+    (keys, egress, certificates): (AdminKeys, Arc<EgressPolicy>, &Certificates),
 ) -> AdminOptions {
     AdminOptions {
         keys,
@@ -1001,6 +1006,12 @@ fn admin_options(
         },
         secrets,
         provider,
+        enrolment: EnrolmentOptions {
+            authority: certificates.authority.clone(),
+            listener: certificates.fspiop.clone(),
+            days: config.enrolment.days,
+            name_pattern: config.fspiop.certificate_pattern.clone(),
+        },
         ..AdminOptions::new(auth)
     }
 }

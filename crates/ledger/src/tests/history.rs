@@ -49,6 +49,8 @@ pub(super) enum Action {
     FinishAlerts { which: u8 },
     Operators(Change),
     Approval(ApprovalAction),
+    Enrol { party: usize, csr: u8 },
+    EndEnrolment { party: usize, which: u8, is_issued: bool },
     Adjust { id: u8, party: usize, units: i64, position: bool },
     Tick,
 }
@@ -177,6 +179,10 @@ fn action() -> impl Strategy<Value = Action> {
         1 => any::<u8>().prop_map(|which| Action::FinishAlerts { which }),
         4 => operators().prop_map(Action::Operators),
         8 => approval().prop_map(Action::Approval),
+        4 => (0..4usize, 0..6u8).prop_map(|(party, csr)| Action::Enrol { party, csr }),
+        3 => (0..4usize, any::<u8>(), any::<bool>()).prop_map(|(party, which, is_issued)| {
+            Action::EndEnrolment { party, which, is_issued }
+        }),
         2 => (0..IDS, 0..4usize, -DEPOSIT / 4..DEPOSIT / 4, any::<bool>())
             .prop_map(|(id, party, units, position)| Action::Adjust { id, party, units, position }),
         3 => Just(Action::Tick),
@@ -392,6 +398,12 @@ impl TestKernel {
             Action::Response(ref action) => return response_command(action),
             Action::Operators(ref change) => return administer(change.clone()),
             Action::Approval(ref action) => self.approval(action),
+            Action::Enrol { party, csr } => {
+                BeginEnrolment { name: name(party), csr: vec![csr] }.into()
+            }
+            Action::EndEnrolment { party, which, is_issued } => {
+                self.end_enrolment(party, which, is_issued)
+            }
             Action::Deliver { ref which, result } => {
                 return Command::FinishDeliveries(self.ends(which, result));
             }
@@ -452,6 +464,15 @@ impl TestKernel {
             }
             .into(),
         })
+    }
+
+    /// Ends one of all enrolments, perhaps of another participant.
+    fn end_enrolment(&self, party: usize, which: u8, is_issued: bool) -> Change {
+        let all: Vec<_> = self.state.enrolments().iter().map(|row| row.id).collect();
+        let at = usize::from(which) % all.len().max(1);
+        let enrolment = all.get(at).copied().unwrap_or(LogIndex(0));
+        let certificate = is_issued.then(|| vec![which]);
+        EndEnrolment { name: name(party), enrolment, certificate }.into()
     }
 
     fn approval(&self, action: &ApprovalAction) -> Change {

@@ -104,7 +104,7 @@ fn violations_have_the_declared_order_of_the_outcomes() {
 }
 
 /// Outcomes that a few commands cannot produce: a table is full, or the hub lost an account.
-const UNREACHED: [(u8, AdminOutcome); 15] = [
+const UNREACHED: [(u8, AdminOutcome); 16] = [
     (CreateHubAccount::DECLARATION.number, AdminOutcome::RegistryFull),
     (CreateSettlementModel::DECLARATION.number, AdminOutcome::RegistryFull),
     (CreateParticipant::DECLARATION.number, AdminOutcome::RegistryFull),
@@ -120,6 +120,7 @@ const UNREACHED: [(u8, AdminOutcome); 15] = [
     (SetRole::DECLARATION.number, AdminOutcome::RegistryFull),
     (SetOperator::DECLARATION.number, AdminOutcome::RegistryFull),
     (CreateToken::DECLARATION.number, AdminOutcome::RegistryFull),
+    (BeginEnrolment::DECLARATION.number, AdminOutcome::RegistryFull),
 ];
 
 /// For each change, earlier commands, then commands that each give the next declared outcome. A
@@ -338,6 +339,16 @@ const STAIRS: &[(ChangeDeclaration, &str, &[&str])] = &[
         &["second-factor bert seed", "second-factor anna seed"],
     ),
     (RecordAudit::DECLARATION, "", &["audit /participants 401"]),
+    (
+        BeginEnrolment::DECLARATION,
+        "enrol dfsp1 a\nenrol dfsp1 b\nenrol dfsp1 c\nenrol dfsp1 d",
+        &["enrol ghost e", "enrol dfsp1 e", "enrol dfsp2 e"],
+    ),
+    (
+        EndEnrolment::DECLARATION,
+        "enrol dfsp1 a\nenrol dfsp1 b\nenrolled dfsp1 a A",
+        &["enrolled dfsp2 a", "enrolled dfsp1 a B", "enrolled dfsp1 b B"],
+    ),
     (SetFourEyes::DECLARATION, "", &["four-eyes 41 40", "four-eyes 40 41"]),
     (
         Propose::DECLARATION,

@@ -159,7 +159,7 @@ impl ScenarioRunner {
             "end" => self.end_batch(),
             "show" | "get" | "owed" | "dead" | "counters" | "deadline" | "accounts"
             | "limit-of" | "oracles" | "account-types" | "keys" | "window" | "settlement"
-            | "alerts" | "fees" | "operators" | "proposals" => {
+            | "alerts" | "fees" | "operators" | "proposals" | "enrolments" => {
                 let result = self.query(&words);
                 self.print(&format!("{line} -> {result}"));
             }
@@ -343,6 +343,7 @@ impl ScenarioRunner {
             "alerts" => self.alerts(),
             "fees" => self.fees(),
             "proposals" => self.proposals(),
+            "enrolments" => self.enrolments(),
             "operators" => self.operators(),
             "window" => self.window(WindowId(words.at(1).parse().expect("a number"))),
             "settlement" => self.settlement(SettlementId(words.at(1).parse().expect("a number"))),
@@ -460,6 +461,24 @@ impl ScenarioRunner {
             book.tokens().map(token).collect(),
         ];
         all.map(|texts| texts.join(", ")).join("; ").trim_end().to_owned()
+    }
+
+    /// Enrolments: participant, request, and certificate.
+    fn enrolments(&self) -> String {
+        let row = |it: &Enrolment| {
+            let end = it.end.as_ref().map(|end| match &end.certificate {
+                Some(certificate) => format!(" has {}", text(certificate)),
+                None => " rejected".to_owned(),
+            });
+            format!("{} {}{}", it.name, text(&it.csr), end.unwrap_or_default())
+        };
+        self.state.enrolments().iter().map(row).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The newest enrolment with this request; a record that began none, if there is none.
+    fn enrolment(&self, csr: &str) -> LogIndex {
+        let mut same = self.state.enrolments().iter().filter(|it| it.csr == csr.as_bytes());
+        same.by_ref().last().map_or(LogIndex(99), |it| it.id)
     }
 
     /// Kinds of changes that need a second person, and the proposals.
@@ -679,6 +698,13 @@ impl ScenarioRunner {
                 key: words.at(2).into(),
             }),
             "key-removed" => RemoveKey { name: name(words.at(1)), id: digest(words.at(2)) }.into(),
+            "enrol" => BeginEnrolment { name: name(words.at(1)), csr: words.at(2).into() }.into(),
+            "enrolled" => EndEnrolment {
+                name: name(words.at(1)),
+                enrolment: self.enrolment(words.at(2)),
+                certificate: words.plain.get(3).map(|word| (*word).into()),
+            }
+            .into(),
             "funds-in" => self.funds(words, FundsDirection::In),
             "funds-out" => self.funds(words, FundsDirection::Out),
             "funds-commit" | "funds-abort" => Change::EndFundsOut(EndFundsOut {
@@ -940,6 +966,7 @@ fn result_text(result: &ChangeResult) -> String {
     match result {
         ChangeResult::Opened(window) => format!("window {} is open", window.0),
         ChangeResult::Proposed(proposal) => format!("proposal {}", proposal.0),
+        ChangeResult::Enrolment(record) => format!("enrolment {}", record.0),
         ChangeResult::Created(settlement) => format!("settlement {}", settlement.0),
         ChangeResult::Inapplicable(windows) => {
             let windows: Vec<_> = windows.iter().map(|window| window.0.to_string()).collect();

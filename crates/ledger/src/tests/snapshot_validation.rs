@@ -420,6 +420,49 @@ fn proposals_need_their_rules_version() {
     assert_eq!(tables.build().err(), Some(expected));
 }
 
+/// An enrolment with a certificate, and an open one.
+fn enrolling() -> State {
+    let mut kernel = TestKernel::new();
+    for csr in [b"a", b"b"] {
+        kernel.administer(BeginEnrolment { name: name(0), csr: csr.to_vec() }.into());
+    }
+    let enrolment = kernel.state.enrolments().iter().next().expect("there are two").id;
+    let certificate = Some(b"certificate".to_vec());
+    kernel.administer(EndEnrolment { name: name(0), enrolment, certificate }.into());
+    kernel.state
+}
+
+#[test]
+fn invalid_enrolments_are_rejected() {
+    let cases: [(&str, Corruption); 6] = [
+        ("enrolments are out of order", |it| it.enrolments.swap(0, 1)),
+        ("enrolments are out of order", |it| it.enrolments[1] = it.enrolments[0].clone()),
+        ("an enrolment belongs to no participant", |it| it.enrolments[0].name = name(3)),
+        (NEWER, |it| it.enrolments[1].id = LogIndex(1_000)),
+        (NEWER, |it| {
+            it.enrolments[0].end.as_mut().expect("it has ended").record = LogIndex(1_000);
+        }),
+        (TOO_MANY, |it| {
+            it.head.log_index = LogIndex(20_000);
+            it.fill_enrolments(ENROLMENTS_MAX + 1);
+        }),
+    ];
+    check_rejected(&enrolling(), &cases);
+    let mut most = CorruptibleTables::of(&enrolling());
+    most.head.log_index = LogIndex(20_000);
+    most.fill_enrolments(ENROLMENTS_MAX);
+    let built = most.build().expect("as many as fit");
+    assert_eq!(built.enrolments().iter().count(), ENROLMENTS_MAX);
+}
+
+#[test]
+fn enrolments_need_their_rules_version() {
+    let mut tables = CorruptibleTables::of(&enrolling());
+    tables.head.rules_version = 3;
+    let expected = InvalidState("the enrolments do not fit the rules in force");
+    assert_eq!(tables.build().err(), Some(expected));
+}
+
 #[test]
 fn invalid_accounts_are_rejected() {
     const INTERNAL: &str = "a currency has missing internal accounts";
@@ -864,6 +907,7 @@ struct CorruptibleTables {
     tokens: Vec<OperatorToken>,
     four_eyes: Vec<FourEyes>,
     proposals: Vec<Proposal>,
+    enrolments: Vec<Enrolment>,
 }
 
 impl CorruptibleTables {
@@ -894,6 +938,7 @@ impl CorruptibleTables {
             tokens: rows(state),
             four_eyes: rows(state),
             proposals: rows(state),
+            enrolments: rows(state),
         }
     }
 
@@ -949,6 +994,14 @@ impl CorruptibleTables {
         self.tokens.extend(more);
     }
 
+    /// As many enrolments, with records after those of the state.
+    fn fill_enrolments(&mut self, count: usize) {
+        let last = self.enrolments[1].id.0;
+        let more = (self.enrolments.len()..count).zip(last + 1..);
+        let more = more.map(|(_, id)| Enrolment { id: LogIndex(id), ..self.enrolments[1].clone() });
+        self.enrolments.extend(more.collect::<Vec<_>>());
+    }
+
     fn build(self) -> Result<State, InvalidState> {
         let mut builder = StateBuilder::new(self.head)?;
         self.accounts.into_iter().try_for_each(|row| builder.add_row(row))?;
@@ -975,6 +1028,7 @@ impl CorruptibleTables {
         self.tokens.into_iter().try_for_each(|row| builder.add_row(row))?;
         self.four_eyes.into_iter().try_for_each(|row| builder.add_row(row))?;
         self.proposals.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.enrolments.into_iter().try_for_each(|row| builder.add_row(row))?;
         builder.finish()
     }
 }

@@ -184,6 +184,7 @@ const fn part_of(table: Table) -> Option<StatePart> {
         Table::Windows | Table::WindowAccounts | Table::WindowPairs => Some(StatePart::Windows),
         Table::FeeRules => Some(StatePart::FeeRules),
         Table::FourEyes | Table::Proposals => Some(StatePart::Proposals),
+        Table::Enrolments => Some(StatePart::Enrolments),
         Table::OperatorRoles | Table::Operators | Table::OperatorTokens => {
             Some(StatePart::Operators)
         }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::server::TestServer;
 
 /// Changes that others need, in their order; the rest follows in the order of the document.
-const FIRST: [&str; 14] = [
+const FIRST: [&str; 19] = [
     "createInterchangeFeeRule",
     "createHubAccount",
     "createParticipant",
@@ -16,6 +16,11 @@ const FIRST: [&str; 14] = [
     "moveFunds",
     "addKey",
     "showKey",
+    "addJwsKey",
+    "showJwsKey",
+    "beginEnrolment",
+    "showEnrolment",
+    "rejectEnrolment",
     "createOracle",
     "updateOracle",
     "setRole",
@@ -25,7 +30,7 @@ const FIRST: [&str; 14] = [
 ];
 
 /// Examples that the state of a fresh hub does not allow, with what they are answered.
-const REFUSED: [(&str, u16); 21] = [
+const REFUSED: [(&str, u16); 25] = [
     // No transfer was committed: the window is empty, and nothing can be settled.
     ("closeSettlementWindow", 400),
     ("createSettlement", 400),
@@ -46,6 +51,11 @@ const REFUSED: [(&str, u16); 21] = [
     ("resend", 400),
     // The transfer of the examples is a movement of funds, without a packet.
     ("showTransaction", 400),
+    // The hub has no authority of participants, and signs nothing.
+    ("signEnrolment", 400),
+    ("uploadCertificate", 400),
+    ("showHubAuthority", 400),
+    ("showHubJwsKey", 400),
     // There is no directory of keys.
     ("reloadKeys", 400),
     // Operators have no names where they share a token, and there is no proposal.
@@ -129,6 +139,13 @@ async fn fitted(server: &TestServer, id: &str, mut message: ExampleMessage) -> E
             let id = keys[0]["id"].as_str().unwrap();
             let (keys, _) = message.path.rsplit_once('/').unwrap();
             message.path = format!("{keys}/{id}");
+            return message;
+        }
+        "showEnrolment" | "rejectEnrolment" => {
+            let answer = server.ask("GET /api/dfsps/payerfsp/enrollments/inbound", "").await;
+            let all: Value = serde_json::from_str(answer.split_once(' ').unwrap().1).unwrap();
+            let (path, _) = message.path.rsplit_once('/').unwrap();
+            message.path = format!("{path}/{}", all[0]["id"]);
             return message;
         }
         "revokeToken" => {

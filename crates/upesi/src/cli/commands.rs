@@ -14,8 +14,8 @@ use crate::cli::stdout;
 use crate::data::{archive, backup, migrate, restore, snapshot};
 use crate::inspect::{audit, events, explain, replay, verify, what_if};
 use crate::operate::{
-    cluster, funds, health, init, liquidity, login, onboard, operators, participants, parties,
-    proposals, quarantine, reconcile, settlement, statement, status,
+    certificates, cluster, funds, health, init, liquidity, login, onboard, operators, participants,
+    parties, proposals, quarantine, reconcile, settlement, statement, status,
 };
 use crate::{config, serve};
 
@@ -64,6 +64,7 @@ const GROUPS: &[HelpGroup] = &[
             "reconcile",
             "liquidity",
             "proposal",
+            "certificate",
             "four-eyes",
             "quarantine",
         ],
@@ -232,6 +233,12 @@ enum Command {
     /// another one approves it. Both need the permission of the change.
     #[command(after_help = proposals::PROPOSAL_EXAMPLES)]
     Proposal(proposals::ProposalArguments),
+    /// Request, sign and show certificates of participants, on a running switch.
+    ///
+    /// A participant calls the switch with a certificate of its name. Its request is signed by the
+    /// hub's authority (`enrolment.ca_key_file`), or elsewhere and uploaded.
+    #[command(after_help = certificates::EXAMPLES)]
+    Certificate(certificates::CertificateArguments),
     /// Show or choose which changes need a second operator.
     ///
     /// Requires operators with names: `admin.auth = "roles"`.
@@ -383,6 +390,7 @@ impl Command {
             Self::Settlement(arguments) => settlement::settlement(&arguments),
             Self::Liquidity(arguments) => liquidity::liquidity(&arguments),
             Self::Proposal(arguments) => proposals::proposal(&arguments),
+            Self::Certificate(arguments) => certificates::certificate(&arguments),
             Self::FourEyes(arguments) => proposals::four_eyes(&arguments),
             Self::Statement(arguments) => statement::statement(&arguments),
             Self::Status(arguments) => status::status(&arguments),

@@ -504,6 +504,18 @@ settings! {
         every_seconds: u64 = 10, 1..=3_600;
     }
 
+    /// Certificates of participants.
+    enrolment: Enrolment {
+        /// PEM file with the certificate of the authority that signs requests of participants, then
+        /// those of its issuers ([security/enrolment.md](security/enrolment.md)). Unset, operators
+        /// upload certificates of another authority
+        ca_certificate_file: Option<PathBuf> = None;
+        /// PEM file with its private key (PKCS#8), without a password, not readable by others
+        ca_key_file: Option<PathBuf> = None;
+        /// Days for which a certificate is valid, but not longer than that of the authority
+        days: u32 = 365, 1..=3_650;
+    }
+
     /// Signed chain heads, by which a third party verifies that the log was not changed.
     chain_heads: ChainHeads {
         /// Destination for signed chain heads: an existing directory as `"file:///mnt/heads"`, or a

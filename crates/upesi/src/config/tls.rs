@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use tls::{ClientCertificates, ClientFiles, MinimumVersion, ServerFiles};
+use tls::{AuthorityFiles, ClientCertificates, ClientFiles, MinimumVersion, ServerFiles};
 
-use super::settings::{Admin, Config, Fspiop};
-use super::values::TlsVersion;
+use super::settings::{Admin, Config, Enrolment, Fspiop};
+use super::values::{CertificateName, TlsVersion};
 
 /// The settings of a listener's TLS.
 struct ListenerTls<'a> {
@@ -48,7 +48,29 @@ impl Config {
     pub(super) fn tls_fault(&self) -> Option<String> {
         let listeners = [self.fspiop.tls(), self.admin.tls()];
         let fault = listeners.iter().find_map(ListenerTls::fault);
-        fault.or_else(|| self.calls_fault()).or_else(|| self.callers_fault())
+        let fault = fault.or_else(|| self.calls_fault()).or_else(|| self.callers_fault());
+        fault.or_else(|| self.enrolment_fault())
+    }
+
+    /// Files of the authority that signs requests of participants, if the hub has one.
+    pub(crate) fn participant_authority(&self) -> Option<AuthorityFiles> {
+        let Enrolment { ca_certificate_file, ca_key_file, .. } = &self.enrolment;
+        let (certificate, key) = ca_certificate_file.clone().zip(ca_key_file.clone())?;
+        Some(AuthorityFiles { section: "enrolment", certificate, key })
+    }
+
+    fn enrolment_fault(&self) -> Option<String> {
+        let Enrolment { ca_certificate_file, ca_key_file, .. } = &self.enrolment;
+        let needs = match (ca_certificate_file, ca_key_file) {
+            (Some(_), None) => "ca_certificate_file needs enrolment.ca_key_file",
+            (None, Some(_)) => "ca_key_file needs enrolment.ca_certificate_file",
+            (Some(_), Some(_)) if !self.fspiop.certificate_names.contains(&CertificateName::Cn) => {
+                "ca_certificate_file needs \"cn\" in fspiop.certificate_names, the only name in the \
+                 certificates that it signs"
+            }
+            (Some(_), Some(_)) | (None, None) => return None,
+        };
+        Some(format!("enrolment.{needs}"))
     }
 
     fn calls_fault(&self) -> Option<String> {
@@ -162,6 +184,16 @@ mod tests {
             check(&format!("{pair}tls_crl_file = \"d\""), crl);
             check(&format!("{client_ca}tls_crl_file = \"d\""), None);
         }
+        let (certificate, key) = ("ca_certificate_file = \"a\"\n", "ca_key_file = \"b\"\n");
+        let needs = Some("enrolment.ca_certificate_file needs enrolment.ca_key_file");
+        check(&format!("[enrolment]\n{certificate}"), needs);
+        let needs = Some("enrolment.ca_key_file needs enrolment.ca_certificate_file");
+        check(&format!("[enrolment]\n{key}"), needs);
+        check(&format!("[enrolment]\n{certificate}{key}"), None);
+        let needs = "enrolment.ca_certificate_file needs \"cn\" in fspiop.certificate_names, the \
+                     only name in the certificates that it signs";
+        let other = "[fspiop]\ncertificate_names = [\"san_dns\"]\n";
+        check(&format!("{other}[enrolment]\n{certificate}{key}"), Some(needs));
         let needs = "fspiop.callers = \"certificate\" needs fspiop.tls_client_ca_file, the \
                      authorities of the participants' certificates";
         check(&format!("[fspiop]\n{pair}callers = \"certificate\""), Some(needs));

@@ -6,8 +6,10 @@ mod administrator;
 mod certificates;
 mod configuration;
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -30,6 +32,10 @@ Then:
 
 /// Longest name of a scheme, in bytes: it becomes part of the names in certificates.
 const SCHEME_BYTES_MAX: usize = 40;
+/// Longest name of a participant, in bytes, as the admin API accepts it.
+const PARTICIPANT_BYTES_MAX: usize = 30;
+/// The hub's name among the participants.
+const HUB: &str = "Hub";
 
 /// Arguments of `init`.
 #[derive(clap::Args)]
@@ -41,14 +47,14 @@ pub(crate) struct InitArguments {
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
     /// Names and addresses under which participants reach the switch.
-    #[arg(long, value_name = "HOST,...", value_delimiter = ',',
+    #[arg(long, value_name = "HOST,...", value_delimiter = ',', value_parser = host,
         default_values_t = ["localhost".to_owned(), "127.0.0.1".to_owned()])]
     hosts: Vec<String>,
     /// Write requests to the scheme's authority instead of making a test authority.
     #[arg(long, conflicts_with = "participant")]
     csr: bool,
     /// Name of the first administrator, who gets a token for 30 days.
-    #[arg(long, value_name = "NAME", default_value = "administrator")]
+    #[arg(long, value_name = "NAME", default_value = "administrator", value_parser = operator)]
     administrator: String,
     /// Participants that get a test certificate and a key for signatures.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = participant)]
@@ -88,8 +94,50 @@ fn scheme_name(text: &str) -> Result<String, String> {
 }
 
 fn participant(text: &str) -> Result<FspName, String> {
-    let name = FspName::new(text).filter(|_| !text.contains(['/', '.']) && 2 <= text.len());
-    name.ok_or_else(|| "expected 2 to 32 characters of a participant's name".to_owned())
+    let fits = |c: char| c.is_ascii_alphanumeric() || "_~-".contains(c);
+    let is_name = (2..=PARTICIPANT_BYTES_MAX).contains(&text.len()) && text.chars().all(fits);
+    let expected = "expected 2 to 30 letters, digits, hyphens, underscores and tildes";
+    match FspName::new(text).filter(|_| is_name) {
+        Some(_) if text.eq_ignore_ascii_case(HUB) => Err("the hub is not a participant".to_owned()),
+        name => name.ok_or_else(|| expected.to_owned()),
+    }
+}
+
+/// A DNS name or an IP address, as certificates have them.
+fn host(text: &str) -> Result<String, String> {
+    let is_label = |label: &str| {
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        (1..=63).contains(&label.len())
+            && label.chars().all(fits)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let last_is_name = text.rsplit('.').next().is_some_and(|last| last.parse::<u32>().is_err());
+    let is_name = text.len() <= 253 && text.split('.').all(is_label) && last_is_name;
+    match is_name || text.parse::<IpAddr>().is_ok() {
+        true => Ok(text.to_owned()),
+        false => Err("expected a DNS name or an IP address, without port".to_owned()),
+    }
+}
+
+fn operator(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._@-".contains(c);
+    let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    let is_name = begins && text.len() <= 64 && text.chars().all(fits);
+    match is_name && !text.eq_ignore_ascii_case("break-glass") {
+        true => Ok(text.to_owned()),
+        false => {
+            Err("expected 1 to 64 letters, digits or . _ @ - after a letter or digit, and not \
+                      break-glass"
+                .to_owned())
+        }
+    }
+}
+
+/// The first name that occurs twice, without regard to case.
+fn repeated<'n>(names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let mut known = BTreeSet::new();
+    names.into_iter().find(|name| !known.insert(name.to_ascii_lowercase()))
 }
 
 /// A written file and its purpose.
@@ -112,13 +160,22 @@ pub(crate) fn init(arguments: &InitArguments) -> Result<(), CliError> {
              --package upesi`",
         ));
     }
+    if let Some(name) = repeated(arguments.participant.iter().map(FspName::as_str)) {
+        return Err(CliError::new(format!("--participant: {name} occurs twice")));
+    }
+    if let Some(host) = repeated(arguments.hosts.iter().map(String::as_str)) {
+        return Err(CliError::new(format!("--hosts: {host} occurs twice")));
+    }
     let mut files = Files::create(&arguments.to)?;
     files.sign(arguments.keys.into())?;
     files.certify(arguments)?;
     files.folder("chain-heads")?;
     let token = administrator::create(&files.to.join("data"), &arguments.administrator)?;
     files.write("administrator.token", &token, "token of the first administrator, for 30 days")?;
-    let text = configuration::text(&arguments.scheme, &files.to);
+    let mut text = configuration::text(&arguments.scheme, &files.to);
+    if !arguments.csr {
+        text += &configuration::enrolment(&files.to);
+    }
     files.write("upesi.toml", &text, "configuration of the switch, with everything on")?;
     match arguments.json {
         true => print_json(&files.written),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use metrics::{Labels, Number};
 use tls::{
-    CertificateStatus, ClientTls, HandshakeCounts, ReloadOutcome, ServerFiles, ServerTls,
-    TlsFileError,
+    CertificateStatus, ClientTls, HandshakeCounts, ParticipantAuthority, ReloadOutcome,
+    ServerFiles, ServerTls, TlsFileError,
 };
 use tokio::task::JoinHandle;
 
@@ -63,6 +63,8 @@ pub(crate) struct Certificates {
     pub(super) fspiop: Option<Arc<ServerTls>>,
     pub(super) admin: Option<Arc<ServerTls>>,
     pub(super) calls: Option<Arc<ClientTls>>,
+    /// The authority that signs requests of participants.
+    pub(super) authority: Option<Arc<ParticipantAuthority>>,
     /// The last error of each, so that a timer reports it once.
     reported: Mutex<[String; 3]>,
     reading: Mutex<Option<JoinHandle<()>>>,
@@ -81,7 +83,10 @@ impl Certificates {
         let fspiop = config.fspiop_tls().map(open).transpose()?.map(Arc::new);
         let admin = config.admin_tls().map(open).transpose()?.map(Arc::new);
         let calls = open_calls(config)?;
-        Ok(Arc::new(Self { fspiop, admin, calls, ..Self::default() }))
+        let authority = config.participant_authority();
+        let authority = authority.map(|files| ParticipantAuthority::open(&files)).transpose();
+        let authority = authority.map_err(|error| CliError::new(error.to_string()))?.map(Arc::new);
+        Ok(Arc::new(Self { fspiop, admin, calls, authority, ..Self::default() }))
     }
 
     fn all(&self) -> impl Iterator<Item = &dyn TlsFiles> {

@@ -10,10 +10,11 @@ use tempfile::TempDir;
 
 use crate::support::switch::{Home, PROGRAM, Ports, Printed, files, finish};
 
-struct NewScheme(TempDir);
+/// The files that `upesi init` wrote.
+pub(crate) struct NewScheme(TempDir);
 
 impl NewScheme {
-    fn new(more: &[&str]) -> Self {
+    pub(crate) fn new(more: &[&str]) -> Self {
         let scheme = Self(tempfile::tempdir().unwrap());
         scheme.init(more).succeeds();
         scheme
@@ -26,15 +27,15 @@ impl NewScheme {
         finish(command)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path("scheme").join(name)
     }
 
-    fn serve(&self) -> Command {
+    pub(crate) fn serve(&self) -> Command {
         let Ports { fspiop, admin } = Ports::free();
         let mut command = Command::new(PROGRAM);
         command.arg("serve").arg("--data").arg(self.file("data"));
@@ -71,8 +72,7 @@ fn mode(path: &Path) -> u32 {
 fn new_scheme_starts_with_everything_on() {
     let scheme = NewScheme::new(&["--participant", "bank-a,bank-b"]);
     for file in files(&scheme.path("scheme")) {
-        let is_of_store = file.starts_with(scheme.file("data/store"));
-        assert!(is_of_store || mode(&file) == 0o600, "{}: {:o}", file.display(), mode(&file));
+        assert!(mode(&file) == 0o600, "{}: {:o}", file.display(), mode(&file));
     }
     let mut check = Command::new(PROGRAM);
     check.arg("check-config").arg(scheme.file("upesi.toml")).arg("--json");
@@ -113,6 +113,41 @@ fn new_scheme_starts_with_everything_on() {
     assert!(trail.contains("\"status\":401"), "{trail}");
 }
 
+/// A participant's certificate has its name only, and is for clients only. That of its server is
+/// refused from a client.
+#[test]
+fn certificates_of_participants_are_for_one_purpose() {
+    let scheme = NewScheme::new(&["--participant", "bank-a"]);
+    let text = |file: &str| {
+        let mut openssl = Command::new("openssl");
+        openssl.args(["x509", "-noout", "-text", "-in"]).arg(scheme.file(file));
+        finish(openssl).succeeds().out()
+    };
+    let (client, server) = ("TLS Web Client", "TLS Web Server");
+    for (file, name, has, has_not) in [
+        ("participants/bank-a/certificate.pem", "CN = bank-a\n", client, server),
+        ("participants/bank-a/server.pem", "CN = bank-a server\n", server, client),
+        ("tls/server.pem", "CN = sandbox hub\n", server, client),
+        ("tls/client.pem", "CN = sandbox hub client\n", client, server),
+    ] {
+        let text = text(file);
+        assert!(text.contains(name) && text.contains(has) && !text.contains(has_not), "{text}");
+        let has_hosts = text.contains("Subject Alternative Name");
+        assert_eq!(has_hosts, has == server, "{file}: {text}");
+    }
+    let home = Home::new();
+    let switch = home.started(scheme.serve());
+    let url = format!("https://localhost:{}/health", switch.fspiop.port());
+    assert!(scheme.curl(&url, Some("bank-a"), &[]).ends_with("200 "));
+    for end in ["pem", "key"] {
+        let file = |name: &str| scheme.file(&format!("participants/bank-a/{name}.{end}"));
+        fs::copy(file("server"), file("certificate")).unwrap();
+    }
+    assert_eq!(scheme.curl(&url, Some("bank-a"), &[]), "000 ");
+    switch.signal(Signal::TERM);
+    assert!(switch.end().0.success());
+}
+
 #[test]
 fn requests_for_certificates_go_to_the_authority_of_the_scheme() {
     let scheme = NewScheme::new(&["--csr", "--hosts", "hub.example,10.0.0.5"]);
@@ -135,15 +170,47 @@ fn nothing_is_overwritten_and_names_are_checked() {
     let refused = scheme.init(&[]).fails();
     assert!(refused.contains("not empty; nothing was written"), "{refused}");
     assert_eq!(fs::read(scheme.file("jws/hub.key")).unwrap(), key);
-    for wrong in ["../bank", "a", "bank/a"] {
-        let refused = scheme.init(&["--participant", wrong]).fails();
-        assert!(refused.contains("2 to 32 characters"), "{wrong}: {refused}");
+    let long = "x".repeat(31);
+    let label = format!("{}.example", "x".repeat(64));
+    let name = "expected 2 to 30 letters, digits, hyphens, underscores and tildes";
+    let host = "expected a DNS name or an IP address, without port";
+    for (option, wrong, expected) in [
+        ("--participant", "../bank", name),
+        ("--participant", "a", name),
+        ("--participant", "bank/a", name),
+        ("--participant", "bänk", name),
+        ("--participant", "bank-a,,bank-b", name),
+        ("--participant", &long, name),
+        ("--participant", "hub", "the hub is not a participant"),
+        ("--participant", "bank-a,BANK-A", "--participant: BANK-A occurs twice"),
+        ("--hosts", "", host),
+        ("--hosts", "hub.example:4000", host),
+        ("--hosts", "*.example", host),
+        ("--hosts", "-hub.example", host),
+        ("--hosts", "hub..example", host),
+        ("--hosts", "300.1.1.1", host),
+        ("--hosts", &label, host),
+        ("--hosts", "hub.example,HUB.example", "--hosts: HUB.example occurs twice"),
+        ("--administrator", "anna smith", "expected 1 to 64 letters"),
+        ("--administrator", "Break-Glass", "and not break-glass"),
+    ] {
+        let to = scheme.path("refused");
+        let mut command = Command::new(PROGRAM);
+        command.args(["init", "--scheme", "sandbox", "--to"]).arg(&to).args([option, wrong]);
+        let refused = finish(command).fails();
+        assert!(refused.contains(expected), "{option} {wrong}: {refused}");
+        assert!(!to.exists(), "{option} {wrong}");
     }
     assert!(scheme.init(&["--csr", "--participant", "bank-a"]).fails().contains("--csr"));
 }
 
 /// A command of an operator, whose sessions are kept below the scheme's directory.
-fn operate(scheme: &NewScheme, arguments: &[&str], admin: &str, ca: Option<&str>) -> Command {
+pub(crate) fn operate(
+    scheme: &NewScheme,
+    arguments: &[&str],
+    admin: &str,
+    ca: Option<&str>,
+) -> Command {
     let mut command = Command::new(PROGRAM);
     command.args(arguments).args(["--admin", admin]);
     command.env("XDG_CONFIG_HOME", scheme.path("config")).env_remove("UPESI_CA");

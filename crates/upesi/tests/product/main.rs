@@ -19,6 +19,7 @@ mod deployment;
 mod disk_operations;
 mod documents;
 mod edge;
+mod enrolment;
 mod events;
 mod faults;
 mod four_eyes;

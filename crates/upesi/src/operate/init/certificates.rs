@@ -1,7 +1,7 @@
 //! Certificates of a test authority, or requests to the authority of the scheme.
 
 use jws::Algorithm;
-use tls::authority::{Authority, CertificateRequest, Issued};
+use tls::authority::{Authority, CertificateRequest, Issued, Purpose};
 
 use super::{Files, InitArguments, new_key};
 use crate::CliError;
@@ -25,15 +25,16 @@ impl Files {
         self.write("tls/ca.pem", &authority.pem(), "certificate of the test authority")?;
         self.write("tls/ca.key", &authority.key_pem(), "private key of the test authority")?;
         let hosts: Vec<_> = arguments.hosts.iter().map(String::as_str).collect();
-        let server = certificate(&arguments.scheme, "hub", &hosts, 1);
+        let server = certificate(&arguments.scheme, "hub", &hosts, 1).only_for(Purpose::Server);
         self.pair("server", &authority.issue(&server), "certificate of the listeners")?;
         let client = certificate(&arguments.scheme, "hub client", &[], 2);
+        let client = client.only_for(Purpose::Client);
         self.pair("client", &authority.issue(&client), "certificate for calls to participants")?;
         if arguments.participant.is_empty() {
             return Ok(());
         }
         self.folder("participants")?;
-        for (serial, name) in (3..).zip(&arguments.participant) {
+        for (serial, name) in (3..).step_by(2).zip(&arguments.participant) {
             self.issue_to_participant(&authority, (name.as_str(), serial), arguments.keys.into())?;
         }
         Ok(())
@@ -46,16 +47,24 @@ impl Files {
         (name, serial): (&str, u64),
         algorithm: Algorithm,
     ) -> Result<(), CliError> {
-        let hosts = ["localhost", "127.0.0.1"];
-        let mut request = CertificateRequest::new(name, &hosts, serial);
-        request.valid_days = -1..VALID_DAYS;
-        let issued = authority.issue(&request);
+        let valid = |request: CertificateRequest| {
+            authority.issue(&CertificateRequest { valid_days: -1..VALID_DAYS, ..request })
+        };
+        let client = CertificateRequest::new(name, &[], serial).only_for(Purpose::Client);
+        let issued = valid(client);
+        // Its name is not that of a participant: it cannot be taken for one.
+        let (server, hosts) = (format!("{name} server"), ["localhost", "127.0.0.1"]);
+        let server = CertificateRequest::new(&server, &hosts, serial + 1);
+        let server = valid(server.only_for(Purpose::Server));
         let (private, public) = new_key(algorithm)?;
         let at = format!("participants/{name}");
         self.folder(&at)?;
         let file = |file: &str| format!("{at}/{file}");
         self.write(&file("certificate.pem"), &issued.certificate, "certificate of a participant")?;
         self.write(&file("certificate.key"), &issued.key, "its private key")?;
+        let purpose = "certificate of its server on this machine";
+        self.write(&file("server.pem"), &server.certificate, purpose)?;
+        self.write(&file("server.key"), &server.key, "its private key")?;
         self.write(&file("signing.key"), &private, "private key: signs its messages")?;
         let public_file = format!("jws/participants/{name}.pem");
         self.write(&public_file, &public, "public key that verifies them")
@@ -65,8 +74,9 @@ impl Files {
     fn request(&mut self, arguments: &InitArguments) -> Result<(), CliError> {
         self.folder("tls")?;
         let hosts: Vec<_> = arguments.hosts.iter().map(String::as_str).collect();
-        let server = certificate(&arguments.scheme, "hub", &hosts, 1).to_sign();
-        let client = certificate(&arguments.scheme, "hub client", &[], 2).to_sign();
+        let server = certificate(&arguments.scheme, "hub", &hosts, 1).only_for(Purpose::Server);
+        let client = certificate(&arguments.scheme, "hub client", &[], 2);
+        let (server, client) = (server.to_sign(), client.only_for(Purpose::Client).to_sign());
         for (name, (request, key)) in [("server", server), ("client", client)] {
             let file = |extension: &str| format!("tls/{name}.{extension}");
             self.write(&file("csr"), &request, "request to the scheme's authority")?;

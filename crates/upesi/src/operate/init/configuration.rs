@@ -65,3 +65,18 @@ audit_file = {audit}
         audit = file("audit.log"),
     )
 }
+
+/// The section of the test authority, which signs requests of participants.
+pub(super) fn enrolment(to: &Path) -> String {
+    let file = |name: &str| format!("{:?}", to.join(name).display().to_string());
+    format!(
+        r#"
+[enrolment]
+# The test authority signs requests of participants (`upesi certificate sign`).
+ca_certificate_file = {}
+ca_key_file = {}
+"#,
+        file("tls/ca.pem"),
+        file("tls/ca.key"),
+    )
+}

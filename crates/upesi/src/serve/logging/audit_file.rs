@@ -148,7 +148,7 @@ impl FileState {
 
 fn open_to_append(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
-    OpenOptions::new().append(true).create(true).mode(0o640).open(path)
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
 impl Write for AuditFile {

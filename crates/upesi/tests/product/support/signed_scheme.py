@@ -119,7 +119,7 @@ class Bank:
         self.own = directory / "participants" / name
         self.received, self.changed = [], threading.Condition()
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=ca)
-        context.load_cert_chain(self.own / "certificate.pem", self.own / "certificate.key")
+        context.load_cert_chain(self.own / "server.pem", self.own / "server.key")
         context.verify_mode = ssl.CERT_REQUIRED
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
         self.server.daemon_threads = True

@@ -9,8 +9,11 @@ use testkit::server::Reply;
 
 use crate::defaults;
 use crate::fsp::ResponseMode;
+use crate::variables::placeholder;
 
 const SIGNED_WITH: &str = "signed with ";
+const KEEP: &str = "keep ";
+const KEEP_FORM: &str = "`keep a.b as name` is meant, directly after the status";
 
 /// A file.
 #[derive(Debug, Default)]
@@ -127,6 +130,15 @@ pub(crate) struct ExpectedResponse {
     pub(crate) status: String,
     pub(crate) headers: Vec<HeaderLine>,
     pub(crate) body: ExpectedBody,
+    /// Members of the body that become variables.
+    pub(crate) kept: Vec<KeptMember>,
+}
+
+/// `keep a.b as name`: the value of a member, for later messages.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct KeptMember {
+    pub(crate) path: String,
+    pub(crate) name: String,
 }
 
 /// A message that a participant gets.
@@ -321,12 +333,22 @@ fn answer(lines: &mut Lines<'_>) -> Result<ExpectedResponse, String> {
     let Some((line, text)) = lines.next_if(|(_, line)| is_answer(line)) else {
         return Err("an answer, `< 202 Accepted`, must follow".into());
     };
+    let mut kept = Vec::new();
+    while let Some((_, line)) = lines.next_if(|(_, line)| line.starts_with(KEEP)) {
+        let (path, name) = line[KEEP.len()..].split_once(" as ").ok_or(KEEP_FORM)?;
+        let (path, name) = (path.trim().to_owned(), name.trim().to_owned());
+        if placeholder(&format!("{{{name}}}")) != Some(&name) {
+            return Err(KEEP_FORM.into());
+        }
+        kept.push(KeptMember { path, name });
+    }
     let (headers, body, signed) = contents(lines)?;
     if signed.is_some() {
         return Err("answers are not signed".into());
     }
     let status = text[1..].trim().to_owned();
-    Ok(ExpectedResponse { line, status, headers, body: body.unwrap_or(ExpectedBody::Empty) })
+    let body = body.unwrap_or(ExpectedBody::Empty);
+    Ok(ExpectedResponse { line, status, headers, body, kept })
 }
 
 fn gets(words: [&str; 4], lines: &mut Lines<'_>) -> Result<Action, String> {
@@ -502,6 +524,7 @@ wait 2 s
             ("# t\nrow 1 \"a\"\n\n> GET /a from dfsp1\n\n", 4),
             ("# t\nrow 1 \"a\"\n\ndfsp1 gets PUT /a from Hub\n\n", 4),
             ("# t\n\nwait 1 s\n", 1),
+            ("# t\nrow 1 \"a\"\n\nadmin GET /a\n< 200 OK\nkeep a as B c\nany body\n", 4),
         ] {
             assert_eq!(parse("a.txt", text).expect_err("a fault").line, line, "{text}");
         }

@@ -19,7 +19,7 @@ use crate::hub::{Account, Operator, RESPONSE_TIMEOUT, TestedHub};
 use crate::keys;
 use crate::parse::{
     Action, Body, Change, Conversation, ConversationStep, ExpectedBody, ExpectedMessage,
-    ExpectedResponse, HeaderLine, NewMessage, SendStep, SentMessage, Signing,
+    ExpectedResponse, HeaderLine, KeptMember, NewMessage, SendStep, SentMessage, Signing,
 };
 use crate::unchanged::{
     AfterRefusal, HubReading, ReservedAmount, UnchangedCounts, ends_transfer, is_amount_returned,
@@ -202,7 +202,22 @@ impl ConversationRunner<'_> {
             self.latest = self.balances().map_err(at(line))?;
         }
         self.sent.push(sent);
-        self.check_answer(&send.answer, &answer).map_err(at(send.answer.line))
+        self.check_answer(&send.answer, &answer).map_err(at(send.answer.line))?;
+        self.keep_members(&send.answer.kept, &answer.body).map_err(at(send.answer.line))
+    }
+
+    /// Gives variables the values of members of an answer.
+    fn keep_members(&mut self, kept: &[KeptMember], body: &[u8]) -> Result<(), String> {
+        for KeptMember { path, name } in kept {
+            let body: Value = serde_json::from_slice(body).unwrap_or_default();
+            let value = match body.pointer(&format!("/{}", path.replace('.', "/"))) {
+                Some(Value::String(text)) => text.clone(),
+                Some(Value::Number(number)) => number.to_string(),
+                other => return Err(differ(&format!("{path}: a value"), &format!("{other:?}"))),
+            };
+            self.scope.set(name, value);
+        }
+        Ok(())
     }
 
     fn call(&mut self, sent: &SentRequest) -> Result<http::Response, String> {

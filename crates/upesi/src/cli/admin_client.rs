@@ -60,6 +60,18 @@ pub(crate) struct AdminClient {
 pub(crate) struct AdminAnswer {
     pub(crate) value: Value,
     pub(crate) text: String,
+    /// The sentence about the proposal, if a change with a secret was only proposed.
+    pub(crate) proposed: Option<String>,
+}
+
+impl AdminAnswer {
+    /// The end of a command whose change may have been proposed only.
+    ///
+    /// # Errors
+    /// It was: the exit code is 3.
+    pub(crate) fn finish(self) -> Result<(), CliError> {
+        self.proposed.map_or(Ok(()), |text| Err(CliError::proposed(text)))
+    }
 }
 
 impl AdminClient {
@@ -70,19 +82,20 @@ impl AdminClient {
 
     /// # Errors
     /// The request fails, or its status is not below 300; the error quotes the description. A
-    /// change that was only proposed is an error that names the proposal.
+    /// change that was only proposed is an error that names the proposal, unless the answer has a
+    /// secret.
     pub(crate) fn call(
         &mut self,
         method: &str,
         path: &str,
         body: Option<&Value>,
     ) -> Result<AdminAnswer, CliError> {
-        let (status, answer) = self.status_of(method, path, body)?;
-        // A proposed token is in this answer only.
+        let (status, mut answer) = self.status_of(method, path, body)?;
         if let Some(text) = proposed(&answer.value).filter(|_| status == 202) {
+            // A proposed secret is in this answer only: the command shows it first.
             match answer.value["token"].is_null() {
                 true => return Err(CliError::proposed(text)),
-                false => eprintln!("{text}"),
+                false => answer.proposed = Some(text),
             }
         }
         if status < 300 {
@@ -112,7 +125,7 @@ impl AdminClient {
         let answer = self.admin.call(method, path, body.as_deref())?;
         let value = serde_json::from_slice::<Value>(&answer.body).unwrap_or(Value::Null);
         let text = String::from_utf8_lossy(&answer.body).into_owned();
-        Ok((answer.status, AdminAnswer { value, text }))
+        Ok((answer.status, AdminAnswer { value, text, proposed: None }))
     }
 }
 

@@ -170,10 +170,11 @@ fn second_factor(
     }
     let created = client.call("POST", &path, None)?;
     connection.print(&created.text, || {
-        println!("{}", member(&created.value, "uri"));
+        let shown = if created.proposed.is_some() { "token" } else { "uri" };
+        println!("{}", member(&created.value, shown));
         eprintln!("type the secret into an authenticator application; it is not shown again");
     });
-    Ok(())
+    created.finish()
 }
 
 fn show(

@@ -120,24 +120,28 @@ fn create(
             let _nothing_is_in_it = std::fs::remove_file(path);
         }
     })?;
-    let mut shown = created.value;
-    let (id, expires) = (member(&shown, "id"), member(&shown, "expirationDate"));
+    let mut shown = created.value.clone();
     let secret = member(&shown, "token");
+    let about = match created.proposed {
+        Some(_) => format!("a token of {operator}, valid once its proposal is approved"),
+        None => {
+            let [id, expires] = ["id", "expirationDate"].map(|name| member(&shown, name));
+            format!("token {id} of {operator}, which expires {expires}")
+        }
+    };
     if let (Some(mut file), Some(path)) = (file, output) {
         writeln!(file, "{secret}")
             .and_then(|()| file.sync_all())
             .map_err(|error| CliError::new(format!("{}: {error}", path.display())))?;
         shown["token"] = json!(path);
-        connection.print(&shown.to_string(), || {
-            println!("token {id} of {operator} is in {}; it expires {expires}", path.display());
-        });
-        return Ok(());
+        connection.print(&shown.to_string(), || println!("{}: {about}", path.display()));
+        return created.finish();
     }
     connection.print(&created.text, || {
         println!("{secret}");
-        eprintln!("token {id} of {operator} expires {expires}; it is not shown again");
+        eprintln!("{about}; it is not shown again");
     });
-    Ok(())
+    created.finish()
 }
 
 fn new_private_file(path: &Path) -> Result<std::fs::File, CliError> {

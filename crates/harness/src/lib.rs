@@ -24,7 +24,7 @@ pub mod faults;
 pub mod footprint;
 pub mod histograms;
 pub mod hold;
-mod hub;
+pub mod hub;
 pub mod interrupt;
 pub mod load;
 mod netns;

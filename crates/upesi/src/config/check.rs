@@ -1,6 +1,7 @@
 //! `upesi check-config`: explains every setting with its value, warns about dangerous combinations,
 //! and computes the longest times that result from the timeouts.
 
+mod kafka_clients;
 mod warnings;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,9 @@ pub(crate) struct CheckConfigArguments {
     /// Configuration file, as for `serve --config` [default: built-in defaults].
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
+    /// Check Kafka clients of central-services-stream instead: their settings as JSON.
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    kafka: Option<PathBuf>,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
@@ -61,6 +65,9 @@ struct LongestTime {
 
 /// Explains a configuration file; fails if the switch would not start with it.
 pub(crate) fn check_config(arguments: &CheckConfigArguments) -> Result<(), CliError> {
+    if let Some(clients) = &arguments.kafka {
+        return kafka_clients::check(clients, arguments.json);
+    }
     let config = Config::read(arguments.file.as_deref())?;
     check_start(&config)?;
     let text = match &arguments.file {

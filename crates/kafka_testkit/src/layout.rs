@@ -23,7 +23,8 @@ pub(crate) fn free_ports(listen: IpAddr, count: usize) -> std::io::Result<Vec<u1
 
 /// Settings of a broker. A dead or lagging broker is detected after 3 s instead of 9 s. If it led
 /// the controllers, a new controller leader follows after 1 s instead of 2 to 3 s. Replicas query a
-/// new leader again after 0.1 s instead of 1 s.
+/// new leader again after 0.1 s instead of 1 s. Commits of consumers are answered at once, as by
+/// brokers before version 4, instead of being gathered for 5 ms.
 pub(crate) fn properties(
     number: u32,
     listeners: &Listeners,
@@ -47,6 +48,7 @@ pub(crate) fn properties(
          auto.create.topics.enable=false\n\
          offsets.topic.replication.factor=1\n\
          offsets.topic.num.partitions=1\n\
+         group.coordinator.append.linger.ms=0\n\
          transaction.state.log.replication.factor=1\n\
          transaction.state.log.min.isr=1\n\
          transaction.state.log.num.partitions=1\n\

@@ -2,6 +2,7 @@
 //! published benchmark of central-services-stream and some more.
 
 mod play;
+mod reference;
 mod samples;
 mod scenarios;
 
@@ -16,15 +17,18 @@ use harness::{HarnessError, Origin};
 use kafka_testkit::{Cluster, ClusterOptions};
 use serde::Serialize;
 use stream::{Properties, create_topic};
+use tokio::runtime::Runtime;
 use upesi::CliError;
 
-use self::play::{Faults, Played, play};
+use self::play::{Faults, Played, Side, play};
+use self::reference::{Reference, ReferencePlayed};
 use self::scenarios::{PublishedRates, SCENARIOS, Scenario};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   upesi-bench stream                                   all scenarios, on a broker of its own
   upesi-bench stream --scenario s00-01 --scenario s01 --seconds 3
+  upesi-bench stream --against reference               each scenario with both libraries
   upesi-bench stream --brokers 127.0.0.1:9092 --json stream.json";
 
 /// Options of `stream`.
@@ -39,9 +43,19 @@ pub(crate) struct StreamOptions {
     /// Duration of sending in each scenario.
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
+    /// Play each scenario with another library too, on the same broker [values: reference].
+    #[arg(long, value_name = "LIBRARY")]
+    against: Option<Against>,
     /// Write the results as JSON, to standard output or to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<Option<PathBuf>>,
+}
+
+/// A library to compare with.
+#[derive(Clone, Copy, Debug, clap::ValueEnum, Serialize)]
+enum Against {
+    /// central-services-stream of the reference, in Node.js; installed with npm.
+    Reference,
 }
 
 /// The results of all scenarios.
@@ -59,6 +73,8 @@ struct Row {
     differs: &'static str,
     #[serde(flatten)]
     played: Played,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reference: Option<ReferencePlayed>,
     published: PublishedRates,
 }
 
@@ -69,6 +85,7 @@ pub(crate) fn bench(options: &StreamOptions) -> Result<(), CliError> {
     require(is_positive, "--seconds must be above 0").map_err(failed)?;
     check_json(options.json.as_ref()).map_err(failed)?;
     let scenarios = selected(&options.scenario)?;
+    let reference = options.against.map(|Against::Reference| Reference::install()).transpose()?;
     let broker = match options.brokers {
         Some(_) => None,
         None => Some(Broker::start()?),
@@ -78,7 +95,7 @@ pub(crate) fn bench(options: &StreamOptions) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CliError::new(error.to_string()))?;
     let time = Duration::from_secs_f64(options.seconds);
-    let rows = runtime.block_on(play_all(&scenarios, brokers, time))?;
+    let rows = play_all(&scenarios, brokers, time, (&runtime, reference.as_ref()))?;
     let origin = Origin::here(None);
     let faulty = rows.iter().find(|row| row.played.faults != Faults::default());
     let verdict = faulty.map(|row| format!("{}: {:?}", row.name, row.played.faults));
@@ -125,10 +142,12 @@ fn selected(names: &[String]) -> Result<Vec<&'static Scenario>, CliError> {
     names.iter().map(|name| find(name).ok_or_else(|| unknown(name))).collect()
 }
 
-async fn play_all(
+/// Plays each scenario, and directly after it the reference's equivalent, if there is one.
+fn play_all(
     scenarios: &[&'static Scenario],
     brokers: &str,
     time: Duration,
+    (runtime, reference): (&Runtime, Option<&Reference>),
 ) -> Result<Vec<Row>, CliError> {
     let failed = |error: stream::StreamError| CliError::new(error.to_string());
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -136,47 +155,105 @@ async fn play_all(
     for &scenario in scenarios {
         eprintln!("plays {} ({} of {})", scenario.name, rows.len() + 1, scenarios.len());
         let topic = format!("bench-{}-{}", since.as_secs(), scenario.name);
-        create_topic(brokers, &Properties::new(), &topic, 1, 1).await.map_err(failed)?;
-        let played = play(scenario, brokers, &topic, time).await.map_err(failed)?;
+        let played = runtime.block_on(play(scenario, brokers, &topic, time)).map_err(failed)?;
+        let topic = format!("{topic}-reference");
+        let reference = match reference {
+            None => None,
+            Some(reference) => {
+                let plain = Properties::new();
+                let created = create_topic(brokers, &plain, &topic, scenario.partitions, 1);
+                runtime.block_on(created).map_err(failed)?;
+                reference.play(scenario, (brokers, &topic), time)?
+            }
+        };
         let Scenario { name, differs, published, .. } = *scenario;
-        rows.push(Row { name, differs, played, published });
+        rows.push(Row { name, differs, played, reference, published });
     }
     Ok(rows)
 }
 
-impl fmt::Display for StreamReport<'_> {
+/// One side of all scenarios as a table.
+struct SideTable<'a> {
+    rows: &'a [Row],
+    heading: &'static str,
+    ours: fn(&Played) -> &Side,
+    reference: fn(&ReferencePlayed) -> &Side,
+    published: fn(&PublishedRates) -> Option<u32>,
+}
+
+impl fmt::Display for SideTable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<16}{:>12}{:>9}{:>9}{:>9}{:>12}{:>9}{:>9}{:>9}  differs",
-            "scenario",
-            "sent/s",
-            "publ.",
+            "{:<16}{:>9}{:>11}{:>7}{:>11}{:>9}{:>9}{:>9}{:>8}{:>9}  difference from s00-01",
+            self.heading,
+            "msg/s",
+            "reference",
+            "ratio",
+            "published",
             "p50 us",
-            "CPU us",
-            "read/s",
-            "publ.",
             "p99 us",
-            "CPU us"
+            "p99.9",
+            "CPU us",
+            "ref. CPU"
         )?;
-        for row in &self.scenarios {
-            let (producer, consumer) = (&row.played.producer, &row.played.consumer);
-            let published =
-                |figure: Option<u32>| figure.map_or("-".to_owned(), |it| it.to_string());
+        let whole = |figure: Option<f64>| match figure {
+            Some(figure) => format!("{figure:.0}"),
+            None => "-".to_owned(),
+        };
+        for row in self.rows {
+            let ours = (self.ours)(&row.played);
+            let reference = row.reference.as_ref().map(self.reference);
+            let ratio = reference.map(|reference| ours.per_s / reference.per_s);
             writeln!(
                 f,
-                "{:<16}{:>12.0}{:>9}{:>9.0}{:>9.1}{:>12.0}{:>9}{:>9.0}{:>9.1}  {}",
+                "{:<16}{:>9.0}{:>11}{:>7}{:>11}{:>9.0}{:>9.0}{:>9.0}{:>8.1}{:>9}  {}",
                 row.name,
-                producer.per_s,
-                published(row.published.producer),
-                producer.p50_us,
-                producer.cpu_us,
-                consumer.per_s,
-                published(row.published.consumer),
-                consumer.p99_us,
-                consumer.cpu_us,
+                ours.per_s,
+                whole(reference.map(|it| it.per_s)),
+                ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.1}")),
+                whole((self.published)(&row.published).map(f64::from)),
+                ours.p50_us,
+                ours.p99_us,
+                ours.p999_us,
+                ours.cpu_us,
+                whole(reference.map(|it| it.cpu_us)),
                 row.differs,
             )?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for StreamReport<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let producers = SideTable {
+            rows: &self.scenarios,
+            heading: "producer",
+            ours: |played| &played.producer,
+            reference: |played| &played.producer,
+            published: |rates| rates.producer,
+        };
+        let consumers = SideTable {
+            heading: "consumer",
+            ours: |played| &played.consumer,
+            reference: |played| &played.consumer,
+            published: |rates| rates.consumer,
+            ..producers
+        };
+        writeln!(f, "{producers}\n{consumers}")?;
+        for row in &self.scenarios {
+            let Played { dead_letters, handled_again, resident_mb, .. } = row.played;
+            if 0 < dead_letters + handled_again {
+                writeln!(
+                    f,
+                    "{}: {dead_letters} dead letters, {handled_again} handled again",
+                    row.name
+                )?;
+            }
+            if row.name == "x-slow" {
+                writeln!(f, "x-slow: {resident_mb} MB resident at its end")?;
+            }
         }
         write!(f, "Every message arrived once and in order, unless the run is VOID.")
     }

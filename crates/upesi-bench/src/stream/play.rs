@@ -6,24 +6,26 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use harness::histograms::{histogram, record};
-use harness::proc_stats::own_cpu;
+use harness::proc_stats::{own_cpu, process_figures};
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use stream::{
-    Consumer, ConsumerSettings, HandlerError, Order, Producer, ProducerSettings, ReceivedMessage,
-    Record, StreamError,
+    Consumer, ConsumerSettings, HandlerError, Order, Poison, Producer, ProducerSettings,
+    Properties, ReceivedMessage, Record, StreamError, create_topic,
 };
 
+use tokio::sync::Notify;
+
 use super::samples::{Audit, Samples, id};
-use super::scenarios::{ConsumerPart, ProducerPart, Scenario};
+use super::scenarios::{ConsumerPart, Handling, Payload, ProducerPart, Scenario};
 
 /// Messages before the measured part, which open the connections.
-const FIRST: u64 = 1;
+pub(super) const FIRST: u64 = 1;
 /// A consumer that has not read everything after this time has lost messages.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The measured rate, cost and latency of one side.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Side {
     pub(crate) messages: u64,
     pub(crate) per_s: f64,
@@ -49,6 +51,12 @@ pub(crate) struct Played {
     pub(crate) producer: Side,
     pub(crate) consumer: Side,
     pub(crate) faults: Faults,
+    /// Messages in the dead-letter topic, each of which was refused as poison.
+    pub(crate) dead_letters: u64,
+    /// Messages that were handled again because their consumer vanished before it committed.
+    pub(crate) handled_again: u64,
+    /// Memory of this process at the end of reading.
+    pub(crate) resident_mb: u64,
 }
 
 /// Times of one side while it runs.
@@ -84,10 +92,24 @@ pub(crate) async fn play(
     topic: &str,
     time: Duration,
 ) -> Result<Played, StreamError> {
+    create_topic(brokers, &Properties::new(), topic, scenario.partitions, 1).await?;
     let producer = send(scenario.producer, brokers, topic, time).await?;
     let sent = FIRST + producer.messages;
-    let (consumer, faults) = read(scenario, brokers, topic, sent, time).await?;
-    Ok(Played { producer, consumer, faults })
+    let reading = Reading { scenario, brokers, topic, sent, time };
+    let arrivals = RefCell::new(Arrivals::new(sent));
+    let is_crash = scenario.consumer.handling == Handling::Crash;
+    if is_crash {
+        reading.until(sent / 2, &arrivals).await?;
+        arrivals.borrow_mut().latest.clear();
+    }
+    let dead_letters = reading.until(sent, &arrivals).await?;
+    let arrivals = arrivals.into_inner();
+    let missing = arrivals.refused.abs_diff(dead_letters);
+    let (consumer, mut faults) = arrivals.result(sent, time);
+    faults.lost += missing;
+    let handled_again = if is_crash { std::mem::take(&mut faults.repeated) } else { 0 };
+    let resident_mb = process_figures(std::process::id()).resident_bytes >> 20;
+    Ok(Played { producer, consumer, faults, dead_letters, handled_again, resident_mb })
 }
 
 fn delivery_failed(error: stream::SendError) -> StreamError {
@@ -106,20 +128,33 @@ async fn send(
     settings.properties.extend(lz4);
     let producer = Producer::connect(settings)?;
     let samples = Samples::new();
-    let message = |number| {
-        let value = if part.protobuf { samples.protobuf(number) } else { samples.json(number) };
-        Record::to(topic, value).key(id(number))
-    };
+    let message = |number| Record::to(topic, samples.of_kind(part.payload, number)).key(id(number));
     for number in 0..FIRST {
         producer.send(&message(number)).await.map_err(delivery_failed)?;
     }
     let mut meter = Meter::start();
-    let end = meter.start + time;
+    let end = End { at: meter.start + time, messages: part.messages.unwrap_or(u64::MAX) };
     let sent = match part.depth {
         0 => send_without_waiting(&producer, message, &mut meter, end).await,
         depth => send_by(depth, &producer, message, &mut meter, end).await,
     };
     Ok(meter.side(sent.map_err(delivery_failed)? - FIRST))
+}
+
+/// When sending ends: at a time, or after a number of messages if there is one.
+#[derive(Clone, Copy)]
+struct End {
+    at: Instant,
+    messages: u64,
+}
+
+impl End {
+    fn is_reached(self, sent: u64, now: Instant) -> bool {
+        match self.messages {
+            u64::MAX => self.at <= now,
+            messages => FIRST + messages <= sent,
+        }
+    }
 }
 
 /// Keeps `depth` messages without acknowledgement.
@@ -128,13 +163,13 @@ async fn send_by(
     producer: &Producer,
     message: impl Fn(u64) -> Record,
     meter: &mut Meter,
-    end: Instant,
+    end: End,
 ) -> Result<u64, stream::SendError> {
     let mut sent = FIRST;
     let mut sends = FuturesUnordered::new();
     loop {
         let now = Instant::now();
-        while sends.len() < depth && now < end {
+        while sends.len() < depth && !end.is_reached(sent, now) {
             let record = message(sent);
             sends.push(async move {
                 let start = Instant::now();
@@ -153,11 +188,11 @@ async fn send_without_waiting(
     producer: &Producer,
     message: impl Fn(u64) -> Record,
     meter: &mut Meter,
-    end: Instant,
+    end: End,
 ) -> Result<u64, stream::SendError> {
     let mut sent = FIRST;
     let mut now = Instant::now();
-    while now < end {
+    while !end.is_reached(sent, now) {
         producer.enqueue(&message(sent)).await?;
         sent += 1;
         let next = Instant::now();
@@ -174,14 +209,31 @@ struct Arrivals {
     last: Instant,
     seen: Vec<bool>,
     faults: Faults,
-    /// The next expected number: of the topic, or of a key.
-    next: u64,
-    by_key: HashMap<Vec<u8>, i64>,
+    /// The last number of each partition.
+    latest: HashMap<i32, u64>,
     count: u64,
+    distinct: u64,
+    /// Messages that were refused as poison.
+    refused: u64,
 }
 
 impl Arrivals {
-    fn add(&mut self, number: u64, order: Order, message: &ReceivedMessage<'_>) {
+    fn new(sent: u64) -> Self {
+        Self {
+            meter: None,
+            last: Instant::now(),
+            seen: vec![false; usize::try_from(sent).unwrap_or(usize::MAX)],
+            faults: Faults::default(),
+            latest: HashMap::new(),
+            count: 0,
+            distinct: 0,
+            refused: 0,
+        }
+    }
+
+    /// Handlers by key of one partition work at a time, so only numbers of a key are ordered; each
+    /// number is a key of its own.
+    fn add(&mut self, number: u64, is_by_key: bool, message: &ReceivedMessage<'_>) {
         let now = Instant::now();
         match &mut self.meter {
             None => self.meter = Some(Meter::start()),
@@ -191,30 +243,21 @@ impl Arrivals {
         self.count += 1;
         let at = usize::try_from(number).unwrap_or(usize::MAX);
         match self.seen.get_mut(at) {
-            Some(seen) if !*seen => *seen = true,
+            Some(seen) if !*seen => {
+                *seen = true;
+                self.distinct += 1;
+            }
             _ => self.faults.repeated += 1,
         }
-        let is_ordered = match order {
-            Order::Partition => self.next == number,
-            Order::Key => {
-                let key = message.key().unwrap_or_default().to_vec();
-                self.by_key.insert(key, message.offset()).is_none_or(|last| last < message.offset())
-            }
-        };
-        self.faults.reordered += u64::from(!is_ordered);
-        self.next = number + 1;
+        let previous = self.latest.insert(message.partition(), number);
+        let is_late = previous.is_some_and(|previous| number <= previous);
+        self.faults.reordered += u64::from(is_late && !is_by_key);
     }
-}
 
-impl Arrivals {
     /// Reading takes twice the time of sending at most: one commit for each message is slower than
     /// sends that do not wait.
     fn is_over(&self, sending: Duration) -> bool {
         self.meter.as_ref().is_some_and(|meter| 2 * sending < meter.start.elapsed())
-    }
-
-    fn distinct(&self) -> u64 {
-        self.seen.iter().filter(|seen| **seen).count() as u64
     }
 
     /// Messages before the last one that arrived which did not arrive.
@@ -222,51 +265,79 @@ impl Arrivals {
         let last = self.seen.iter().rposition(|seen| *seen).unwrap_or_default();
         self.seen[..last].iter().filter(|seen| !**seen).count() as u64
     }
+
+    fn result(self, sent: u64, time: Duration) -> (Side, Faults) {
+        let lost = if self.is_over(time) { self.lost() } else { sent - self.distinct };
+        let faults = Faults { lost, ..self.faults };
+        let count = self.count;
+        (self.meter.unwrap_or_else(Meter::start).side(count), faults)
+    }
 }
 
-async fn read(
-    scenario: &Scenario,
-    brokers: &str,
-    topic: &str,
+/// The reading part of a scenario.
+struct Reading<'a> {
+    scenario: &'a Scenario,
+    brokers: &'a str,
+    topic: &'a str,
     sent: u64,
     time: Duration,
-) -> Result<(Side, Faults), StreamError> {
-    let part = scenario.consumer;
-    let consumer = Consumer::connect(settings(part, brokers, topic))?;
-    let control = consumer.control();
-    let arrivals = RefCell::new(Arrivals {
-        meter: None,
-        last: Instant::now(),
-        seen: vec![false; usize::try_from(sent).unwrap_or(usize::MAX)],
-        faults: Faults::default(),
-        next: 0,
-        by_key: HashMap::new(),
-        count: 0,
-    });
-    let handler = async |batch: &[ReceivedMessage<'_>]| {
-        for message in batch {
-            let number = number(message, scenario.producer.protobuf)?;
-            let mut arrivals = arrivals.borrow_mut();
-            arrivals.add(number, part.order, message);
-            if arrivals.count == sent || arrivals.is_over(time) {
-                control.stop();
+}
+
+impl Reading<'_> {
+    /// Reads with a consumer until this number of messages has arrived. If it is less than all,
+    /// the consumer vanishes then: it commits nothing more. Returns its dead letters.
+    async fn until(&self, limit: u64, arrivals: &RefCell<Arrivals>) -> Result<u64, StreamError> {
+        let settings = settings(self.scenario.consumer, self.brokers, self.topic);
+        if let Poison::DeadLetters(topic) = &settings.poison {
+            create_topic(self.brokers, &Properties::new(), topic, 1, 1).await?;
+        }
+        let consumer = Consumer::connect(settings)?;
+        let (control, vanishing) = (consumer.control(), Notify::new());
+        let end = || match limit < self.sent {
+            true => vanishing.notify_one(),
+            false => control.stop(),
+        };
+        let handler = async |batch: &[ReceivedMessage<'_>]| {
+            for message in batch {
+                let handled = self.handle(message, arrivals).await;
+                let arrivals = arrivals.borrow();
+                if limit <= arrivals.distinct || arrivals.is_over(self.time) {
+                    end();
+                }
+                handled?;
             }
+            Ok(())
+        };
+        let stall = async {
+            tokio::time::sleep(2 * self.time + PATIENCE).await;
+            control.stop();
+            std::future::pending().await
+        };
+        tokio::select! {
+            ended = consumer.run(handler) => Ok(ended?.dead_letters),
+            () = vanishing.notified() => Ok(control.counts().dead_letters),
+            never = stall => never,
+        }
+    }
+
+    async fn handle(
+        &self,
+        message: &ReceivedMessage<'_>,
+        arrivals: &RefCell<Arrivals>,
+    ) -> Result<(), HandlerError> {
+        let Scenario { producer, consumer, .. } = self.scenario;
+        let number = number(message, producer.payload == Payload::Protobuf)?;
+        arrivals.borrow_mut().add(number, consumer.order == Order::Key, message);
+        match consumer.handling {
+            Handling::Slow(time) => tokio::time::sleep(time).await,
+            Handling::Poison(every) if number % every == 0 => {
+                arrivals.borrow_mut().refused += 1;
+                return Err(HandlerError::Poison("its number is refused".to_owned()));
+            }
+            Handling::Read | Handling::Poison(_) | Handling::Crash => {}
         }
         Ok(())
-    };
-    let stall = async {
-        tokio::time::sleep(2 * time + PATIENCE).await;
-        control.stop();
-        std::future::pending().await
-    };
-    tokio::select! {
-        ended = consumer.run(handler) => ended?,
-        never = stall => never,
-    };
-    let arrivals = arrivals.into_inner();
-    let lost = if arrivals.is_over(time) { arrivals.lost() } else { sent - arrivals.distinct() };
-    let meter = arrivals.meter.unwrap_or_else(Meter::start);
-    Ok((meter.side(arrivals.count), Faults { lost, ..arrivals.faults }))
+    }
 }
 
 fn settings(part: ConsumerPart, brokers: &str, topic: &str) -> ConsumerSettings {
@@ -280,6 +351,9 @@ fn settings(part: ConsumerPart, brokers: &str, topic: &str) -> ConsumerSettings 
         waiting_max: 10_000,
         ..ConsumerSettings::new(brokers, &format!("group-of-{topic}"), &[topic])
     };
+    if let Handling::Poison(_) = part.handling {
+        settings.poison = Poison::DeadLetters(format!("{topic}-dead"));
+    }
     let strategy = ("partition.assignment.strategy".to_owned(), part.strategy.to_owned());
     settings.properties.extend([strategy]);
     settings

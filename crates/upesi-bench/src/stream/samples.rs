@@ -4,6 +4,8 @@
 use prost::Message;
 use serde_json::{Value, json};
 
+use super::scenarios::Payload;
+
 /// Sizes of the compact JSON in bytes.
 const PREPARE_BYTES: usize = 4_508;
 const FULFIL_BYTES: usize = 2_188;
@@ -43,6 +45,15 @@ impl Samples {
         &self.0[usize::from(number % 2 == 1)]
     }
 
+    /// The message with this kind of payload.
+    pub(crate) fn of_kind(&self, payload: Payload, number: u64) -> Vec<u8> {
+        match payload {
+            Payload::Samples => self.json(number),
+            Payload::Protobuf => self.protobuf(number),
+            Payload::Bytes(bytes) => sized(bytes, number),
+        }
+    }
+
     /// The message as JSON.
     pub(crate) fn json(&self, number: u64) -> Vec<u8> {
         let sample = self.of(number);
@@ -77,6 +88,21 @@ impl Sample {
         };
         Self { before: before.to_owned(), after: after.to_owned(), audit }
     }
+}
+
+/// JSON of exactly this size, if it is large enough for an id.
+fn sized(bytes: usize, number: u64) -> Vec<u8> {
+    let (id, frame) = (id(number), r#"{"id":"","note":""}"#.len());
+    let note = "x".repeat(bytes.saturating_sub(frame + id.len()));
+    format!(r#"{{"id":"{id}","note":"{note}"}}"#).into_bytes()
+}
+
+/// The two samples of the published benchmark as JSON, with the id of message 0.
+pub(crate) fn published() -> [Value; 2] {
+    Samples::new().0.map(|sample| {
+        let text = [sample.before.as_str(), &id(0), &sample.after].concat();
+        serde_json::from_str(&text).expect("it was JSON")
+    })
 }
 
 fn message(action: &str, note: &str) -> Value {
@@ -114,6 +140,10 @@ mod tests {
         let samples = Samples::new();
         assert_eq!([0, 1].map(|number| samples.json(number).len()), [PREPARE_BYTES, FULFIL_BYTES]);
         let parsed: Value = serde_json::from_slice(&samples.json(7)).unwrap();
+        assert_eq!(parsed["id"], id(7));
+        let sized = samples.of_kind(Payload::Bytes(100), 7);
+        assert_eq!(sized.len(), 100);
+        let parsed: Value = serde_json::from_slice(&sized).unwrap();
         assert_eq!(parsed["id"], id(7));
         let audit = Audit::decode(samples.protobuf(7).as_slice()).unwrap();
         assert_eq!((audit.id, audit.action.as_str()), (id(7), "fulfil"));

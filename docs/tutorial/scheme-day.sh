@@ -66,12 +66,12 @@ start
 PORT=$(python3 docs/tutorial/scheme_day.py ports)
 sed -e "s/:4601/:$PORT/" -e "s/:4602/:$((PORT + 1))/" -e "s/:4603/:$((PORT + 2))/" \
     -e "s/:4604/:$((PORT + 3))/" docs/tutorial/scheme.toml >"$dir/scheme.toml"
-show onboard "$dir/scheme.toml"
-upesi onboard "$dir/scheme.toml" --json >"$dir/again"
+show apply "$dir/scheme.toml"
+upesi apply "$dir/scheme.toml" --json >"$dir/again"
 ! grep -qE '"done":"(created|updated|differs)"' "$dir/again" || fail 'a second run changes something'
 echo 'A second run finds every part equal.'
 python3 docs/tutorial/scheme_day.py subscribers "$SUBSCRIBERS" >"$dir/parties.csv"
-show parties import "$dir/parties.csv"
+show party import "$dir/parties.csv"
 
 say "The day: 10,000 transfers; the window is closed while they run"
 simulate --transactions "$TRANSFERS_USD" >"$dir/usd" & LOAD=$!

@@ -88,7 +88,7 @@ def ports():
 
 
 def subscribers(count):
-    """Parties of the simulated DFSPs, as a file for `upesi parties import`."""
+    """Parties of the simulated DFSPs, as a file for `upesi party import`."""
     print("type,id,sub_id,fsp,currency")
     for fsp in FSPS:
         first = 25_500_000_000 + int(fsp[3:]) * 100_000

@@ -15,7 +15,7 @@ use ledger::{
     OperatorBook, Outcome, PartyBinding, Stamp, TransferId,
 };
 use operations::{
-    AdminBackend, AdminOptions, Auth, BoxFuture, ChangeAuthor, Health, LogPoint,
+    AdminBackend, AdminOptions, Auth, BoxFuture, ChangeAuthor, ExplanationFormat, Health, LogPoint,
     ParticipantStatementRequest, ServiceStatus, StateQuery, Statement, StatementRefusal,
     StatementSubject, TransferTrace, Unavailable,
 };
@@ -188,7 +188,11 @@ impl AdminBackend for Kernel {
         Box::pin(async move { Ok(None) })
     }
 
-    fn explanation(&self, _: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
+    fn explanation(
+        &self,
+        _: TransferId,
+        _: ExplanationFormat,
+    ) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
         Box::pin(async move { Ok(None) })
     }
 

@@ -13,6 +13,7 @@ use metrics::Family;
 
 use crate::audit_log::{AuditPage, AuditQuery};
 use crate::events::{EventPage, EventQuery};
+use crate::explanations::ExplanationFormat;
 use crate::reports::{Cluster, DiskStatus, Health, Snapshots, TransferTrace};
 use crate::statements::{ParticipantStatementRequest, Statement, StatementRefusal};
 use crate::status::Activity;
@@ -88,8 +89,12 @@ pub trait AdminBackend: Send + Sync + 'static {
     /// unknown.
     fn prepare_body(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>>;
 
-    /// The history of a transfer as a JSON document; `None` if it has no record.
-    fn explanation(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>>;
+    /// The history of a transfer; `None` if it has no record.
+    fn explanation(
+        &self,
+        id: TransferId,
+        format: ExplanationFormat,
+    ) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>>;
 
     /// The statement of a participant over a period, computed from the log, on a separate thread.
     fn participant_statement(

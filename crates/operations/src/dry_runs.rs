@@ -27,6 +27,7 @@ use tokio::sync::oneshot;
 use crate::backend::{
     ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, StateQuery, Unavailable,
 };
+use crate::explanations::ExplanationFormat;
 use crate::outcome_errors;
 use crate::reports::{Health, TransferTrace};
 use crate::request::AdminRequest;
@@ -227,8 +228,12 @@ impl AdminBackend for DryRunBackend {
         self.inner.prepare_body(id)
     }
 
-    fn explanation(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
-        self.inner.explanation(id)
+    fn explanation(
+        &self,
+        id: TransferId,
+        format: ExplanationFormat,
+    ) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
+        self.inner.explanation(id, format)
     }
 
     fn participant_statement(

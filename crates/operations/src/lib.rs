@@ -101,6 +101,7 @@ pub use backend::{
 };
 pub use enrolments::EnrolmentOptions;
 pub use events::{EVENTS_MAX, EVENTS_READ_MAX, EventPage, EventQuery, PagedEvent};
+pub use explanations::ExplanationFormat;
 pub use options::{AdminKeys, AdminOptions, AuditReads, Auth, Limits};
 pub use provider_tokens::ProviderOperators;
 pub use reports::{

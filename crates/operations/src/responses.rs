@@ -312,7 +312,7 @@ impl UndeliverableResponse {
 }
 
 /// The request that a notice becomes.
-const fn message(kind: NoticeKind) -> &'static str {
+pub(crate) const fn message(kind: NoticeKind) -> &'static str {
     match kind {
         NoticeKind::Prepare => "POST /transfers",
         NoticeKind::Fulfil

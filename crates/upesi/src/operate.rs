@@ -1,14 +1,18 @@
 //! Commands for operators of a switch.
 
+pub(crate) mod apply;
+pub(crate) mod callbacks;
 pub(crate) mod certificates;
 pub(crate) mod cluster;
+pub(crate) mod doctor;
+pub(crate) mod drill;
 pub(crate) mod funds;
 pub(crate) mod health;
 pub(crate) mod init;
 pub(crate) mod liquidity;
 pub(crate) mod login;
-pub(crate) mod onboard;
 pub(crate) mod operators;
+pub(crate) mod oracles;
 pub(crate) mod participants;
 pub(crate) mod parties;
 pub(crate) mod proposals;

@@ -12,10 +12,10 @@ use ledger::{
     ParticipantIndex, PartyBinding, Stamp, State, TransferId,
 };
 use operations::{
-    ARCHIVED_MAX, Activity, AdminBackend, BoxFuture, ChangeAuthor, Cluster, DiskStatus, Health,
-    LogPoint, OpenBreakers, ParticipantStatementRequest, PositionTrend, ServiceStatus, Snapshots,
-    StalledLanes, StateQuery, Statement, StatementRefusal, StatementSubject, StuckStage,
-    TransferTrace, Unavailable,
+    ARCHIVED_MAX, Activity, AdminBackend, BoxFuture, ChangeAuthor, Cluster, DiskStatus,
+    ExplanationFormat, Health, LogPoint, OpenBreakers, ParticipantStatementRequest, PositionTrend,
+    ServiceStatus, Snapshots, StalledLanes, StateQuery, Statement, StatementRefusal,
+    StatementSubject, StuckStage, TransferTrace, Unavailable,
 };
 use tokio::sync::{Notify, OwnedRwLockWriteGuard, RwLock};
 
@@ -195,10 +195,17 @@ impl AdminBackend for TestBackend {
         })
     }
 
-    fn explanation(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
+    fn explanation(
+        &self,
+        id: TransferId,
+        format: ExplanationFormat,
+    ) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
         Box::pin(async move {
             let body = self.prepare_body(id).await?;
-            Ok(body.map(|_| Bytes::from_static(b"{\"events\":[]}")))
+            Ok(body.map(|_| match format {
+                ExplanationFormat::Json => Bytes::from_static(b"{\"events\":[]}"),
+                ExplanationFormat::Text => Bytes::from_static(b"no events"),
+            }))
         })
     }
 

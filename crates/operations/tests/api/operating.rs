@@ -73,11 +73,44 @@ async fn dead_letters_are_listed_newest_first_and_sent_again() {
     create_dead_letter(&server, 3);
     server.check("GET /deadletters?limit=1", "", expect![[r#"200 [{"id":3,"recipient":"dfsp2","transferId":"01HV0000000000000000000102","message":"POST /transfers","outcome":29,"logIndex":12,"createdDate":"2026-01-01T10:00:00.011Z","attempts":5,"lastStatus":404,"lastAttemptDate":"2026-01-01T10:01:00.500Z"}]"#]]).await;
     server.check("GET /deadletters?limit=2&before=3", "", expect![[r#"200 [{"id":2,"recipient":"dfsp2","transferId":"01HV0000000000000000000101","message":"POST /transfers","outcome":29,"logIndex":11,"createdDate":"2026-01-01T10:00:00.010Z","attempts":5,"lastStatus":404,"lastAttemptDate":"2026-01-01T10:01:00.500Z"},{"id":1,"recipient":"dfsp2","transferId":"01HV0000000000000000000100","message":"POST /transfers","outcome":29,"logIndex":10,"createdDate":"2026-01-01T10:00:00.009Z","attempts":5,"lastStatus":404,"lastAttemptDate":"2026-01-01T10:01:00.500Z"}]"#]]).await;
+    for (query, ids) in [
+        ("participant=dfsp2", vec![3, 2, 1]),
+        ("participant=dfsp1", vec![]),
+        ("code=404&limit=1", vec![3]),
+        ("code=0", vec![]),
+        ("from=2026-01-01T10:00:00.010Z&before=3", vec![2]),
+        ("to=2026-01-01T10:00:00.010Z", vec![1]),
+    ] {
+        let page = server.ask(&format!("GET /deadletters?{query}"), "").await;
+        let found = page.matches(r#"{"id":"#).count();
+        let named = ids.iter().all(|id| page.contains(&format!(r#"{{"id":{id},"#)));
+        assert!(found == ids.len() && named, "{query}: {page}");
+    }
+    server.check("GET /deadletters/groups", "", expect![[r#"200 [{"recipient":"dfsp2","message":"POST /transfers","lastStatus":404,"count":3,"oldestId":1,"newestId":3,"oldestDate":"2026-01-01T10:00:00.009Z","newestDate":"2026-01-01T10:00:00.011Z"}]"#]]).await;
+    server.check("GET /deadletters/groups?code=500", "", expect!["200 []"]).await;
+    for query in ["code=x", "from=today", "participant=nobody", "code=1000"] {
+        server.check_status(&format!("POST /deadletters/resend?{query}"), "", 400).await;
+    }
     server.check("POST /deadletters/2/resend", "", expect!["202"]).await;
     server.check("POST /deadletters/2/resend", "", expect![[r#"400 {"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - dead letter not found"}}"#]]).await;
     assert_eq!(server.backend.inner().state.dead_letter_count(), 2);
     assert_eq!(server.backend.inner().state.notices_owed_count(), 1);
     server.check("GET /undeliverable", "", expect![[r#"200 [{"id":2,"recipient":"dfsp2","transferId":"01HV0000000000000000000101","message":"POST /transfers","outcome":29,"logIndex":11,"createdDate":"2026-01-01T10:00:00.015Z","reason":"no usable endpoint is registered for this callback"}]"#]]).await;
+    server
+        .check(
+            "POST /deadletters/resend?code=404&limit=1",
+            "",
+            expect![[r#"200 {"done":1,"last":3,"more":true}"#]],
+        )
+        .await;
+    server
+        .check(
+            "POST /deadletters/resend?before=3",
+            "",
+            expect![[r#"200 {"done":1,"last":1,"more":false}"#]],
+        )
+        .await;
+    server.check("POST /deadletters/resend", "", expect![[r#"200 {"done":0,"more":false}"#]]).await;
     server.check("GET /deadletters?limit=0", "", expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"limit\" is out of range"}}"#]]).await;
     server.check("GET /deadletters?limit=1001", "", expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"limit\" is out of range"}}"#]]).await;
     server.check("GET /deadletters?before=x", "", expect![[r#"400 {"errorInformation":{"errorCode":"3101","errorDescription":"Malformed syntax - \"before\" must be an integer"}}"#]]).await;

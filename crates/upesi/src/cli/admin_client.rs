@@ -26,6 +26,7 @@ impl AdminConnection {
     /// The address or the reason is invalid, or a file cannot be read.
     pub(crate) fn admin(&self) -> Result<Admin, CliError> {
         let mut admin = self.switch.client()?;
+        admin.with("accept", "application/json");
         if let Some(reason) = &self.reason {
             if reason.chars().any(char::is_control) {
                 return Err(CliError::new("--reason: contains a control character"));
@@ -78,6 +79,14 @@ impl AdminClient {
     pub(crate) fn new(connection: &AdminConnection) -> Result<Self, CliError> {
         let admin = connection.admin()?;
         Ok(Self { admin })
+    }
+
+    /// A client for commands that change nothing.
+    ///
+    /// # Errors
+    /// The address is invalid, or a file cannot be read.
+    pub(crate) fn at(switch: &AdminAddress) -> Result<Self, CliError> {
+        Ok(Self { admin: switch.client()? })
     }
 
     /// # Errors

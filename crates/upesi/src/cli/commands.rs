@@ -14,8 +14,9 @@ use crate::cli::stdout;
 use crate::data::{archive, backup, migrate, restore, snapshot};
 use crate::inspect::{audit, events, explain, replay, verify, what_if};
 use crate::operate::{
-    certificates, cluster, funds, health, init, liquidity, login, onboard, operators, participants,
-    parties, proposals, quarantine, reconcile, settlement, statement, status,
+    apply, callbacks, certificates, cluster, doctor, drill, funds, health, init, liquidity, login,
+    operators, oracles, participants, parties, proposals, quarantine, reconcile, settlement,
+    statement, status,
 };
 use crate::{config, serve};
 
@@ -52,13 +53,17 @@ const GROUPS: &[HelpGroup] = &[
         &[
             "status",
             "top",
-            "onboard",
+            "apply",
+            "export",
             "check-config",
+            "doctor",
             "health",
             "cluster",
             "participant",
             "funds",
-            "parties",
+            "callback",
+            "party",
+            "oracle",
             "settlement",
             "statement",
             "reconcile",
@@ -71,7 +76,10 @@ const GROUPS: &[HelpGroup] = &[
     ),
     ("Access", &["login", "logout", "operator", "role", "token"]),
     ("Inspect", &["verify", "audit", "events", "explain", "replay", "what-if"]),
-    ("Move and back up", &["backup", "restore", "snapshot", "archive", "export-log", "import-log"]),
+    (
+        "Move and back up",
+        &["backup", "restore", "drill", "snapshot", "archive", "export-log", "import-log"],
+    ),
     ("Measure", &["waterfall"]),
     ("Generate", &["openapi", "completions", "man"]),
 ];
@@ -111,6 +119,18 @@ enum Command {
     /// `upesi-bench --ceiling` measures it as the upper bound. Never use it for real money.
     #[command(hide = true)]
     NullSwitch(serve::ServeArguments),
+    /// Check a machine, a configuration and a running switch, and name remedies.
+    ///
+    /// Configuration, ports, certificates, limits, disk and its syncs, memory, clock, version, and
+    /// the alarms of the running switch.
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(doctor::DoctorArguments),
+    /// Restore the newest copy into a scratch directory, and measure the recovery.
+    ///
+    /// The copy is verified as by `restore`: every checksum, the hash chain, and every decision.
+    /// Prints the recovery point and the recovery time, and removes the scratch directory.
+    #[command(after_help = drill::EXAMPLES)]
+    Drill(drill::DrillArguments),
     /// Print an API as an OpenAPI document, as served on the admin port.
     Openapi(OpenapiArguments),
     /// Run simulated DFSPs against any FSPIOP hub.
@@ -165,15 +185,18 @@ enum Command {
     /// again.
     #[command(after_help = migrate::IMPORT_EXAMPLES)]
     ImportLog(migrate::ImportArguments),
-    /// Create a scheme from a file, on a running switch.
+    /// Bring a running switch to the scheme in a file.
     ///
     /// The file names currencies and settlement models of the hub, and participants with caps,
     /// funds, endpoints and public keys. Every part is compared with the hub first. Equal parts are
     /// skipped and missing ones created. Caps and endpoints that differ are updated; any other
     /// difference is shown and nothing is changed. Funds move once per participant and currency,
     /// however often the command runs.
-    #[command(after_help = onboard::EXAMPLES)]
-    Onboard(onboard::OnboardArguments),
+    #[command(after_help = apply::EXAMPLES)]
+    Apply(apply::ApplyArguments),
+    /// Write the scheme file of a running switch.
+    #[command(after_help = apply::export::EXAMPLES)]
+    Export(apply::export::ExportArguments),
     /// Log in to a running switch with a password; other commands then use the session.
     ///
     /// The token of the session is stored below ~/.config/upesi, in a file that only you can read.
@@ -277,11 +300,17 @@ enum Command {
     /// Add, list and change participants of a running switch.
     #[command(after_help = participants::EXAMPLES)]
     Participant(participants::ParticipantArguments),
+    /// List, show and resend callbacks that were given up, on a running switch.
+    #[command(after_help = callbacks::EXAMPLES)]
+    Callback(callbacks::CallbackArguments),
     /// Record deposits and withdrawals of participants, on a running switch.
     #[command(after_help = funds::EXAMPLES)]
     Funds(funds::FundsArguments),
     /// Import parties from a CSV file, or look one up.
-    Parties(parties::PartiesArguments),
+    Party(parties::PartyArguments),
+    /// List, add and remove oracles of a running switch.
+    #[command(after_help = oracles::EXAMPLES)]
+    Oracle(oracles::OracleArguments),
     /// Verify the hash chain and every decision of a log; read-only.
     ///
     /// Replays the log and compares it with independent accounts. Verifies that the hash chain is
@@ -382,6 +411,8 @@ impl Command {
                 harness::simulate(&options).map_err(|error| CliError::new(error.to_string()))
             }
             Self::Waterfall(options) => waterfall(&options),
+            Self::Doctor(arguments) => doctor::doctor(&arguments),
+            Self::Drill(arguments) => drill::drill(&arguments),
             Self::CheckConfig(arguments) => config::check::check_config(&arguments),
             Self::Events(arguments) => events::events(&arguments),
             Self::Explain(arguments) => explain::explain(&arguments),
@@ -396,15 +427,18 @@ impl Command {
             Self::Status(arguments) => status::status(&arguments),
             Self::Top(arguments) => status::top(&arguments),
             Self::ImportLog(arguments) => migrate::import(&arguments),
-            Self::Onboard(arguments) => onboard::onboard(&arguments),
+            Self::Apply(arguments) => apply::apply(&arguments),
+            Self::Export(arguments) => apply::export::export(&arguments),
             Self::Login(arguments) => login::login(&arguments),
             Self::Logout(arguments) => login::logout(&arguments),
             Self::Operator(arguments) => operators::operator(&arguments),
             Self::Role(arguments) => operators::roles::role(&arguments),
             Self::Token(arguments) => operators::tokens::token(&arguments),
             Self::Participant(arguments) => participants::participant(&arguments),
+            Self::Callback(arguments) => callbacks::callback(&arguments),
             Self::Funds(arguments) => funds::funds(&arguments),
-            Self::Parties(arguments) => parties::parties(&arguments),
+            Self::Party(arguments) => parties::party(&arguments),
+            Self::Oracle(arguments) => oracles::oracle(&arguments),
             Self::Quarantine(arguments) => quarantine::quarantine(&arguments),
             Self::Reconcile(arguments) => reconcile::reconcile(&arguments),
             Self::Replay(arguments) => replay::replay(&arguments),

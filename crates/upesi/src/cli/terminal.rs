@@ -4,12 +4,14 @@
 //! environment variable `NO_COLOR` turns colours off, and so does `TERM=dumb`.
 
 use std::env;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
 };
+
+use crate::CliError;
 
 /// Whether `--wide` asks for complete tables.
 static IS_WIDE: AtomicBool = AtomicBool::new(false);
@@ -80,6 +82,25 @@ pub(crate) fn shown_width(text: &str) -> usize {
         }
     }
     width
+}
+
+/// Asks a person to confirm a change.
+///
+/// # Errors
+/// The answer is not `y` or `yes`, or standard input is not a terminal.
+pub(crate) fn confirm(question: &str) -> Result<(), CliError> {
+    let stdin = io::stdin();
+    if !stdin.is_terminal() {
+        return Err(CliError::new("nothing was changed; confirm the change with --yes"));
+    }
+    eprint!("{question}? [y/N] ");
+    let mut answer = String::new();
+    let read = io::stderr().flush().and_then(|()| stdin.lock().read_line(&mut answer));
+    read.map_err(|error| CliError::new(format!("standard input: {error}")))?;
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(CliError::new("nothing was changed")),
+    }
 }
 
 /// Single keys of a terminal, without echo. The terminal is restored when this is dropped.

@@ -89,7 +89,7 @@ pub(crate) fn check_config(arguments: &CheckConfigArguments) -> Result<(), CliEr
 }
 
 /// Makes those start checks of `serve` that need no running thread.
-fn check_start(config: &Config) -> Result<(), CliError> {
+pub(crate) fn check_start(config: &Config) -> Result<(), CliError> {
     let own = [("fspiop.listen", config.fspiop.listen), ("admin.listen", config.admin.listen)];
     let own: Vec<_> =
         own.into_iter().chain(config.probes().map(|it| ("health.listen", it))).collect();

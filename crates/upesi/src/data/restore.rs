@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use harness::Progress;
 use journal::{ArchiveError, LocatedFrame, Location, LogWalk, RealDisk, TieredDisk};
-use ledger::LogIndex;
+use ledger::{LogIndex, Stamp};
 use ports::{ColdStore, Disk, DiskError, DiskFile};
 use record::frame::Tail;
 use sequencer::Replay;
@@ -94,6 +94,9 @@ struct Proof {
     batches: u64,
     last_record: u64,
     last_stamp: String,
+    /// The same.
+    #[serde(skip)]
+    stamp: Stamp,
     snapshots: u64,
     quarantined: usize,
     /// Bytes at the end that belong to a write interrupted by a crash.
@@ -194,6 +197,28 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), CliError> {
     print(&proof, arguments)
 }
 
+/// The restored log of a drill.
+pub(crate) struct RestoredLog {
+    pub(crate) last_record: u64,
+    pub(crate) last_stamp: Stamp,
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
+    pub(crate) state_hash: String,
+}
+
+/// Restores a copy into a new directory and verifies it, as [`restore`] does.
+pub(crate) fn restore_for_drill(from: &str, data: &Path) -> Result<RestoredLog, CliError> {
+    let arguments = RestoreArguments {
+        from: from.to_owned(),
+        data: data.to_owned(),
+        state_hash: None,
+        json: false,
+    };
+    let proof = make(&arguments, StagingDirectory::of(data)?)?;
+    let Proof { last_record, stamp, records, bytes, state_hash, .. } = proof;
+    Ok(RestoredLog { last_record, last_stamp: stamp, records, bytes, state_hash })
+}
+
 fn make(arguments: &RestoreArguments, target: StagingDirectory) -> Result<Proof, CliError> {
     let started = Instant::now();
     let staged = match RestoreSource::parse(&arguments.from)? {
@@ -213,6 +238,7 @@ fn make(arguments: &RestoreArguments, target: StagingDirectory) -> Result<Proof,
         batches: walked.frames,
         last_record: walked.tail.end.0,
         last_stamp: moment(walked.tail.stamp),
+        stamp: walked.tail.stamp,
         snapshots,
         quarantined,
         torn_bytes: walked.torn.map_or(0, |torn| torn.bytes),

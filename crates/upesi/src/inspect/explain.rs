@@ -26,6 +26,8 @@ use store::Disk;
 use switch::Traffic;
 
 use crate::CliError;
+use crate::cli::admin_address::AdminAddress;
+use crate::cli::admin_client::AdminClient;
 use crate::cli::stdout::print_json;
 use crate::data::layout;
 use crate::inspect::explain::history::{TransferDecisions, build_history};
@@ -37,12 +39,12 @@ use crate::operate::quarantine::Entry;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
+  upesi explain b51ec534-ee48-4575-b6a9-000000000001
+  upesi explain b51ec534-ee48-4575-b6a9-000000000001 --admin https://10.0.0.5:3001 --ca ca.pem
   upesi explain b51ec534-ee48-4575-b6a9-000000000001 --data /var/lib/upesi
   upesi explain 01ARZ3NDEKTSV4RRFFQ69G5FAV --data /var/lib/upesi --json
   upesi explain 01ARZ3NDEKTSV4RRFFQ69G5FAV --data copy --replay      from the log alone
-A running switch locks its directory. Its admin API gives the same answer:
-  curl -H \"Authorization: Bearer $(cat /var/lib/upesi/admin-token)\" \\
-       http://127.0.0.1:3001/transfers/b51ec534-ee48-4575-b6a9-000000000001/explanation";
+Without --data, a running switch is asked. It locks its directory.";
 
 /// Arguments of `explain`.
 #[derive(clap::Args)]
@@ -52,10 +54,12 @@ pub(crate) struct ExplainArguments {
     transfer: String,
     /// Directory of the log; read only. The switch must not be running on it.
     #[arg(long, value_name = "DIR")]
-    data: PathBuf,
+    data: Option<PathBuf>,
     /// Replay the whole log instead of reading the cold store; slow.
-    #[arg(long)]
+    #[arg(long, requires = "data")]
     replay: bool,
+    #[command(flatten)]
+    switch: AdminAddress,
     /// Print the result as JSON, with amounts as strings.
     #[arg(long)]
     json: bool,
@@ -67,10 +71,11 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<(), CliError> {
         let text = &arguments.transfer;
         CliError::new(format!("invalid transfer id {text:?}: expected a lower-case UUID or a ULID"))
     })?;
-    let log = OfflineLog::open(&arguments.data)?;
+    let Some(data) = &arguments.data else { return explain_online(arguments, id) };
+    let log = OfflineLog::open(data)?;
     let stored = match arguments.replay {
         true => Err(None),
-        false => from_store(&log, &arguments.data, id).map_err(Some),
+        false => from_store(&log, data, id).map_err(Some),
     };
     let mut explanation = match stored {
         Ok(explanation) => explanation,
@@ -86,6 +91,16 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<(), CliError> {
         return print_json(&explanation);
     }
     println!("{explanation}");
+    Ok(())
+}
+
+/// Prints the explanation of a running switch.
+fn explain_online(arguments: &ExplainArguments, id: TransferId) -> Result<(), CliError> {
+    let format = if arguments.json { "json" } else { "text" };
+    let mut client = AdminClient::at(&arguments.switch)?;
+    let answer =
+        client.call("GET", &format!("/transfers/{id}/explanation?format={format}"), None)?;
+    println!("{}", answer.text);
     Ok(())
 }
 

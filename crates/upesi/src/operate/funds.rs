@@ -10,7 +10,7 @@ use crate::CliError;
 use crate::cli::admin_client::{AdminClient, AdminConnection};
 use crate::cli::admin_get::query_value;
 use crate::cli::table::{Align, Table};
-use crate::operate::onboard::scheme::{amount_of, currency_of, participant_name};
+use crate::operate::apply::scheme::{amount_of, currency_of, participant_name};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:

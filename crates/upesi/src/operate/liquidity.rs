@@ -173,7 +173,7 @@ fn forecast(at: &str, now_ms: u64) -> String {
     format!("{at}, in {ahead}")
 }
 
-fn now_ms() -> u64 {
+pub(super) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use crate::CliError;
 use crate::cli::admin_client::{AdminClient, AdminConnection, entries, member};
 use crate::cli::table::{Align, Table};
-use crate::operate::liquidity;
-use crate::operate::onboard::scheme::{
+use crate::operate::apply::scheme::{
     ALARM_PERCENTAGE, HUB_ACCOUNTS, InCurrency, Participant, Scheme, amount_of, callable, cap_of,
     currency_of, endpoint_of, expanded, key_in, participant_name, percentage_of,
 };
-use crate::operate::onboard::{Provisioning, StepOutput};
+use crate::operate::apply::{Provisioning, Prune, StepOutput};
+use crate::operate::liquidity;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -156,7 +156,7 @@ fn add(arguments: &AddArguments, connection: &AdminConnection) -> Result<(), Cli
     let key = key.map_err(|fault| CliError::new(format!("--public-key: {fault}")))?;
     let in_currency = InCurrency {
         currency: *currency,
-        net_debit_cap: *cap,
+        net_debit_cap: Some(*cap),
         initial_position: Amount::ZERO,
         alarm_percentage: alarm_percentage.unwrap_or(ALARM_PERCENTAGE),
         funds_in: *funds_in,
@@ -165,7 +165,8 @@ fn add(arguments: &AddArguments, connection: &AdminConnection) -> Result<(), Cli
         name: arguments.participant.name,
         currencies: vec![in_currency],
         endpoints: wanted_endpoints(arguments.callbacks.as_deref(), &arguments.endpoints),
-        key,
+        keys: key.into_iter().collect(),
+        active: true,
     };
     let scheme = Scheme {
         currencies: vec![*currency],
@@ -174,8 +175,9 @@ fn add(arguments: &AddArguments, connection: &AdminConnection) -> Result<(), Cli
         participants: vec![participant],
     };
     let subject = arguments.participant.name.to_string();
-    let shown = StepOutput { dry_run: arguments.dry_run, json: connection.is_json() };
-    Provisioning { scheme: &scheme, subject, shown }.carry_out(connection.admin()?)
+    let shown = StepOutput { dry_run: arguments.dry_run, json: connection.is_json(), asks: false };
+    let provisioning = Provisioning { scheme: &scheme, subject, shown, prune: Prune::Nothing };
+    provisioning.carry_out(connection.admin()?)
 }
 
 /// Endpoints below a base address; single ones replace them.

@@ -1,4 +1,4 @@
-//! `upesi parties`: imports a CSV file of parties into the party directory of a running switch, and
+//! `upesi party`: imports a CSV file of parties into the party directory of a running switch, and
 //! looks up the FSP of a party.
 //!
 //! The file is read line by line and checked locally, so that a fault is reported with its line and
@@ -32,15 +32,15 @@ const LINE_BYTES_MAX: usize = 4_096;
 /// Between two attempts to reach a switch that is away.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Arguments of `parties`.
+/// Arguments of `party`.
 #[derive(clap::Args)]
-pub(crate) struct PartiesArguments {
+pub(crate) struct PartyArguments {
     #[command(subcommand)]
-    command: PartiesCommand,
+    command: PartyCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum PartiesCommand {
+enum PartyCommand {
     /// Register the parties of a CSV file with a running switch.
     ///
     /// The first line of the file must be
@@ -65,15 +65,15 @@ enum PartiesCommand {
 
 const IMPORT_EXAMPLES: &str = "\
 Examples:
-  upesi parties import parties.csv --dry-run                  check the file, register nothing
-  upesi parties import parties.csv --token /var/lib/upesi/admin-token --rejects bad.csv
-  upesi parties import parties.csv --token FILE --from-line 4120001   resume there
+  upesi party import parties.csv --dry-run                  check the file, register nothing
+  upesi party import parties.csv --token /var/lib/upesi/admin-token --rejects bad.csv
+  upesi party import parties.csv --token FILE --from-line 4120001   resume there
 Shows the rate and the remaining time. Waits for a switch that is unreachable (--wait).";
 
 const FIND_EXAMPLES: &str = "\
 Examples:
-  upesi parties find MSISDN 254700000001 --token /var/lib/upesi/admin-token
-  upesi parties find ACCOUNT_ID 0012345 --sub-id SAVINGS --token FILE --json";
+  upesi party find MSISDN 254700000001 --token /var/lib/upesi/admin-token
+  upesi party find ACCOUNT_ID 0012345 --sub-id SAVINGS --token FILE --json";
 
 #[derive(clap::Args)]
 struct ImportArguments {
@@ -170,10 +170,10 @@ struct ErrorResponse {
     error_information: ErrorInformation,
 }
 
-pub(crate) fn parties(arguments: &PartiesArguments) -> Result<(), CliError> {
+pub(crate) fn party(arguments: &PartyArguments) -> Result<(), CliError> {
     match &arguments.command {
-        PartiesCommand::Import(arguments) => import(arguments),
-        PartiesCommand::Find(arguments) => find(arguments),
+        PartyCommand::Import(arguments) => import(arguments),
+        PartyCommand::Find(arguments) => find(arguments),
     }
 }
 

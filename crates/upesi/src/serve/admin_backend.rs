@@ -16,10 +16,10 @@ use node::stall::Stall;
 use node::{Handle, ReadFailure, ReplyTo, SubmissionContext, SubmissionRefused, SystemClock};
 use operations::{
     ARCHIVED_MAX, Activity, AdminBackend, AuditPage, AuditQuery, BoxFuture, ChangeAuthor, Cluster,
-    ClusterLane, ClusterNode, DiskStatus, DiskUse, EventPage, EventQuery, Health, OpenBreaker,
-    OpenBreakers, PARKED_MAX, ParticipantStatementRequest, PositionTrend, Queues, ServiceStatus,
-    SnapshotFile, Snapshots, Span, StalledLane, StalledLanes, Statement, StatementRefusal,
-    StuckStage, Takeover, TransferCounts, TransferTrace, Unavailable,
+    ClusterLane, ClusterNode, DiskStatus, DiskUse, EventPage, EventQuery, ExplanationFormat,
+    Health, OpenBreaker, OpenBreakers, PARKED_MAX, ParticipantStatementRequest, PositionTrend,
+    Queues, ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane, StalledLanes, Statement,
+    StatementRefusal, StuckStage, Takeover, TransferCounts, TransferTrace, Unavailable,
 };
 use ports::{Clock, ClockReading};
 use sequencer::{Durability, Submission};
@@ -223,7 +223,11 @@ impl AdminBackend for NodeBackend {
         })
     }
 
-    fn explanation(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
+    fn explanation(
+        &self,
+        id: TransferId,
+        format: ExplanationFormat,
+    ) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
         Box::pin(async move {
             let permits = Arc::clone(&self.permits.explaining);
             let permit = permits.try_acquire_owned().map_err(|_| Unavailable::Busy)?;
@@ -241,8 +245,11 @@ impl AdminBackend for NodeBackend {
                 tracing::error!(transfer = %id, %error, "cannot be explained");
                 Unavailable::Unreadable
             })?;
-            let json = answer.map(|it| serde_json::to_vec(&it).map(Bytes::from)).transpose();
-            json.map_err(|_| Unavailable::Unreadable)
+            let written = answer.map(|it| match format {
+                ExplanationFormat::Json => serde_json::to_vec(&it).map(Bytes::from),
+                ExplanationFormat::Text => Ok(Bytes::from(it.to_string())),
+            });
+            written.transpose().map_err(|_| Unavailable::Unreadable)
         })
     }
 

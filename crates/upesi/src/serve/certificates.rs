@@ -79,7 +79,7 @@ pub(super) enum ReloadReason {
 
 impl Certificates {
     /// Reads the files. Fails if one cannot be used.
-    pub(super) fn open(config: &Config) -> Result<Arc<Self>, CliError> {
+    pub(crate) fn open(config: &Config) -> Result<Arc<Self>, CliError> {
         let fspiop = config.fspiop_tls().map(open).transpose()?.map(Arc::new);
         let admin = config.admin_tls().map(open).transpose()?.map(Arc::new);
         let calls = open_calls(config)?;
@@ -150,7 +150,7 @@ impl Certificates {
     }
 
     /// When each loaded certificate and revocation list expires.
-    pub(super) fn expiries(&self) -> Vec<(Labels, Number)> {
+    pub(crate) fn expiries(&self) -> Vec<(Labels, Number)> {
         let of = |files: &dyn TlsFiles| {
             let section = files.section();
             let shown: Vec<_> = files.status().iter().map(|it| sample(section, it)).collect();

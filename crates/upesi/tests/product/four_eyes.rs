@@ -170,7 +170,7 @@ fn an_onboarding_that_is_only_proposed_says_so() {
     let text = "[hub]\ncurrencies = [\"USD\"]\n[[participants]]\nname = \"greenbank\"\n\
         currencies = [{ currency = \"USD\", net_debit_cap = 100 }]\n";
     std::fs::write(&file, text).unwrap();
-    let arguments = format!("onboard {}", file.display());
+    let arguments = format!("apply {}", file.display());
     let proposed = treasury.office.run(&treasury.amina, &arguments);
     assert_eq!(proposed.status.code(), Some(3), "{proposed:?}");
     assert!(proposed.err().contains("POST /participants: proposed as "), "{proposed:?}");

@@ -9,6 +9,7 @@
 mod admin;
 #[cfg(feature = "real-receivers")]
 mod alerts;
+mod apply;
 mod archive;
 mod audit;
 mod bench;
@@ -58,7 +59,6 @@ mod monitoring;
 #[cfg(feature = "real-object-stores")]
 mod object_stores;
 mod offline;
-mod onboard;
 #[cfg(feature = "real-receivers")]
 mod openid;
 mod operate;

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testkit::http::PATIENCE;
+use testkit::server::Reply;
 
+use crate::support::message::uuid;
 use crate::support::scheme::Scheme;
 use crate::support::switch::{PROGRAM, Printed, finish};
 
@@ -90,7 +92,8 @@ fn one_line_adds_a_participant_and_again_changes_nothing() {
 
     let shown = answer(&scheme, &["participant", "show", "greenbank"]);
     assert_eq!(shown["limits"][0]["limit"]["value"].to_string(), "1000.5");
-    assert_eq!(shown["endpoints"].as_array().unwrap().len(), 18, "{shown}");
+    let endpoints = shown["endpoints"].as_array().unwrap();
+    assert!(18 <= endpoints.len(), "{shown}");
     assert_eq!(shown["keys"].as_array().unwrap().len(), 1, "{shown}");
     let listed = run(&scheme, &["participant", "list"]).succeeds().out();
     let row = listed.lines().find(|line| line.contains("greenbank")).unwrap();
@@ -157,5 +160,118 @@ fn funds_move_once_and_withdrawals_end() {
     assert_eq!(cover(), "2000");
     let refused = run(&scheme, &["funds", "out", "payeefsp", "1000000"]).fails();
     assert!(refused.contains("was refused"), "{refused}");
+    scheme.end();
+}
+
+#[test]
+fn given_up_callbacks_are_counted_shown_and_resent() {
+    let scheme = Scheme::start();
+    scheme.payer.answer(|callback| match &*callback.method {
+        "PUT" => Reply::Status(400),
+        _ => Reply::Accept,
+    });
+    let transfer = scheme.pay("1");
+    scheme.admin.wait_for("upesi_dead_letters", |count| count == 1);
+    scheme.payer.take(1);
+    let groups = answer(&scheme, &["callback", "list", "--group"]);
+    assert_eq!((&groups[0]["recipient"], &groups[0]["count"]), (&"payerfsp".into(), &1.into()));
+    let filters = ["--participant", "payerfsp", "--code", "400"];
+    let listed = answer(&scheme, &[&["callback", "list"], &filters[..]].concat());
+    let id = listed[0]["id"].to_string();
+    let shown = run(&scheme, &["callback", "show", &id]).succeeds().out();
+    assert!(shown.contains(&format!("upesi explain {}", transfer.id)), "{shown}");
+    let none = answer(&scheme, &["callback", "list", "--code", "500"]);
+    assert_eq!(none, json!([]));
+    let explained = run(&scheme, &["explain", &transfer.id]).succeeds().out();
+    assert!(explained.contains(&format!("dead letters: {id}; `upesi callback resend")));
+    let explained = answer(&scheme, &["explain", &transfer.id]);
+    assert_eq!(explained["state"], "COMMITTED");
+    let unknown = run(&scheme, &["explain", &uuid()]).fails();
+    assert!(unknown.contains("not found"), "{unknown}");
+
+    scheme.payer.answer(|_| Reply::Accept);
+    let refused = run(&scheme, &["callback", "resend"]).fails();
+    assert!(refused.contains("name callbacks by their ids"), "{refused}");
+    let resend = [&["callback", "resend"], &filters[..]].concat();
+    assert_eq!(answer(&scheme, &[&resend[..], &["--dry-run"]].concat())["count"], 1);
+    assert_eq!(answer(&scheme, &resend)["count"], 1);
+    scheme.payer.take(1);
+    scheme.wait_until_delivered();
+    let gone = run(&scheme, &["callback", "resend", &id]).fails();
+    assert!(gone.contains("dead letter not found"), "{gone}");
+    scheme.end();
+}
+
+#[test]
+fn oracles_are_added_once_and_removed() {
+    let scheme = Scheme::start();
+    let add = ["oracle", "add", "MSISDN", "http://127.0.0.1:4990", "--currency", "USD"];
+    for _ in 0..2 {
+        let oracles = answer(&scheme, &add);
+        assert_eq!(oracles.as_array().unwrap().len(), 1, "{oracles}");
+    }
+    let id = answer(&scheme, &["oracle", "list"])[0]["oracleId"].to_string();
+    assert_eq!(answer(&scheme, &["oracle", "remove", &id]), json!([]));
+    let again = run(&scheme, &["oracle", "remove", &id]).fails();
+    assert!(again.contains("there is no oracle"), "{again}");
+    scheme.end();
+}
+
+#[test]
+fn a_drill_proves_a_copy_and_measures_the_recovery() {
+    let scheme = Scheme::start();
+    scheme.pay("150.5");
+    scheme.wait_until_delivered();
+    scheme.admin.quiet_state();
+    let (data, copy) = (scheme.home.data(), scheme.home.data().with_file_name("copy"));
+    let scratch = scheme.home.data().with_file_name("scratch");
+    fs::create_dir(&scratch).unwrap();
+    fs::create_dir(&copy).unwrap();
+    let mut backup = Command::new(PROGRAM);
+    backup.arg("backup").arg("--data").arg(data).arg("--to").arg(&copy);
+    finish(backup).succeeds();
+    let [copy, scratch] = [&copy, &scratch].map(|path| path.to_str().unwrap());
+    let drill = ["drill", "--from", copy, "--scratch", scratch];
+    let report = answer(&scheme, &drill);
+    assert_eq!(report["ok"], true, "{report}");
+    assert_eq!(report["records_missing"], 0, "{report}");
+    assert_eq!(report["recovery_point_seconds"], 0.0, "{report}");
+    assert!(0.0 < report["recovery_time_seconds"].as_f64().unwrap(), "{report}");
+    assert_eq!(report["state_hash"], scheme.admin.json("/state")["stateHash"]);
+    assert_eq!(fs::read_dir(scratch).unwrap().count(), 0, "it is removed");
+
+    scheme.pay("1");
+    scheme.wait_until_delivered();
+    let late = run(&scheme, &[&drill[..], &["--recovery-point", "0"]].concat());
+    assert_eq!(late.status.code(), Some(2), "{}", late.err());
+    let missing = run(&scheme, &["drill", "--from", "/nowhere", "--scratch", scratch]);
+    assert_eq!(missing.status.code(), Some(1), "{}", missing.err());
+    assert_eq!(fs::read_dir(scratch).unwrap().count(), 0, "it is removed");
+    scheme.end();
+}
+
+#[test]
+fn the_doctor_names_each_problem_with_its_remedy() {
+    let scheme = Scheme::start();
+    let data = scheme.home.data();
+    let data = data.to_str().unwrap();
+    let output = run(&scheme, &["doctor", "--data", data, "--json"]);
+    let findings = output.json();
+    let gravity = |check: &str| {
+        let mut all = findings.as_array().unwrap().iter();
+        let found = all.find(|it| it["check"] == check).unwrap_or_else(|| panic!("no {check}"));
+        found["gravity"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(gravity("version"), "OK", "{findings}");
+    let all =
+        ["configuration", "ports", "limits", "disk", "room", "sync", "memory", "clock", "alarms"];
+    for check in all {
+        assert!(["OK", "WARNING", "PROBLEM"].contains(&&*gravity(check)), "{check}");
+    }
+    let config = scheme.home.configuration().with_file_name("wrong.toml");
+    fs::write(&config, "[fspiop]\nlisten = 7\n").unwrap();
+    let wrong = run(&scheme, &["doctor", "--data", data, "--config", config.to_str().unwrap()]);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(wrong.out().contains("PROBLEM  configuration"), "{}", wrong.out());
     scheme.end();
 }

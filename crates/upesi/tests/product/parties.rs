@@ -25,7 +25,7 @@ fn file(home: &Home, name: &str, text: &str) -> PathBuf {
 
 fn command(home: &Home, switch: &Switch, arguments: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
-    command.arg("parties").args(arguments);
+    command.arg("party").args(arguments);
     command.arg("--admin").arg(format!("http://{}", switch.admin));
     command.arg("--token").arg(home.data().join("admin-token"));
     command

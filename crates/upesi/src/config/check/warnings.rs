@@ -151,7 +151,7 @@ static WARNINGS: &[Rule] = warnings! { config;
     WEEK_SECONDS < config.delivery.horizon_seconds =>
         "delivery.horizon_seconds is above a week: callbacks to a participant that has left \
          stay owed that long and fill its lane",
-        "delivery.horizon_seconds = 86400; POST /deadletters/{id}/resend resends a callback";
+        "delivery.horizon_seconds = 86400; upesi callback resend resends callbacks";
     15 * MINUTE_MS < config.delivery.backoff_max_ms =>
         "delivery.backoff_max_ms is above 15 minutes: a failed callback arrives up to that \
          long after its participant has recovered",

@@ -388,7 +388,7 @@ impl Display for Explanation {
         if !self.dead_letters.is_empty() {
             writeln!(
                 f,
-                "dead letters: {}; POST /deadletters/ID/resend of the admin API resends one",
+                "dead letters: {}; `upesi callback resend ID` resends one",
                 numbers(&self.dead_letters)
             )?;
         }

@@ -15,7 +15,7 @@ use super::fields::{Faults, Fields, flag, one_of, text};
 /// Accounts of the hub that every currency needs.
 pub(in crate::operate) const HUB_ACCOUNTS: [&str; 2] =
     ["HUB_RECONCILIATION", "HUB_MULTILATERAL_SETTLEMENT"];
-const HUB_ACCOUNTS_ALL: [&str; 3] =
+pub(super) const HUB_ACCOUNTS_ALL: [&str; 3] =
     ["HUB_RECONCILIATION", "HUB_MULTILATERAL_SETTLEMENT", "HUB_FEE"];
 /// The alarm percentage of a new cap.
 pub(in crate::operate) const ALARM_PERCENTAGE: Amount = Amount::from_units(100_000);
@@ -53,14 +53,17 @@ pub(in crate::operate) struct Participant {
     pub(in crate::operate) currencies: Vec<InCurrency>,
     /// Endpoint types and values, by type.
     pub(in crate::operate) endpoints: Vec<(String, String)>,
-    pub(in crate::operate) key: Option<VerificationKey>,
+    pub(in crate::operate) keys: Vec<VerificationKey>,
+    /// Whether its messages are accepted.
+    pub(in crate::operate) active: bool,
 }
 
 /// A participant's accounts in one currency.
 #[derive(Debug)]
 pub(in crate::operate) struct InCurrency {
     pub(in crate::operate) currency: Currency,
-    pub(in crate::operate) net_debit_cap: Amount,
+    /// `None` leaves the accounts inactive.
+    pub(in crate::operate) net_debit_cap: Option<Amount>,
     pub(in crate::operate) initial_position: Amount,
     pub(in crate::operate) alarm_percentage: Amount,
     pub(in crate::operate) funds_in: Option<Amount>,
@@ -190,10 +193,13 @@ fn read_participant<'n>(
             Err(fault) => fields.fault(node.line, &format!("endpoints.{kind}"), &fault),
         }
     }
-    let key = fields.optional("public_key_file", |node| key_in(&directory.join(text(node)?)));
+    let keys = fields.list("public_keys", |node| key_of(text(node)?.as_bytes()));
+    let mut keys: Vec<_> = keys.into_iter().map(|(_, key)| key).collect();
+    keys.extend(fields.optional("public_key_file", |node| key_in(&directory.join(text(node)?))));
+    let active = fields.optional("active", flag).unwrap_or(true);
     fields.end();
     endpoints.sort();
-    Some(Participant { name: name?, currencies: in_currencies, endpoints, key })
+    Some(Participant { name: name?, currencies: in_currencies, endpoints, keys, active })
 }
 
 fn read_currency(
@@ -209,14 +215,14 @@ fn read_currency(
             (true, true) => Ok(currency),
         }
     });
-    let cap = fields.required("net_debit_cap", |node| cap_of(digits(node)?));
+    let cap = fields.optional("net_debit_cap", |node| cap_of(digits(node)?));
     let position = fields.optional("initial_position", |node| decimal(digits(node)?));
     let alarm = fields.optional("alarm_percentage", |node| percentage_of(digits(node)?));
     let funds = fields.optional("funds_in", |node| amount_of(digits(node)?));
     fields.end();
     Some(InCurrency {
         currency: currency?,
-        net_debit_cap: cap?,
+        net_debit_cap: cap,
         initial_position: position.unwrap_or(Amount::ZERO),
         alarm_percentage: alarm.unwrap_or(ALARM_PERCENTAGE),
         funds_in: funds,
@@ -319,7 +325,11 @@ pub(in crate::operate) fn expanded(base: &str) -> Vec<(String, String)> {
 /// The key in a PEM file.
 pub(in crate::operate) fn key_in(path: &Path) -> Result<VerificationKey, String> {
     let text = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    VerificationKey::from_pem(&text).map_err(|error| format!("{}: {error}", path.display()))
+    key_of(&text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn key_of(pem: &[u8]) -> Result<VerificationKey, String> {
+    VerificationKey::from_pem(pem).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -28,6 +28,8 @@ pub(super) enum Verdict {
         found: String,
         change: Change,
     },
+    /// The scheme does not have it.
+    Prune(Change),
     /// It differs, and the admin API cannot change it.
     Differs {
         found: String,
@@ -55,6 +57,12 @@ impl SchemeStep {
 }
 
 impl Change {
+    /// Activates or deactivates a participant or a model.
+    fn switch(path: String, is_active: bool) -> Self {
+        let (target, body) = (Target::Path(path), json!({ "isActive": is_active }));
+        Self { method: "PUT", target, body, status: 200 }
+    }
+
     fn post(path: impl Into<String>, body: Value, status: u16) -> Self {
         Self { method: "POST", target: Target::Path(path.into()), body, status }
     }
@@ -67,19 +75,55 @@ impl Change {
                 format!("/participants/{name}/accounts/{id}")
             }
         };
-        hub.change((self.method, &path), &self.body.to_string(), self.status)
+        let body = (!self.body.is_null()).then(|| self.body.to_string());
+        hub.change((self.method, &path), body.as_deref(), self.status)
     }
 }
 
 /// All steps of a scheme, in order.
 pub(super) fn all(scheme: &Scheme, hub: &mut KnownHub) -> Result<Vec<SchemeStep>, CliError> {
     let mut steps = hub_accounts(scheme, hub)?;
-    steps.extend(scheme.models.iter().map(|model| settlement_model(model, &hub.models)));
+    steps.extend(scheme.models.iter().flat_map(|model| settlement_model(model, &hub.models)));
     for participant in &scheme.participants {
         let is_known = hub.participant(participant.name.as_str()).is_some();
         steps.extend(currencies(participant, hub, is_known)?);
         steps.extend(endpoints(participant, hub, is_known)?);
-        steps.extend(key(participant, hub, is_known)?);
+        steps.extend(keys(participant, hub, is_known)?);
+        steps.extend(activity(participant, hub));
+    }
+    Ok(steps)
+}
+
+/// The steps that take away what a hub has and a scheme has not: participants and settlement models
+/// are deactivated, and public keys of named participants are removed.
+pub(super) fn prune(scheme: &Scheme, hub: &mut KnownHub) -> Result<Vec<SchemeStep>, CliError> {
+    let mut steps = Vec::new();
+    let is_named = |name: &str| scheme.models.iter().any(|model| model.name == name);
+    for model in hub.models.iter().filter(|model| model.is_active && !is_named(&model.name)) {
+        let change = Change::switch(format!("/settlementModels/{}", model.name), false);
+        let object = format!("model {}", model.name);
+        steps.push(SchemeStep::new(object, "inactive", Verdict::Prune(change)));
+    }
+    let named = |name: &str| scheme.participants.iter().find(|it| it.name.as_str() == name);
+    let known = hub.participants.iter().skip(1);
+    let known: Vec<_> = known.map(|it| (it.name.clone(), it.is_active)).collect();
+    for (name, is_active) in known {
+        let Some(participant) = named(&name) else {
+            if is_active == 1 {
+                let change = Change::switch(format!("/participants/{name}"), false);
+                steps.push(SchemeStep::new(name, "disabled", Verdict::Prune(change)));
+            }
+            continue;
+        };
+        let wanted: Vec<_> = participant.keys.iter().map(id_of).collect();
+        for key in hub.keys(&name)? {
+            if key.is_registered() && !wanted.contains(&key.id) {
+                let target = Target::Path(format!("/participants/{name}/keys/{}", key.id));
+                let change = Change { method: "DELETE", target, body: Value::Null, status: 204 };
+                let what = format!("no public key {}", key.id);
+                steps.push(SchemeStep::new(&*name, what, Verdict::Prune(change)));
+            }
+        }
     }
     Ok(steps)
 }
@@ -103,14 +147,22 @@ fn hub_accounts(scheme: &Scheme, hub: &KnownHub) -> Result<Vec<SchemeStep>, CliE
     Ok(steps)
 }
 
-fn settlement_model(model: &Model, known: &[KnownModel]) -> SchemeStep {
+fn settlement_model(model: &Model, known: &[KnownModel]) -> Vec<SchemeStep> {
     let wanted = model.to_string();
-    let verdict = match known.iter().find(|known| known.name == model.name) {
+    let found = known.iter().find(|known| known.name == model.name);
+    let verdict = match found {
         None => Verdict::Create(Change::post("/settlementModels", body_of(model), 201)),
         Some(known) if known.to_string() == wanted => Verdict::Equal,
         Some(known) => Verdict::Differs { found: known.to_string() },
     };
-    SchemeStep::new(format!("model {}", model.name), wanted, verdict)
+    let object = format!("model {}", model.name);
+    let mut steps = vec![SchemeStep::new(&*object, wanted, verdict)];
+    if found.is_some_and(|found| !found.is_active) {
+        let change = Change::switch(format!("/settlementModels/{}", model.name), true);
+        let verdict = Verdict::Update { found: "inactive".to_owned(), change };
+        steps.push(SchemeStep::new(object, "active", verdict));
+    }
+    steps
 }
 
 fn body_of(model: &Model) -> Value {
@@ -158,7 +210,8 @@ fn currencies(
 
 /// The cap. A new cap has the default alarm percentage, which a second step changes.
 fn cap(name: &FspName, wanted: &InCurrency, found: Option<Cap>) -> Vec<SchemeStep> {
-    let InCurrency { currency, net_debit_cap, initial_position, alarm_percentage, .. } = wanted;
+    let InCurrency { currency, initial_position, alarm_percentage, .. } = wanted;
+    let Some(net_debit_cap) = &wanted.net_debit_cap else { return Vec::new() };
     let all = Cap { value: *net_debit_cap, alarm: *alarm_percentage };
     let change = |found: Cap| {
         let limit = json!({
@@ -265,24 +318,46 @@ fn endpoints(
     Ok(participant.endpoints.iter().map(step).collect())
 }
 
-fn key(
+fn keys(
     participant: &Participant,
     hub: &mut KnownHub,
     is_known: bool,
-) -> Result<Option<SchemeStep>, CliError> {
-    let Some(key) = &participant.key else { return Ok(None) };
+) -> Result<Vec<SchemeStep>, CliError> {
+    if participant.keys.is_empty() {
+        return Ok(Vec::new());
+    }
     let name = &participant.name;
     let known = if is_known { hub.keys(name.as_str())? } else { Vec::new() };
-    let id = VerificationKey::fingerprint(key).to_string();
-    let verdict = match known.contains(&id) {
-        true => Verdict::Equal,
-        false => Verdict::Create(Change::post(
-            format!("/participants/{name}/keys"),
-            json!({ "publicKey": key.to_pem() }),
-            201,
-        )),
+    let step = |key: &VerificationKey| {
+        let id = id_of(key);
+        let verdict = match known.iter().any(|known| known.id == id) {
+            true => Verdict::Equal,
+            false => Verdict::Create(Change::post(
+                format!("/participants/{name}/keys"),
+                json!({ "publicKey": key.to_pem() }),
+                201,
+            )),
+        };
+        SchemeStep::new(name.as_str(), format!("public key {id}"), verdict)
     };
-    Ok(Some(SchemeStep::new(name.as_str(), format!("public key {id}"), verdict)))
+    Ok(participant.keys.iter().map(step).collect())
+}
+
+fn id_of(key: &VerificationKey) -> String {
+    key.fingerprint().to_string()
+}
+
+/// Enables or disables a participant. A new one is enabled.
+fn activity(participant: &Participant, hub: &KnownHub) -> Option<SchemeStep> {
+    let name = &participant.name;
+    let is_active = hub.participant(name.as_str()).is_none_or(|known| known.is_active == 1);
+    if is_active == participant.active {
+        return None;
+    }
+    let text = |is_active| if is_active { "enabled" } else { "disabled" };
+    let change = Change::switch(format!("/participants/{name}"), participant.active);
+    let verdict = Verdict::Update { found: text(is_active).to_owned(), change };
+    Some(SchemeStep::new(name.as_str(), text(participant.active), verdict))
 }
 
 impl Cap {

@@ -24,9 +24,12 @@ pub(super) struct KnownHub {
 
 /// A participant that the hub has.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct KnownParticipant {
     pub(super) name: String,
     pub(super) accounts: Vec<KnownAccount>,
+    /// 0 or 1.
+    pub(super) is_active: u8,
 }
 
 /// An account that the hub has.
@@ -51,6 +54,7 @@ pub(super) struct KnownModel {
     pub(super) auto_position_reset: bool,
     pub(super) ledger_account_type_id: Option<String>,
     pub(super) settlement_account_type: Option<String>,
+    pub(super) is_active: bool,
 }
 
 /// Net debit cap and alarm percentage.
@@ -80,9 +84,21 @@ struct ListedEndpoint {
     value: String,
 }
 
+/// A public key that the hub has.
 #[derive(Deserialize)]
-struct ListedKey {
-    id: String,
+#[serde(rename_all = "camelCase")]
+pub(super) struct KnownKey {
+    /// SHA-256 of the key.
+    pub(super) id: String,
+    pub(super) public_key: String,
+    source: String,
+}
+
+impl KnownKey {
+    /// Whether it is in the registry, and not in the key directory.
+    pub(super) fn is_registered(&self) -> bool {
+        self.source == "register"
+    }
 }
 
 #[derive(Deserialize)]
@@ -140,10 +156,9 @@ impl KnownHub {
         Ok(listed.into_iter().map(|endpoint| (endpoint.kind, endpoint.value)).collect())
     }
 
-    /// SHA-256 of the public keys of an existing participant.
-    pub(super) fn keys(&mut self, name: &str) -> Result<Vec<String>, CliError> {
-        let listed: Vec<ListedKey> = get(&mut self.admin, &format!("/participants/{name}/keys"))?;
-        Ok(listed.into_iter().map(|key| key.id).collect())
+    /// Public keys of an existing participant.
+    pub(super) fn keys(&mut self, name: &str) -> Result<Vec<KnownKey>, CliError> {
+        get(&mut self.admin, &format!("/participants/{name}/keys"))
     }
 
     /// The accepted movement of funds with this id, such as `funds in: 10 USD of greenbank`.
@@ -179,10 +194,10 @@ impl KnownHub {
     pub(super) fn change(
         &mut self,
         (method, path): (&str, &str),
-        body: &str,
+        body: Option<&str>,
         status: u16,
     ) -> Result<(), CliError> {
-        let answer = self.admin.must(method, path, Some(body), &[status, PROPOSED]);
+        let answer = self.admin.must(method, path, body, &[status, PROPOSED]);
         let answer = answer.map_err(failed)?;
         // Funds are answered with the same status, but not with a proposal.
         let value = serde_json::from_slice(&answer.body).unwrap_or_default();
@@ -197,6 +212,14 @@ impl KnownHub {
 impl KnownParticipant {
     pub(super) fn has(&self, kind: &str, currency: &str) -> bool {
         self.accounts.iter().any(|account| account.is(kind, currency))
+    }
+
+    /// Its currencies, in order.
+    pub(super) fn currencies(&self) -> Vec<String> {
+        let mut all: Vec<_> = self.accounts.iter().map(|it| it.currency.clone()).collect();
+        all.sort();
+        all.dedup();
+        all
     }
 
     pub(super) fn has_currency(&self, currency: &str) -> bool {

@@ -1,15 +1,18 @@
-//! `upesi onboard`: creates a scheme from a file, through the admin API of a running switch.
+//! `upesi apply` and `upesi export`: a scheme from a file, and the file of a scheme, through the
+//! admin API of a running switch.
 //!
 //! Everything is compared before anything is changed. If a part differs and the admin API cannot
 //! change it, nothing is changed. A second run changes nothing.
 
 mod document;
+pub(crate) mod export;
 mod fields;
 mod hub;
 pub(super) mod scheme;
 mod steps;
 
 use std::fs;
+use std::io::{IsTerminal, stdin};
 use std::path::{Path, PathBuf};
 
 use document::FileFault;
@@ -22,19 +25,22 @@ use steps::{SchemeStep, Verdict};
 use crate::CliError;
 use crate::cli::admin_address::AdminAddress;
 use crate::cli::table::{Align, Table};
+use crate::cli::terminal;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  upesi onboard docs/tutorial/scheme.toml --dry-run
-  upesi onboard scheme.toml --token data/admin-token
-  upesi onboard scheme.json --admin http://10.0.0.5:3001 --token token --json";
+  upesi apply docs/tutorial/scheme.toml --dry-run
+  upesi apply scheme.toml --token data/admin-token
+  upesi apply scheme.toml --prune --yes
+  upesi apply scheme.json --admin http://10.0.0.5:3001 --token token --json
+On a terminal the command shows the difference and asks. Elsewhere it does not ask.";
 
 /// Largest scheme file, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Arguments of `onboard`.
+/// Arguments of `apply`.
 #[derive(clap::Args)]
-pub(crate) struct OnboardArguments {
+pub(crate) struct ApplyArguments {
     /// Scheme file: TOML, or JSON if its name ends in .json.
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -43,6 +49,16 @@ pub(crate) struct OnboardArguments {
     /// Compare and show what would be done; change nothing.
     #[arg(long)]
     dry_run: bool,
+    /// Do not ask before the changes.
+    #[arg(long)]
+    yes: bool,
+    /// Take away what the file does not have.
+    ///
+    /// Participants and settlement models that the file does not name are deactivated, and public
+    /// keys of its participants that it does not have are removed. Endpoints stay, because the
+    /// admin API cannot remove them. Needs --yes where nothing can be asked.
+    #[arg(long)]
+    prune: bool,
     /// Print the steps as JSON.
     #[arg(long)]
     json: bool,
@@ -62,6 +78,15 @@ struct Row {
 pub(super) struct StepOutput {
     pub(super) dry_run: bool,
     pub(super) json: bool,
+    /// Whether a person on a terminal is asked first.
+    pub(super) asks: bool,
+}
+
+/// Whether parts of the hub that the scheme does not have are taken away.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Prune {
+    Nothing,
+    All,
 }
 
 /// The comparison of a scheme with a hub, and the changes that follow.
@@ -70,13 +95,20 @@ pub(super) struct Provisioning<'a> {
     /// The source of the scheme, for errors.
     pub(super) subject: String,
     pub(super) shown: StepOutput,
+    pub(super) prune: Prune,
 }
 
-pub(crate) fn onboard(arguments: &OnboardArguments) -> Result<(), CliError> {
-    let scheme = &read(&arguments.file)?;
-    let shown = StepOutput { dry_run: arguments.dry_run, json: arguments.json };
-    let subject = arguments.file.display().to_string();
-    Provisioning { scheme, subject, shown }.carry_out(arguments.switch.client()?)
+pub(crate) fn apply(arguments: &ApplyArguments) -> Result<(), CliError> {
+    let ApplyArguments { file, switch, dry_run, yes, prune, json } = arguments;
+    let is_terminal = stdin().is_terminal();
+    if *prune && !yes && !dry_run && !is_terminal {
+        return Err(CliError::new("--prune: nothing was changed; confirm the changes with --yes"));
+    }
+    let scheme = &read(file)?;
+    let shown = StepOutput { dry_run: *dry_run, json: *json, asks: !yes && is_terminal };
+    let prune = if *prune { Prune::All } else { Prune::Nothing };
+    let subject = file.display().to_string();
+    Provisioning { scheme, subject, shown, prune }.carry_out(switch.client()?)
 }
 
 impl Provisioning<'_> {
@@ -84,14 +116,18 @@ impl Provisioning<'_> {
     /// that the API cannot change.
     pub(super) fn carry_out(&self, admin: Admin) -> Result<(), CliError> {
         let mut hub = KnownHub::read(admin)?;
-        let steps = steps::all(self.scheme, &mut hub)?;
+        let mut steps = steps::all(self.scheme, &mut hub)?;
+        if self.prune == Prune::All {
+            steps.extend(steps::prune(self.scheme, &mut hub)?);
+        }
         let differing = steps.iter().filter(|step| matches!(step.verdict, Verdict::Differs { .. }));
         let differing = differing.count();
         let mut rows = Vec::new();
         let result = if self.shown.dry_run || 0 < differing {
-            rows.extend(steps.into_iter().map(Row::planned));
+            rows.extend(steps.iter().map(Row::planned));
             Ok(())
         } else {
+            self.ask(&steps)?;
             carry_out(steps, &mut hub, &mut rows)
         };
         print(&rows, self.shown.json);
@@ -104,6 +140,19 @@ impl Provisioning<'_> {
                 self.subject
             ))),
         }
+    }
+}
+
+impl Provisioning<'_> {
+    /// Shows the changes on a terminal, and asks for them.
+    fn ask(&self, steps: &[SchemeStep]) -> Result<(), CliError> {
+        let changes = steps.iter().filter(|step| !matches!(step.verdict, Verdict::Equal));
+        let changes: Vec<_> = changes.map(Row::planned).collect();
+        if !self.shown.asks || changes.is_empty() {
+            return Ok(());
+        }
+        eprint!("{}", table(&changes));
+        terminal::confirm(&format!("{}: make {} changes", self.subject, changes.len()))
     }
 }
 
@@ -124,6 +173,10 @@ fn carry_out(
                 change.send(hub)?;
                 ("updated", Some(found))
             }
+            Verdict::Prune(change) => {
+                change.send(hub)?;
+                ("pruned", None)
+            }
             Verdict::Differs { found } => ("differs", Some(found)),
         };
         rows.push(Row { object: step.object, wanted: step.wanted, done, found });
@@ -132,14 +185,15 @@ fn carry_out(
 }
 
 impl Row {
-    fn planned(step: SchemeStep) -> Self {
-        let (done, found) = match step.verdict {
+    fn planned(step: &SchemeStep) -> Self {
+        let (done, found) = match &step.verdict {
             Verdict::Equal => ("equal", None),
             Verdict::Create(_) => ("would create", None),
-            Verdict::Update { found, .. } => ("would update", Some(found)),
-            Verdict::Differs { found } => ("differs", Some(found)),
+            Verdict::Update { found, .. } => ("would update", Some(found.clone())),
+            Verdict::Prune(_) => ("would prune", None),
+            Verdict::Differs { found } => ("differs", Some(found.clone())),
         };
-        Self { object: step.object, wanted: step.wanted, done, found }
+        Self { object: step.object.clone(), wanted: step.wanted.clone(), done, found }
     }
 
     /// Whether the table shows both in one line: endpoints of one participant with one result.
@@ -181,6 +235,10 @@ fn print(rows: &[Row], json: bool) {
         println!("{}", serde_json::Value::from_iter(rows));
         return;
     }
+    table(rows).print();
+}
+
+fn table(rows: &[Row]) -> Table<3> {
     let columns = [("object", Align::Left), ("done", Align::Left), ("wanted", Align::Left)];
     let mut table = Table::new(columns);
     let alike = |a: &Row, b: &Row| a.is_like(b);
@@ -194,5 +252,5 @@ fn print(rows: &[Row], json: bool) {
         };
         table.add([row.object.clone(), row.done.to_owned(), wanted]);
     }
-    table.print();
+    table
 }

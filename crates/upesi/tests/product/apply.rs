@@ -1,4 +1,4 @@
-//! `upesi onboard`: a scheme from a file. A second run changes nothing; differences are updated or
+//! `upesi apply` and `upesi export`: a scheme from a file. A second run changes nothing; differences are updated or
 //! refused.
 
 use std::fs;
@@ -17,13 +17,13 @@ const KEY: &str = "-----BEGIN PUBLIC KEY-----\n\
     voJIiIn0GUsAQhOijyMVJb0NahMGw72rZrBIhjU8h4gGfjw+TH7IflGM5w==\n\
     -----END PUBLIC KEY-----\n";
 
-struct Onboarding {
+struct Scheme {
     home: Home,
     switch: Switch,
     admin: Admin,
 }
 
-impl Onboarding {
+impl Scheme {
     fn start() -> Self {
         let home = Home::new();
         let switch = home.serve();
@@ -37,9 +37,9 @@ impl Onboarding {
         path
     }
 
-    fn onboard(&self, file: &Path, more: &[&str]) -> Output {
+    fn apply(&self, file: &Path, more: &[&str]) -> Output {
         let mut command = Command::new(PROGRAM);
-        command.arg("onboard").arg(file).args(more);
+        command.arg("apply").arg(file).args(more);
         command.arg("--admin").arg(format!("http://{}", self.switch.admin));
         command.arg("--token").arg(self.home.data().join("admin-token"));
         finish(command)
@@ -47,7 +47,7 @@ impl Onboarding {
 
     /// The results, without the parts that were equal: object, result, expected value.
     fn changed(&self, file: &Path, more: &[&str]) -> Vec<String> {
-        let rows = self.onboard(file, &[&["--json"], more].concat()).succeeds().json();
+        let rows = self.apply(file, &[&["--json"], more].concat()).succeeds().json();
         changes(&rows)
     }
 
@@ -70,7 +70,7 @@ fn changes(rows: &Value) -> Vec<String> {
 
 #[test]
 fn second_run_changes_nothing() {
-    let hub = Onboarding::start();
+    let hub = Scheme::start();
     let example = Path::new(EXAMPLE);
     let before = hub.content();
     let planned = hub.changed(example, &["--dry-run"]);
@@ -103,7 +103,7 @@ fn second_run_changes_nothing() {
     let after = hub.content();
     assert_eq!(hub.changed(example, &[]), [""; 0]);
     assert_eq!(hub.content(), after);
-    let table = String::from_utf8(hub.onboard(example, &[]).succeeds().stdout).unwrap();
+    let table = String::from_utf8(hub.apply(example, &[]).succeeds().stdout).unwrap();
     assert!(table.contains("fsp204                 equal  21 endpoints\n"), "{table}");
     hub.switch.stop(Signal::TERM);
     hub.home.verify().succeeds();
@@ -127,7 +127,7 @@ fn bank(cap: u32, funds: u32, host: &str, granularity: [&str; 2]) -> Value {
 
 #[test]
 fn differences_are_updated_or_refused() {
-    let hub = Onboarding::start();
+    let hub = Scheme::start();
     hub.file("key.pem", KEY);
     let net = ["NET", "MULTILATERAL"];
     let file = |bank: Value| hub.file("scheme.json", &bank.to_string());
@@ -151,7 +151,7 @@ fn differences_are_updated_or_refused() {
              liquidity check, with position reset",
         ),
     ] {
-        let output = hub.onboard(&file(bank), &["--json"]);
+        let output = hub.apply(&file(bank), &["--json"]);
         assert!(!output.status.success());
         let listed = changes(&output.json());
         assert!(listed.contains(&differing.to_owned()), "{listed:?}");
@@ -165,7 +165,7 @@ fn differences_are_updated_or_refused() {
 /// The next run does the rest.
 #[test]
 fn an_interrupted_run_is_continued() {
-    let hub = Onboarding::start();
+    let hub = Scheme::start();
     hub.admin.prepare_hub();
     let body = r#"{"name":"fsp203","currency":"KES"}"#;
     let answer = hub.admin.call("POST", "/participants", body);
@@ -175,5 +175,56 @@ fn an_interrupted_run_is_continued() {
     assert!(done.contains(&"fsp203: created: funds in of 1000000 USD".to_owned()));
     assert!(!done.contains(&"fsp203: created: accounts in USD".to_owned()));
     assert_eq!(hub.changed(Path::new(EXAMPLE), &[]), [""; 0]);
+    hub.switch.stop(Signal::TERM);
+}
+
+#[test]
+fn applying_an_export_changes_nothing() {
+    let hub = Scheme::start();
+    hub.changed(Path::new(EXAMPLE), &[]);
+    hub.file("key.pem", KEY);
+    let other = bank(100, 50, "http://127.0.0.1:1", ["NET", "MULTILATERAL"]);
+    hub.changed(&hub.file("bank.json", &other.to_string()), &[]);
+    hub.admin.must("PUT", "/participants/fsp203", r#"{"isActive":false}"#, 200);
+    let quiet = || hub.admin.quiet_state()["contentHash"].clone();
+    let before = quiet();
+    for name in ["exported.toml", "exported.json"] {
+        let file = hub.file(name, "");
+        let mut command = Command::new(PROGRAM);
+        command.arg("export").arg("--output").arg(&file);
+        command.arg("--admin").arg(format!("http://{}", hub.switch.admin));
+        finish(command).succeeds();
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.contains("fsp203") && text.contains("PUBLIC KEY"), "{text}");
+        assert_eq!(hub.changed(&file, &[]), [""; 0], "{text}");
+        assert_eq!(hub.changed(&file, &["--prune", "--yes"]), [""; 0], "{text}");
+    }
+    assert_eq!(quiet(), before);
+    hub.switch.stop(Signal::TERM);
+}
+
+#[test]
+fn pruning_takes_away_what_the_file_does_not_have() {
+    let hub = Scheme::start();
+    hub.changed(Path::new(EXAMPLE), &[]);
+    hub.file("key.pem", KEY);
+    let net = ["NET", "MULTILATERAL"];
+    let mut wanted = bank(100, 50, "http://127.0.0.1:1", net);
+    hub.changed(&hub.file("bank.json", &wanted.to_string()), &[]);
+    wanted["participants"][0].as_object_mut().unwrap().remove("public_key_file");
+    let file = hub.file("bank.json", &wanted.to_string());
+    let refused = hub.apply(&file, &["--prune"]).fails();
+    assert!(refused.contains("--yes"), "{refused}");
+    let before = hub.content();
+    let planned = hub.changed(&file, &["--prune", "--dry-run"]);
+    assert_eq!(hub.content(), before);
+    let pruned = hub.changed(&file, &["--prune", "--yes"]);
+    assert_eq!(planned.join("\n").replace("would prune", "pruned"), pruned.join("\n"));
+    assert!(pruned.contains(&"fsp201: pruned: disabled".to_owned()), "{pruned:?}");
+    assert!(pruned.contains(&"model DEFERREDNETUSD: pruned: inactive".to_owned()), "{pruned:?}");
+    assert_eq!(hub.admin.json("/participants/greenbank/keys"), json!([]));
+    assert_eq!(hub.changed(&file, &["--prune", "--yes"]), [""; 0]);
+    let again = hub.changed(Path::new(EXAMPLE), &[]);
+    assert!(again.contains(&"fsp201: updated: enabled".to_owned()), "{again:?}");
     hub.switch.stop(Signal::TERM);
 }

@@ -13,13 +13,14 @@ use crate::error::Refusal;
 /// Maximum number of header lines in one request, the same as in the HTTP/1.1 parser.
 pub const HEADER_LINES_MAX: usize = 100;
 
-/// Beginnings of names that readers on the way, or recipients, take for others if `_` and `-` are the
-/// same to them, as in CGI. FSPIOP has no header with `_`.
+/// Beginnings of names that readers on the way, or recipients, take for others if `_` and `-` are
+/// the same to them, as in CGI. FSPIOP has no header with `_`.
 const AMBIGUOUS: [&str; 6] =
     ["accept_", "content_", "fspiop_", "proxy_", "transfer_", "x_forwarded_"];
 
-/// Checks the number of headers, their names, target, `Host` and `Transfer-Encoding`. After a refusal the
-/// connection must be closed, because the two ends might disagree on the start of the next request.
+/// Checks the number of headers, their names, target, `Host` and `Transfer-Encoding`. After a
+/// refusal the connection must be closed, because the two ends might disagree on the start of the
+/// next request.
 ///
 /// The authority of a target in absolute form is ignored like `Host`: paths mean the same under
 /// every name of the hub.

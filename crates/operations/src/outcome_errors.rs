@@ -59,24 +59,21 @@ pub(crate) fn from_outcome(outcome: AdminOutcome) -> Option<Refusal> {
         SettlementModelMissing => {
             (ErrorCode::GENERIC_SETTLEMENT, "no active settlement model serves the currency")
         }
-        ProposerCannotApprove => return Some(forbidden(PROPOSER)),
-        ApprovalRequired => return Some(forbidden(APPROVAL)),
-        FourEyesRefused => invalid("the kinds of changes cannot be listed"),
-        ProposalNotNeeded => client("changes of this kind need no second operator: retry"),
-        ProposalTooLarge => (
-            ErrorCode::TOO_LARGE_PAYLOAD,
-            "a change that needs a second operator is at most 1 MiB: divide it",
-        ),
-        ProposalRepeated => client("the same operator has proposed the same change"),
-        ProposalNotFound => not_found("proposal not found"),
-        ProposalEnded => invalid("the proposal was approved, rejected or withdrawn before"),
-        ProposalExpired => invalid("the proposal has expired: request the change again"),
+        ProposerCannotApprove
+        | ApprovalRequired
+        | FourEyesRefused
+        | ProposalNotNeeded
+        | ProposalTooLarge
+        | ProposalRepeated
+        | ProposalNotFound
+        | ProposalEnded
+        | ProposalExpired
+        | ProposalDiffers => return Some(from_proposal(outcome)),
         EnrolmentsFull => {
             invalid("the participant has 4 open enrolments: sign or reject one first")
         }
         EnrolmentNotFound => not_found("enrolment not found"),
         EnrolmentEnded => invalid("the enrolment was signed or rejected before"),
-        ProposalDiffers => invalid("the proposed change is another one: show the proposal again"),
         AccountKindNotForHub => client("the Hub cannot have an account of this type"),
         AccountExists => client("Hub account has already been registered"),
         AccountNotFound => not_found("the participant has no such account"),
@@ -112,19 +109,39 @@ pub(crate) fn from_outcome(outcome: AdminOutcome) -> Option<Refusal> {
         TokenExists => internal("a token with this id exists: retry the request"),
         TokenNotFound => not_found("token not found"),
         LiquidityUnchanged => invalid("the position has not crossed its alarm threshold"),
-        SettlementArchived | SettlementCommitted => {
-            invalid("State change is not allowed for the settlement")
-        }
-        SettlementAccountCommitted => {
-            invalid("At least one settlement transfer is committed. Aborting is not allowed.")
-        }
+        SettlementArchived | SettlementCommitted => invalid(SETTLEMENT_ENDED),
+        SettlementAccountCommitted => invalid(ACCOUNT_COMMITTED),
     };
     Some(Refusal::new(code, detail))
+}
+
+/// The error for an outcome about proposed changes.
+fn from_proposal(outcome: AdminOutcome) -> Refusal {
+    use AdminOutcome::*;
+    let (code, detail) = match outcome {
+        ProposerCannotApprove => return forbidden(PROPOSER),
+        FourEyesRefused => invalid("the kinds of changes cannot be listed"),
+        ProposalNotNeeded => client("changes of this kind need no second operator: retry"),
+        ProposalTooLarge => (
+            ErrorCode::TOO_LARGE_PAYLOAD,
+            "a change that needs a second operator is at most 1 MiB: divide it",
+        ),
+        ProposalRepeated => client("the same operator has proposed the same change"),
+        ProposalNotFound => not_found("proposal not found"),
+        ProposalEnded => invalid("the proposal was approved, rejected or withdrawn before"),
+        ProposalExpired => invalid("the proposal has expired: request the change again"),
+        ProposalDiffers => invalid("the proposed change is another one: show the proposal again"),
+        _ => return forbidden(APPROVAL),
+    };
+    Refusal::new(code, detail)
 }
 
 const PROPOSER: &str = "the operator who proposed the change cannot approve it";
 const APPROVAL: &str =
     "this change needs a second operator: set admin.auth = \"roles\" and use an operator's token";
+const SETTLEMENT_ENDED: &str = "State change is not allowed for the settlement";
+const ACCOUNT_COMMITTED: &str =
+    "At least one settlement transfer is committed. Aborting is not allowed.";
 const MODEL_GROSS: &str = "Settlement can not be created for GROSS or IMMEDIATE models";
 const FUNDS_MODIFIED: &str = "a transfer with this transferId and different content exists";
 

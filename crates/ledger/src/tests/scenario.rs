@@ -475,7 +475,7 @@ impl ScenarioRunner {
         self.state.enrolments().iter().map(row).collect::<Vec<_>>().join(", ")
     }
 
-    /// The newest enrolment with this request; a record that began none, if there is none.
+    /// The newest enrolment with this request; a record that began no enrolment, if there is no such one.
     fn enrolment(&self, csr: &str) -> LogIndex {
         let mut same = self.state.enrolments().iter().filter(|it| it.csr == csr.as_bytes());
         same.by_ref().last().map_or(LogIndex(99), |it| it.id)

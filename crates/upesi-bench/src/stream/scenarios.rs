@@ -18,7 +18,7 @@ pub(crate) struct Scenario {
     pub(crate) published: PublishedRates,
 }
 
-/// What messages contain.
+/// The content of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Payload {
     /// The two samples of the published benchmark, alternating.
@@ -41,7 +41,7 @@ pub(crate) struct ProducerPart {
     pub(crate) messages: Option<u64>,
 }
 
-/// What a handler does with a message, apart from reading it.
+/// The work of a handler with a message, apart from reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handling {
     Read,

@@ -65,8 +65,8 @@ impl Config {
             (Some(_), None) => "ca_certificate_file needs enrolment.ca_key_file",
             (None, Some(_)) => "ca_key_file needs enrolment.ca_certificate_file",
             (Some(_), Some(_)) if !self.fspiop.certificate_names.contains(&CertificateName::Cn) => {
-                "ca_certificate_file needs \"cn\" in fspiop.certificate_names, the only name in the \
-                 certificates that it signs"
+                "ca_certificate_file needs \"cn\" in fspiop.certificate_names, the only name in \
+                 the certificates that it signs"
             }
             (Some(_), Some(_)) | (None, None) => return None,
         };

@@ -5,49 +5,23 @@
 //! A file may hold one client, or the whole configuration of a service: every object with
 //! `rdkafkaConf` counts as a client.
 
+mod client;
 mod latency;
 mod rules;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use self::client::{Client, Role};
 use self::latency::{Wait, waits};
 use self::rules::{Finding, Level, findings};
 use crate::CliError;
 
 /// Longest file, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Role {
-    Consumer,
-    Producer,
-}
-
-/// When a consumer gives messages to its handler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    Flow,
-    Poll,
-    Recursive,
-}
-
-/// The settings of a client.
-#[derive(Clone, Debug)]
-struct Client {
-    /// Path of its object in the file, such as `KAFKA.CONSUMER.TRANSFER.PREPARE`.
-    name: String,
-    role: Role,
-    /// `None`: the library's defaults apply, all of them.
-    options: Option<Map<String, Value>>,
-    /// `rdkafkaConf` and `topicConf`, with the names of librdkafka.
-    properties: BTreeMap<String, String>,
-}
 
 /// The result for one client.
 #[derive(Serialize)]
@@ -134,88 +108,6 @@ fn collect(path: &str, value: &Value, clients: &mut Vec<Client>) {
     for (name, member) in members {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         collect(&path, member, clients);
-    }
-}
-
-impl Client {
-    fn new(path: &str, members: &Map<String, Value>, properties: &Map<String, Value>) -> Self {
-        let object = |name| members.get(name).and_then(Value::as_object);
-        let options = object("options").cloned();
-        let all = object("topicConf").into_iter().flatten().chain(properties);
-        let properties: BTreeMap<_, _> =
-            all.map(|(name, value)| (property_name(name), text(value))).collect();
-        let has = |name| options.as_ref().is_some_and(|options| options.contains_key(name));
-        let consumes = properties.contains_key("group.id")
-            || ["mode", "batchSize", "consumeTimeout"].into_iter().any(has)
-            || path.to_ascii_uppercase().contains("CONSUMER");
-        let name = path.strip_suffix(".config").unwrap_or(path);
-        let name = if name.is_empty() { "the client" } else { name }.to_owned();
-        let role = if consumes { Role::Consumer } else { Role::Producer };
-        Self { name, role, options, properties }
-    }
-
-    /// A property of librdkafka.
-    fn property(&self, name: &str) -> Option<&str> {
-        self.properties.get(name).map(String::as_str)
-    }
-
-    fn number_of(&self, name: &str, default: u64) -> u64 {
-        // librdkafka takes -1 as "all" or "none" for some; those have rules of their own.
-        self.property(name).and_then(|value| value.parse().ok()).unwrap_or(default)
-    }
-
-    fn is_true(&self, name: &str, default: bool) -> bool {
-        self.property(name).map_or(default, |value| ["true", "t", "1"].contains(&value))
-    }
-
-    fn option(&self, name: &str) -> Option<&Value> {
-        self.options.as_ref()?.get(name)
-    }
-
-    /// A number among the options. The library's default counts only if there are no options.
-    fn option_number(&self, name: &str, default: u64) -> u64 {
-        self.option(name).and_then(Value::as_u64).unwrap_or(default)
-    }
-
-    fn is_set(&self, name: &str) -> bool {
-        self.option(name).and_then(Value::as_bool).unwrap_or(false)
-    }
-
-    fn mode(&self) -> Mode {
-        match self.options {
-            None => Mode::Recursive,
-            Some(_) => match self.option_number("mode", 0) {
-                1 => Mode::Poll,
-                2 => Mode::Recursive,
-                _ => Mode::Flow,
-            },
-        }
-    }
-
-    fn batch(&self) -> u64 {
-        match self.mode() {
-            Mode::Flow => 1,
-            Mode::Poll | Mode::Recursive => self.option_number("batchSize", 1),
-        }
-    }
-}
-
-/// The name of a property in librdkafka: `groupId` is `group.id`.
-fn property_name(name: &str) -> String {
-    let mut dotted = String::with_capacity(name.len() + 4);
-    for character in name.chars() {
-        if character.is_ascii_uppercase() {
-            dotted.push('.');
-        }
-        dotted.push(character.to_ascii_lowercase());
-    }
-    dotted
-}
-
-fn text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Client, Mode, Role};
+use super::client::{Client, Mode, Role};
 
 /// One timer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Client, Mode, Role};
+use super::client::{Client, Mode, Role};
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -70,7 +70,7 @@ pub(super) fn findings(client: &Client) -> Vec<Finding> {
 static CONSUMER: &[Rule] = rules! { client;
     // The client does not start.
     Error "mode" if client.option("mode").is_some_and(|mode| !is_up_to(mode, 2)) =>
-        "is none of 0 (flow), 1 (poll) and 2 (recursive)",
+        "must be 0 (flow), 1 (poll) or 2 (recursive)",
         "2";
     Error "batchSize" if client.options.is_some() && client.mode() != Mode::Flow
         && client.option("batchSize").and_then(Value::as_u64).unwrap_or(0) == 0 =>

@@ -458,7 +458,18 @@ mod tests {
             assert!(::fspiop::find(&method, &path).is_ok(), "{request} is not served");
         }
         // Conversely, every served path is described.
-        let words = ["participants", "parties", "quotes", "transfers", "health", "endpointcache"];
+        let words = [
+            "participants",
+            "parties",
+            "quotes",
+            "bulkQuotes",
+            "transactionRequests",
+            "authorizations",
+            "transactions",
+            "transfers",
+            "health",
+            "endpointcache",
+        ];
         let tails =
             ["", "/error", "/x", "/x/error", "/x/y", "/x/y/error", "/x/y/z", "/x/y/z/error"];
         let mut served = 0;

@@ -1,7 +1,7 @@
 //! The party directory of the growth sweep: look-ups, memory and disk with ten thousand aliases and
 //! with millions. A part of [`crate::sweep::stored_transfers`].
 //!
-//! The aliases are imported with `upesi parties import`: first the subscribers of the FSPs, which
+//! The aliases are imported with `upesi party import`: first the subscribers of the FSPs, which
 //! are then looked up at random, followed by other aliases of the same FSPs.
 
 use std::fs::File;
@@ -219,5 +219,5 @@ fn import(
     let token = switch.token_file().as_os_str();
     let arguments =
         ["--admin".as_ref(), admin.as_ref(), "--token".as_ref(), token, file.as_os_str()];
-    run_json_command(&command.program, "parties import", &arguments)
+    run_json_command(&command.program, "party import", &arguments)
 }

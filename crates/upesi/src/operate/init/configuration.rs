@@ -29,8 +29,14 @@ tls_certificate_file = {server}
 tls_key_file = {server_key}
 
 [jws]
-validate = ["participants", "parties", "quotes", "transfers"]
-sign = ["participants", "parties", "quotes", "transfers"]
+validate = [
+    "participants", "parties", "quotes", "bulkQuotes", "transactionRequests", "authorizations",
+    "transactions", "transfers",
+]
+sign = [
+    "participants", "parties", "quotes", "bulkQuotes", "transactionRequests", "authorizations",
+    "transactions", "transfers",
+]
 signing_key = {hub_key}
 # Public keys of participants, <fspId>.pem, in addition to those of the admin API.
 keys = {keys}

@@ -586,7 +586,7 @@ impl SimulationRun {
 }
 
 /// More than the highest number of an outcome.
-const OUTCOMES: usize = 176;
+const OUTCOMES: usize = 208;
 
 /// A number per kind of event, for the trace.
 fn kind_of(event: &Event) -> u64 {

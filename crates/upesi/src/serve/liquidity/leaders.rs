@@ -70,7 +70,7 @@ impl Leaders {
             self.queues.truncate(LISTED_MAX);
         }
         if LISTED_MAX < self.caps.len() {
-            self.caps.sort_by_key(|it| Reverse(it.percent()));
+            self.caps.sort_by_key(|it| Reverse((it.percent(), it.position)));
             self.caps.truncate(LISTED_MAX);
         }
     }
@@ -90,7 +90,7 @@ impl Leaders {
     /// Those nearest their cap.
     pub(crate) fn near_cap(&self) -> Vec<CapUse> {
         let mut caps = self.caps.clone();
-        caps.sort_by_key(|it| Reverse(it.percent()));
+        caps.sort_by_key(|it| Reverse((it.percent(), it.position)));
         let used = |it: Use| CapUse {
             participant: it.name.to_string(),
             currency: it.currency.to_string(),
@@ -143,7 +143,7 @@ mod tests {
         }
         let near = leaders.near_cap();
         assert_eq!(near.len(), LISTED_MAX);
-        assert_eq!((&*near[0].participant, near[0].limited_by), ("dfsp7", "cover"));
+        assert_eq!((&*near[0].participant, near[0].limited_by), ("dfsp2007", "cover"));
         assert_eq!(near[0].percent_used, 100, "there is no cover");
         assert!(leaders.queues(Stamp(0)).is_empty());
     }

@@ -122,7 +122,8 @@ static CONSUMER: &[Rule] = rules! { client;
         "shorter than brokers accept by default (6000), and than many a pause: each one moves the \
          partitions of the group",
         "45000";
-    Warning "heartbeat.interval.ms" if client.number_of("session.timeout.ms", 45_000)
+    Warning "heartbeat.interval.ms" if client.property("heartbeat.interval.ms").is_some()
+        && client.number_of("session.timeout.ms", 45_000)
         < 3 * client.number_of("heartbeat.interval.ms", 3_000) =>
         "more than a third of session.timeout.ms: one lost heartbeat moves the partitions",
         "a third of session.timeout.ms at most";

@@ -11,11 +11,11 @@ use http::header::{CONTENT_TYPE, HOST};
 use http::{Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use ledger::{
-    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, ChangeReply, Command, NoticeId,
-    OperatorBook, Outcome, PartyBinding, Stamp, TransferId,
+    Administer, ArchiveKind, ArchivedSettlement, ChangeReply, Command, NoticeId, OperatorBook,
+    PartyBinding, Stamp, TransferId,
 };
 use operations::{
-    AdminBackend, AdminOptions, Auth, BoxFuture, ChangeAuthor, ExplanationFormat, Health, LogPoint,
+    AdminBackend, AdminOptions, Auth, BoxFuture, ExplanationFormat, Health, LogPoint,
     ParticipantStatementRequest, ServiceStatus, StateQuery, Statement, StatementRefusal,
     StatementSubject, TransferTrace, Unavailable,
 };
@@ -152,14 +152,6 @@ impl Kernel {
 impl AdminBackend for Kernel {
     fn administer(&self, change: Administer) -> BoxFuture<'_, Result<ChangeReply, Unavailable>> {
         Box::pin(async move { Ok(self.record(&Command::Administer(Box::new(change)))) })
-    }
-
-    fn change_parties(
-        &self,
-        change: ChangeParties,
-        _: ChangeAuthor,
-    ) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
-        Box::pin(async move { Ok(self.record(&Command::ChangeParties(Box::new(change))).outcome) })
     }
 
     /// The directory is no part of the kernel.

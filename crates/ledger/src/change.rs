@@ -14,11 +14,12 @@ use alloc::vec::Vec;
 
 use crate::accounts::AccountKind;
 use crate::alerts::ALERTS_MAX;
+use crate::description::Description;
 use crate::enrolments::{CERTIFICATE_BYTES_MAX, CSR_BYTES_MAX};
 use crate::fees::FeeRule;
 use crate::field::{
     AtMost, BoundedAmount, ByteSink, Bytes, Chooser, Field, FieldError, Form, LONG, List,
-    NonNegative, Optional, Reader, SHORT, Text, choices, numbered, stored,
+    NonNegative, Optional, Plain, Reader, SHORT, Secret, Text, choices, numbered, stored,
 };
 use crate::ids::{
     ACCOUNTS_MAX, AccountId, AlertId, Digest, FeeRuleId, FspName, LogIndex, NoticeId,
@@ -27,6 +28,7 @@ use crate::ids::{
 use crate::money::{Amount, Currency};
 use crate::operators::{GRANTED_ROLES_MAX, OperatorRole};
 use crate::outcome::{AdminOutcome, ExplainedOutcome};
+use crate::parties::{ENTRIES_MAX, PartyBinding};
 use crate::settlement::{SettlementState, WINDOWS_MAX};
 
 /// A part of the state that a change can touch.
@@ -269,6 +271,28 @@ macro_rules! changes {
     (@is $named:literal) => { true };
 }
 
+/// The stored form of numbers of changes. Readers see the names.
+pub struct ChangeNumbers;
+
+impl Form<Vec<u8>> for ChangeNumbers {
+    fn write(value: &Vec<u8>, to: &mut impl ByteSink) {
+        Bytes::<SHORT>::write(value, to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Vec<u8>, FieldError> {
+        Bytes::<SHORT>::read(from)
+    }
+
+    fn generate(chooser: &mut impl Chooser) -> Vec<u8> {
+        Bytes::<SHORT>::generate(chooser)
+    }
+
+    fn describe(value: &Vec<u8>) -> Description {
+        let listed = Change::TABLE.iter().filter(|(_, number)| value.contains(number));
+        Description::List(listed.map(|(name, _)| Description::text(name)).collect())
+    }
+}
+
 /// The stored form of a change that is proposed. Changes that no operator asks for, and changes of
 /// proposals, are not in it: the form does not nest.
 pub struct ProposableChange;
@@ -287,6 +311,10 @@ impl Form<Arc<Change>> for ProposableChange {
         }
     }
 
+    fn describe(value: &Arc<Change>) -> Description {
+        value.describe()
+    }
+
     fn generate(chooser: &mut impl Chooser) -> Arc<Change> {
         let numbers = Change::TABLE.iter().map(|(_, number)| *number);
         let numbers: Vec<u8> = numbers.filter(|number| Change::is_proposable(*number)).collect();
@@ -297,9 +325,8 @@ impl Form<Arc<Change>> for ProposableChange {
 
 /// Changes that cannot be proposed. The switch records the first ones by itself, and needs no
 /// operator for them.
-const NOT_PROPOSABLE: [&ChangeDeclaration; 8] = [
+const NOT_PROPOSABLE: [&ChangeDeclaration; 7] = [
     &Configure::DECLARATION,
-    &Activate::DECLARATION,
     &CheckLiquidity::DECLARATION,
     &FinishAlerts::DECLARATION,
     &Propose::DECLARATION,
@@ -790,7 +817,7 @@ changes! {
             /// Roles to which the token is restricted; empty for all roles of the operator.
             roles: Vec<String> as List<GRANTED_ROLES_MAX, Text<SHORT>>,
             /// Hash of the secret.
-            hash: Digest,
+            hash: Digest as Secret<Plain>,
             /// Purpose of the token.
             description: String as Text<SHORT>,
             /// From this time on it is refused.
@@ -808,7 +835,7 @@ changes! {
             /// The operator.
             operator: String as Text<SHORT>,
             /// Hash of the password; empty to remove it.
-            hash: String as Text<SHORT>,
+            hash: String as Secret<Text<SHORT>>,
         } touches [Operators] => [OperatorNotFound, Accepted]
             since 4,
         /// `PUT /operators/{name}/secondFactor`: sets or removes it, and ends the sessions.
@@ -816,13 +843,13 @@ changes! {
             /// The operator.
             operator: String as Text<SHORT>,
             /// Its encrypted secret; empty to remove it.
-            secret: Vec<u8> as Bytes<SHORT>,
+            secret: Vec<u8> as Secret<Bytes<SHORT>>,
         } touches [Operators] => [OperatorNotFound, Accepted]
             since 4,
         /// `PUT /fourEyes`: the kinds of changes that need a second person.
         70 SetFourEyes {
             /// Numbers of changes, ascending.
-            changes: Vec<u8> as Bytes<SHORT>,
+            changes: Vec<u8> as ChangeNumbers,
         } touches [Proposals] => [FourEyesRefused, Accepted]
             since 4,
         /// A request for a change that needs a second person.
@@ -904,6 +931,12 @@ changes! {
             certificate: Option<Vec<u8>> as Optional<Bytes<CERTIFICATE_BYTES_MAX>>,
         } touches [Enrolments] => [EnrolmentNotFound, EnrolmentEnded, Accepted]
             since 4,
+        /// `POST /parties`: registers entries of the party directory, which is no part of the
+        /// state.
+        82 RegisterParties {
+            /// The entries.
+            parties: Vec<PartyBinding> as List<ENTRIES_MAX>,
+        } touches [] => [ParticipantNotFound, Accepted] since 4,
     }
 }
 

@@ -6,14 +6,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::change::Change;
-use crate::field::{
-    AtEnd, LONG, List, NameOrEmpty, NonNegative, Optional, SHORT, Text, choices, numbered, stored,
-};
+use crate::field::{AtEnd, LONG, List, NameOrEmpty, NonNegative, Text, choices, numbered, stored};
 use crate::ids::{Digest, FeeRuleId, FspName, NoticeId, TransferId};
 use crate::money::{Amount, Currency};
-
-/// Maximum number of entries in one record (finished deliveries, changed parties).
-pub const ENTRIES_MAX: usize = 10_000;
+use crate::parties::{ENTRIES_MAX, PartyBinding};
 
 /// A W3C trace id, carried so that partners can correlate later messages of the hub.
 pub type TraceId = [u8; 16];
@@ -80,6 +76,27 @@ impl Command {
             | Self::Abort(_)
             | Self::FinishDeliveries(_)
             | Self::ChangeParties(_) => None,
+        }
+    }
+
+    /// The entries of the party directory that this command sets or releases, and the kind of
+    /// request; `None` for every other command.
+    #[must_use]
+    pub fn party_change(&self) -> Option<(PartyChangeForm, &[PartyBinding])> {
+        match self {
+            Self::ChangeParties(change) => Some((change.form, &change.parties)),
+            Self::Administer(administer) => {
+                let Change::RegisterParties(change) = administer.change.decided() else {
+                    return None;
+                };
+                Some((PartyChangeForm::Batch, &change.parties))
+            }
+            Self::Genesis(_)
+            | Self::Tick
+            | Self::Prepare(_)
+            | Self::Fulfil(_)
+            | Self::Abort(_)
+            | Self::FinishDeliveries(_) => None,
         }
     }
 
@@ -299,24 +316,6 @@ numbered! {
         Batch = 2,
         /// `DELETE /participants/{Type}/{ID}[/{SubId}]`.
         Delete = 3,
-    }
-}
-
-stored! {
-    /// One entry of the party directory.
-    #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct PartyBinding {
-        /// Identifier type, for example `MSISDN`.
-        pub id_type: String as Text<SHORT>,
-        /// The identifier.
-        pub id: String as Text<LONG>,
-        /// Sub-identifier, when there is one.
-        pub sub_id: Option<String> as Optional<Text<LONG>>,
-        /// Currency of the binding, if it has one. In a release: the only currency in which the
-        /// entry is released. A binding without a currency is released with any currency.
-        pub currency: Option<Currency>,
-        /// The FSP that serves the party.
-        pub fsp: FspName,
     }
 }
 

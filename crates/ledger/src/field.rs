@@ -13,6 +13,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::description::Description;
 use crate::ids::{
     ACCOUNTS_MAX, AccountId, AlertId, ContentId, Digest, FeeRuleId, FspName, LogIndex, NoticeId,
     OperatorTokenId, OracleId, ParticipantIndex, ProposalId, SettlementId, Stamp, TransferId,
@@ -165,6 +166,9 @@ pub trait Field: Sized {
 
     /// Generates a value within its bounds.
     fn generate(chooser: &mut impl Chooser) -> Self;
+
+    /// Describes the value for readers.
+    fn describe(&self) -> Description;
 }
 
 /// A row of a table: a value, or a key with its value.
@@ -197,6 +201,8 @@ pub trait Form<T> {
     fn read(from: &mut Reader<'_>) -> Result<T, FieldError>;
     /// Like [`Field::generate`].
     fn generate(chooser: &mut impl Chooser) -> T;
+    /// Like [`Field::describe`].
+    fn describe(value: &T) -> Description;
 }
 
 /// The type's own form.
@@ -213,6 +219,10 @@ impl<T: Field> Form<T> for Plain {
 
     fn generate(chooser: &mut impl Chooser) -> T {
         T::generate(chooser)
+    }
+
+    fn describe(value: &T) -> Description {
+        value.describe()
     }
 }
 
@@ -233,6 +243,10 @@ impl<const MAX: usize> Form<String> for Text<MAX> {
         let length = chooser.choose(MAX.min(40) as u64);
         (0..length).map(|_| char::from(b' ' + chooser.choose(94) as u8)).collect()
     }
+
+    fn describe(value: &String) -> Description {
+        Description::Text(value.clone())
+    }
 }
 
 /// At most `MAX` bytes, after their number in the form of [`Text`].
@@ -252,6 +266,10 @@ impl<const MAX: usize> Form<Vec<u8>> for Bytes<MAX> {
     fn generate(chooser: &mut impl Chooser) -> Vec<u8> {
         let length = chooser.choose(MAX.min(40) as u64);
         (0..length).map(|_| chooser.choose(255) as u8).collect()
+    }
+
+    fn describe(value: &Vec<u8>) -> Description {
+        Description::bytes(value)
     }
 }
 
@@ -281,6 +299,10 @@ impl<const MAX: usize, T, F: Form<T>> Form<Vec<T>> for List<MAX, F> {
         let count = chooser.choose(MAX.min(4) as u64);
         (0..count).map(|_| F::generate(chooser)).collect()
     }
+
+    fn describe(value: &Vec<T>) -> Description {
+        Description::List(value.iter().map(F::describe).collect())
+    }
 }
 
 /// An optional value of form `F`, after a byte that is 1 if it is present.
@@ -304,6 +326,10 @@ impl<T, F: Form<T>> Form<Option<T>> for Optional<F> {
     fn generate(chooser: &mut impl Chooser) -> Option<T> {
         bool::generate(chooser).then(|| F::generate(chooser))
     }
+
+    fn describe(value: &Option<T>) -> Description {
+        value.as_ref().map_or(Description::Absent, F::describe)
+    }
 }
 
 /// An optional participant name. `None` is stored as an empty text.
@@ -323,6 +349,10 @@ impl Form<Option<FspName>> for NameOrEmpty {
 
     fn generate(chooser: &mut impl Chooser) -> Option<FspName> {
         Option::generate(chooser)
+    }
+
+    fn describe(value: &Option<FspName>) -> Description {
+        value.describe()
     }
 }
 
@@ -345,6 +375,10 @@ impl<T: Field> Form<Option<T>> for AtEnd {
     fn generate(chooser: &mut impl Chooser) -> Option<T> {
         Option::generate(chooser)
     }
+
+    fn describe(value: &Option<T>) -> Description {
+        value.describe()
+    }
 }
 
 /// A number of at most `MAX`.
@@ -364,6 +398,31 @@ impl<const MAX: u32> Form<u32> for AtMost<MAX> {
     fn generate(chooser: &mut impl Chooser) -> u32 {
         chooser.choose(MAX.into()) as u32
     }
+
+    fn describe(value: &u32) -> Description {
+        value.describe()
+    }
+}
+
+/// A value of form `F` that authenticates an operator: readers never see it.
+pub struct Secret<F>(F);
+
+impl<T, F: Form<T>> Form<T> for Secret<F> {
+    fn write(value: &T, to: &mut impl ByteSink) {
+        F::write(value, to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<T, FieldError> {
+        F::read(from)
+    }
+
+    fn generate(chooser: &mut impl Chooser) -> T {
+        F::generate(chooser)
+    }
+
+    fn describe(value: &T) -> Description {
+        F::describe(value).secret()
+    }
 }
 
 /// Two values, each in its own form.
@@ -382,6 +441,10 @@ impl<T, U, F: Form<T>, G: Form<U>> Form<(T, U)> for Pair<F, G> {
     fn generate(chooser: &mut impl Chooser) -> (T, U) {
         (F::generate(chooser), G::generate(chooser))
     }
+
+    fn describe(value: &(T, U)) -> Description {
+        Description::pair(F::describe(&value.0), G::describe(&value.1))
+    }
 }
 
 /// An amount of either sign with at most 18 digits before the point.
@@ -399,6 +462,10 @@ impl Form<Amount> for BoundedAmount {
     fn generate(chooser: &mut impl Chooser) -> Amount {
         let amount = NonNegative::generate(chooser);
         if bool::generate(chooser) { -amount } else { amount }
+    }
+
+    fn describe(value: &Amount) -> Description {
+        value.describe()
     }
 }
 
@@ -421,6 +488,10 @@ impl Form<Amount> for NonNegative {
             0 => Amount::from_units(AMOUNT_END - 1),
             _ => Amount::from_units(chooser.choose(1_000_000).into()),
         }
+    }
+
+    fn describe(value: &Amount) -> Description {
+        value.describe()
     }
 }
 
@@ -482,6 +553,10 @@ impl Form<Amount> for VarInt {
     fn generate(chooser: &mut impl Chooser) -> Amount {
         Amount::generate(chooser)
     }
+
+    fn describe(value: &Amount) -> Description {
+        value.describe()
+    }
 }
 
 /// Integers, and types that wrap one, with a [`VarInt`] form.
@@ -500,6 +575,10 @@ macro_rules! compact {
 
             fn generate(chooser: &mut impl Chooser) -> $number {
                 Field::generate(chooser)
+            }
+
+            fn describe(value: &$number) -> Description {
+                value.describe()
             }
         }
     )* };
@@ -580,6 +659,10 @@ macro_rules! integers {
                 let most = if chooser.choose(7) == 0 { Self::MAX.into() } else { 12 };
                 chooser.choose(most) as Self
             }
+
+            fn describe(&self) -> Description {
+                Description::Number((*self).into())
+            }
         }
     )* };
 }
@@ -587,7 +670,7 @@ integers!(u8, u16, u32, u64);
 
 /// Types that wrap one stored value.
 macro_rules! wrappers {
-    ($($wrapper:ident),*) => { $(
+    ($($wrapper:ident: $describe:expr),* $(,)?) => { $(
         impl Field for $wrapper {
             fn write(&self, to: &mut impl ByteSink) {
                 self.0.write(to);
@@ -600,25 +683,29 @@ macro_rules! wrappers {
             fn generate(chooser: &mut impl Chooser) -> Self {
                 Self(Field::generate(chooser))
             }
+
+            fn describe(&self) -> Description {
+                $describe(*self)
+            }
         }
     )* };
 }
-wrappers!(
-    AccountId,
-    AlertId,
-    ContentId,
-    Digest,
-    FeeRuleId,
-    LogIndex,
-    NoticeId,
-    OperatorTokenId,
-    OracleId,
-    ParticipantIndex,
-    ProposalId,
-    SettlementId,
-    Stamp,
-    WindowId
-);
+wrappers! {
+    AccountId: |id: AccountId| id.0.describe(),
+    AlertId: |id: AlertId| id.0.describe(),
+    ContentId: |id: ContentId| id.0.describe(),
+    Digest: Description::text,
+    FeeRuleId: |id: FeeRuleId| id.0.describe(),
+    LogIndex: |id: LogIndex| id.0.describe(),
+    NoticeId: |id: NoticeId| id.0.describe(),
+    OperatorTokenId: |id: OperatorTokenId| Description::text(format_args!("{:016x}", id.0)),
+    OracleId: |id: OracleId| id.0.describe(),
+    ParticipantIndex: Description::Participant,
+    ProposalId: |id: ProposalId| id.0.describe(),
+    SettlementId: |id: SettlementId| id.0.describe(),
+    Stamp: Description::Time,
+    WindowId: |id: WindowId| id.0.describe(),
+}
 
 impl<const N: usize> Field for [u8; N] {
     fn write(&self, to: &mut impl ByteSink) {
@@ -634,6 +721,10 @@ impl<const N: usize> Field for [u8; N] {
     fn generate(chooser: &mut impl Chooser) -> Self {
         core::array::from_fn(|_| chooser.choose(255) as u8)
     }
+
+    fn describe(&self) -> Description {
+        Description::bytes(self)
+    }
 }
 
 impl Field for [u64; 4] {
@@ -647,6 +738,10 @@ impl Field for [u64; 4] {
 
     fn generate(chooser: &mut impl Chooser) -> Self {
         core::array::from_fn(|_| Field::generate(chooser))
+    }
+
+    fn describe(&self) -> Description {
+        Description::List(self.iter().map(Field::describe).collect())
     }
 }
 
@@ -666,6 +761,10 @@ impl Field for bool {
     fn generate(chooser: &mut impl Chooser) -> Self {
         chooser.choose(1) == 1
     }
+
+    fn describe(&self) -> Description {
+        Description::Flag(*self)
+    }
 }
 
 impl<T: Field> Field for Option<T> {
@@ -679,6 +778,10 @@ impl<T: Field> Field for Option<T> {
 
     fn generate(chooser: &mut impl Chooser) -> Self {
         Optional::<Plain>::generate(chooser)
+    }
+
+    fn describe(&self) -> Description {
+        Optional::<Plain>::describe(self)
     }
 }
 
@@ -694,6 +797,10 @@ impl<T: Field, U: Field> Field for (T, U) {
     fn generate(chooser: &mut impl Chooser) -> Self {
         Pair::<Plain, Plain>::generate(chooser)
     }
+
+    fn describe(&self) -> Description {
+        Pair::<Plain, Plain>::describe(self)
+    }
 }
 
 impl<T: Field> Field for Box<T> {
@@ -707,6 +814,10 @@ impl<T: Field> Field for Box<T> {
 
     fn generate(chooser: &mut impl Chooser) -> Self {
         Self::new(T::generate(chooser))
+    }
+
+    fn describe(&self) -> Description {
+        (**self).describe()
     }
 }
 
@@ -723,6 +834,10 @@ impl Field for Amount {
     fn generate(chooser: &mut impl Chooser) -> Self {
         BoundedAmount::generate(chooser)
     }
+
+    fn describe(&self) -> Description {
+        Description::text(self)
+    }
 }
 
 impl Field for Currency {
@@ -738,6 +853,10 @@ impl Field for Currency {
         let codes = ["USD", "KES", "EUR", "XOF", "JPY", "TZS"];
         let code = codes[chooser.choose(codes.len() as u64 - 1) as usize];
         Self::parse(code).expect("a code of three letters")
+    }
+
+    fn describe(&self) -> Description {
+        Description::text(self)
     }
 }
 
@@ -757,6 +876,10 @@ impl Field for FspName {
         let name = names[chooser.choose(names.len() as u64 - 1) as usize];
         Self::new(name).expect("a name of 1 to 32 bytes")
     }
+
+    fn describe(&self) -> Description {
+        Description::text(self)
+    }
 }
 
 impl Field for TransferId {
@@ -774,6 +897,10 @@ impl Field for TransferId {
         bytes[0] = [0, 4, 5, 6, 7][chooser.choose(4) as usize];
         bytes[16] = u8::generate(chooser);
         Self::from_bytes(bytes).expect("the first byte names a form")
+    }
+
+    fn describe(&self) -> Description {
+        Description::text(self)
     }
 }
 
@@ -830,6 +957,15 @@ macro_rules! stored {
                         ::generate(chooser),
                 )* }
             }
+
+            fn describe(&self) -> $crate::Description {
+                $crate::Description::Fields(::alloc::vec![ $( (
+                    stringify!($field),
+                    <$crate::field::form!($($form)?) as $crate::field::Form<$type>>::describe(
+                        &self.$field,
+                    ),
+                ), )* ])
+            }
         }
     )* };
 }
@@ -882,6 +1018,12 @@ macro_rules! numbered {
 
             fn generate(chooser: &mut impl $crate::field::Chooser) -> Self {
                 Self::ALL[chooser.choose(Self::ALL.len() as u64 - 1) as usize]
+            }
+
+            fn describe(&self) -> $crate::Description {
+                $crate::Description::text(match self {
+                    $( Self::$value => stringify!($value), )*
+                })
             }
         }
     };
@@ -999,6 +1141,29 @@ macro_rules! choices {
                 let numbers = [ $( $number, )* ];
                 let number = numbers[chooser.choose(numbers.len() as u64 - 1) as usize];
                 Self::generate_fields(number, chooser)
+            }
+
+            fn describe(&self) -> $crate::Description {
+                match self {
+                    $( Self::$choice {
+                        $( 0: $crate::field::choices!(@bind payload $payload), )?
+                        $( $( $field, )* )?
+                    } => $crate::Description::Fields(::alloc::vec![ (
+                        stringify!($choice),
+                        $crate::Description::Fields(::alloc::vec![
+                            $( (
+                                "value",
+                                <$crate::field::form!($($payload_form)?)
+                                    as $crate::field::Form<$payload>>::describe(payload),
+                            ), )?
+                            $( $( (
+                                stringify!($field),
+                                <$crate::field::form!($($form)?)
+                                    as $crate::field::Form<$type>>::describe($field),
+                            ), )* )?
+                        ]),
+                    ) ]), )*
+                }
             }
         }
     };

@@ -32,6 +32,7 @@ mod cow_page;
 mod deadlines;
 mod decision;
 mod decision_recorder;
+mod description;
 mod enrolments;
 mod evicted;
 mod eviction;
@@ -44,6 +45,7 @@ mod money;
 mod notice;
 mod operators;
 mod outcome;
+mod parties;
 pub mod planted_bugs;
 mod proposals;
 mod query;
@@ -65,14 +67,14 @@ pub use accounts::{Account, AccountKind, Accounts};
 pub use alerts::{ALERTS_MAX, Alert, AlertKind, AlertNumbers, Alerts, LiquidityAlarm};
 pub use change::*;
 pub use command::{
-    Abort, Administer, ChangeParties, Command, DeliveryResult, ENTRIES_MAX, FinishedDelivery,
-    Fulfil, FulfilState, Fulfilment, Genesis, PartyBinding, PartyChangeForm, Prepare, TraceId,
-    TransferMessage,
+    Abort, Administer, ChangeParties, Command, DeliveryResult, FinishedDelivery, Fulfil,
+    FulfilState, Fulfilment, Genesis, PartyChangeForm, Prepare, TraceId, TransferMessage,
 };
 pub use decision::{
     BalanceChange, Decision, DecisionInputs, FeeAccount, HubAccount, OwedNotice, PartyInputs,
 };
 pub use decision_recorder::{DecisionRecorder, DecisionSink};
+pub use description::Description;
 pub use enrolments::{
     CERTIFICATE_BYTES_MAX, CSR_BYTES_MAX, ENROLMENTS_MAX, ENROLMENTS_OF_PARTICIPANT_MAX,
     ENROLMENTS_OPEN_MAX, Enrolment, EnrolmentEnd, Enrolments,
@@ -96,6 +98,7 @@ pub use operators::{
     PERMISSIONS_MAX, ROLES_MAX, TOKENS_MAX,
 };
 pub use outcome::*;
+pub use parties::{ENTRIES_MAX, PartyBinding};
 pub use proposals::{
     FourEyes, PROPOSAL_BYTES_MAX, PROPOSALS_BYTES_MAX, PROPOSALS_MAX, PROPOSALS_OPEN_MAX, Proposal,
     ProposalDecision, ProposalEnd, ProposalState, Proposals, stored_bytes,

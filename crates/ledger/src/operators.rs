@@ -10,7 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::field::{Bytes, List, SHORT, Text, stored};
+use crate::field::{Bytes, List, Plain, SHORT, Secret, Text, stored};
 use crate::ids::{Digest, OperatorTokenId, Stamp};
 
 /// Maximum number of roles that operators have defined.
@@ -48,9 +48,9 @@ stored! {
         /// Rises when its sessions end: it was disabled, or a credential was changed.
         pub generation: u32,
         /// Hash of its password; empty without one.
-        pub password: String as Text<SHORT>,
+        pub password: String as Secret<Text<SHORT>>,
         /// Encrypted secret of its second factor; empty without one.
-        pub second_factor: Vec<u8> as Bytes<SHORT>,
+        pub second_factor: Vec<u8> as Secret<Bytes<SHORT>>,
         /// When it was added.
         pub created: Stamp,
     }
@@ -67,7 +67,7 @@ stored! {
         /// Roles to which the token is restricted; empty for all roles of the operator.
         pub roles: Vec<String> as List<GRANTED_ROLES_MAX, Text<SHORT>>,
         /// Hash of the secret.
-        pub hash: Digest,
+        pub hash: Digest as Secret<Plain>,
         /// Purpose of the token.
         pub description: String as Text<SHORT>,
         /// When it was created.

@@ -19,10 +19,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::change::{
-    Change, ChangeDeclaration, PROPOSAL_TEXT_MAX, ProposableChange, RemoveRole, SetFourEyes,
-    SetRole,
+    Change, ChangeDeclaration, ChangeNumbers, PROPOSAL_TEXT_MAX, ProposableChange, RemoveRole,
+    SetFourEyes, SetRole,
 };
-use crate::field::{ByteSink, Bytes, Field, SHORT, Text, numbered, stored};
+use crate::field::{ByteSink, Field, SHORT, Text, numbered, stored};
 use crate::ids::{LogIndex, ProposalId, Stamp};
 use crate::operators::OperatorBook;
 use crate::outcome::Outcome;
@@ -41,7 +41,7 @@ stored! {
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct FourEyes {
         /// Numbers of changes, ascending.
-        pub changes: Vec<u8> as Bytes<SHORT>,
+        pub changes: Vec<u8> as ChangeNumbers,
         /// The newest proposal. Numbers are never reused.
         pub last_proposal: ProposalId,
     }

@@ -23,6 +23,7 @@ use alloc::vec::Vec;
 use hashbrown::HashTable;
 
 use crate::accounts::{AccountKind, Accounts};
+use crate::description::Description;
 use crate::evicted::EvictedRows;
 use crate::field::{
     ByteSink, Chooser, Field, FieldError, Form, LONG, List, Reader, RowList, SHORT, Text, VarInt,
@@ -343,6 +344,10 @@ impl<T: Field> Form<Arc<[T]>> for SharedRows {
 
     fn generate(chooser: &mut impl Chooser) -> Arc<[T]> {
         Arc::from(<List<PAIRS_MAX> as Form<Vec<T>>>::generate(chooser))
+    }
+
+    fn describe(value: &Arc<[T]>) -> Description {
+        Description::List(value.iter().map(Field::describe).collect())
     }
 }
 

@@ -19,8 +19,9 @@ use alloc::vec::Vec;
 use crate::accounts::{Account, AccountKind, Accounts};
 use crate::alerts::{ALERTS_MAX, Alert, AlertNumbers, Alerts, LiquidityAlarm};
 use crate::batch_digest::BatchDigest;
-use crate::change::{LedgerAccountType, Oracle, Settings, SettlementModel};
+use crate::change::{LedgerAccountType, Oracle, Settings, SettlementModel, StatePart};
 use crate::commands::choose_modes;
+use crate::description::Description;
 use crate::enrolments::{ENROLMENTS_MAX, Enrolment, Enrolments};
 use crate::evicted::EvictedRows;
 use crate::fees::{FEE_RULES_MAX, FeeBook, FeeRule, PendingFee};
@@ -157,6 +158,63 @@ tables! {
     26 Proposals: Proposal, ordered, at most PROPOSALS_MAX;
     /// Enrolments, in order of the records that began them.
     27 Enrolments: Enrolment, ordered, at most ENROLMENTS_MAX;
+}
+
+impl Table {
+    /// The parts of the state that the rows belong to.
+    #[must_use]
+    pub const fn parts(self) -> &'static [StatePart] {
+        match self {
+            Self::Accounts => &[StatePart::Accounts, StatePart::Balances],
+            Self::Participants => {
+                &[StatePart::Participants, StatePart::Accounts, StatePart::Limits]
+            }
+            Self::SettlementModels => &[StatePart::SettlementModels],
+            Self::Oracles => &[StatePart::Oracles],
+            Self::LedgerAccountTypes => &[StatePart::LedgerAccountTypes],
+            Self::ReservedTransfers | Self::Outflows | Self::FinalTransfers | Self::PendingFees => {
+                &[StatePart::Transfers]
+            }
+            Self::Notices | Self::DeadLetters => &[StatePart::Notices],
+            Self::Windows | Self::WindowAccounts | Self::WindowPairs => &[StatePart::Windows],
+            Self::Settlements | Self::SettlementAccounts => &[StatePart::Settlements],
+            Self::Alerts | Self::LiquidityAlarms => &[StatePart::Alerts],
+            Self::FeeRules => &[StatePart::FeeRules],
+            Self::OperatorRoles | Self::Operators | Self::OperatorTokens => &[StatePart::Operators],
+            Self::FourEyes | Self::Proposals => &[StatePart::Proposals],
+            Self::Enrolments => &[StatePart::Enrolments],
+        }
+    }
+
+    /// Number of fields, from the first one, that name a row.
+    #[must_use]
+    pub const fn key_fields(self) -> usize {
+        match self {
+            Self::FourEyes => 0,
+            Self::Accounts => 4,
+            Self::WindowPairs => 3,
+            Self::WindowAccounts | Self::SettlementAccounts | Self::LiquidityAlarms => 2,
+            Self::Participants
+            | Self::SettlementModels
+            | Self::Oracles
+            | Self::LedgerAccountTypes
+            | Self::ReservedTransfers
+            | Self::Outflows
+            | Self::FinalTransfers
+            | Self::Notices
+            | Self::DeadLetters
+            | Self::Windows
+            | Self::Settlements
+            | Self::Alerts
+            | Self::FeeRules
+            | Self::PendingFees
+            | Self::OperatorRoles
+            | Self::Operators
+            | Self::OperatorTokens
+            | Self::Proposals
+            | Self::Enrolments => 1,
+        }
+    }
 }
 
 /// Receives the tables of a state, one after the other.

@@ -2,8 +2,8 @@
 //! is part of the logical state, and the maximum number of rows.
 //!
 //! It derives the enum of tables, the visit of all rows for snapshots and the state hash, and the
-//! builder's reader with its bounds. Each row type needs a `TableRow`: the rows of a state, and how
-//! a builder adds the next one.
+//! builder's reader with its bounds, and the descriptions of rows. Each row type needs a
+//! `TableRow`: the rows of a state, and how a builder adds the next one.
 
 macro_rules! tables {
     ($(
@@ -46,6 +46,18 @@ macro_rules! tables {
             pub fn visit<V: TableVisitor>(self, visitor: &mut V) -> Result<(), V::Error> {
                 $( visitor.table(Table::$table, <$row as TableRow>::all(self.0))?; )*
                 Ok(())
+            }
+        }
+
+        impl Table {
+            /// Describes the stored form of a row.
+            ///
+            /// # Errors
+            /// [`FieldError`] if the bytes are not a row of this table.
+            pub fn describe(self, mut row: Reader<'_>) -> Result<Description, FieldError> {
+                match self {
+                    $( Self::$table => row.value::<$row>().map(|row| row.describe()), )*
+                }
             }
         }
 

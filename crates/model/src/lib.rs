@@ -34,7 +34,7 @@ use std::collections::BTreeMap;
 use ledger::{
     Activate, Amount, Change, ChangeParties, Command, Configure, Counters, Currency,
     DeliveryResult, Effects, FeeRule, FinishedDelivery, FspName, NoticeId, NoticeKind, Outcome,
-    Redeliver, Settings, Stamp, State, TransferId,
+    PartyBinding, Redeliver, RegisterParties, Settings, Stamp, State, TransferId,
 };
 
 use alerts::Alerts;
@@ -333,6 +333,17 @@ impl Predict for Activate {
         }
         model.begin_settlement();
         Outcome::Accepted
+    }
+}
+
+/// 2.2: every FSP that is named must be a participant. The directory is not predicted.
+impl Predict for RegisterParties {
+    fn predict(&self, model: &mut Model) -> Outcome {
+        let is_fsp = |party: &PartyBinding| model.scheme.fsp(&party.fsp).is_some();
+        match self.parties.iter().all(is_fsp) {
+            true => Outcome::Accepted,
+            false => Outcome::ParticipantNotFound,
+        }
     }
 }
 

@@ -10,7 +10,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use ledger::{ChangeParties, Currency, LogIndex};
+use ledger::{Currency, LogIndex, PartyBinding, PartyChangeForm};
 use ports::{ColdStore, PartyEffect, PartyRow, StoreError};
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -70,7 +70,7 @@ impl Directory {
     }
 
     /// Applies an accepted change, recorded at `log_index`.
-    pub fn apply(&self, change: &ChangeParties, log_index: LogIndex) {
+    pub fn apply(&self, change: (PartyChangeForm, &[PartyBinding]), log_index: LogIndex) {
         let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
         for party in sequencer::party_changes(change) {
             recent.order.push_back((log_index, party.key.clone()));
@@ -142,11 +142,15 @@ impl Directory {
 mod tests {
     use std::collections::BTreeMap;
 
-    use ledger::{FspName, PartyBinding, PartyChangeForm};
+    use ledger::{ChangeParties, FspName};
     use ports::{StoreMark, WriteBatch};
     use store::Memory;
 
     use super::*;
+
+    fn entries(change: &ChangeParties) -> (PartyChangeForm, &[PartyBinding]) {
+        (change.form, &change.parties)
+    }
 
     fn change(form: PartyChangeForm, sub_id: Option<&str>, fsp: &str) -> ChangeParties {
         let (fsp, currency) = fsp.split_once(' ').unwrap_or((fsp, ""));
@@ -205,14 +209,14 @@ mod tests {
             {
                 let log_index = LogIndex(at as u64 + 1);
                 let change = change(form, sub_id, fsp);
-                directory.apply(&change, log_index);
+                directory.apply(entries(&change), log_index);
                 match form {
                     Delete => {
                         expected.retain(|of, bound| *of != sub_id || !is_released(fsp, bound))
                     }
                     Single | Batch => drop(expected.insert(sub_id, fsp)),
                 }
-                let parties = sequencer::party_changes(&change).collect();
+                let parties = sequencer::party_changes(entries(&change)).collect();
                 let mark = StoreMark { log_index, ..StoreMark::default() };
                 waiting.push_back(WriteBatch { parties, mark, ..WriteBatch::default() });
                 if lag < waiting.len() {
@@ -234,7 +238,8 @@ mod tests {
     #[test]
     fn without_a_store_all_changes_stay_in_memory() {
         let directory = Directory::default();
-        directory.apply(&change(PartyChangeForm::Single, None, "dfsp1"), LogIndex(1));
+        let change = change(PartyChangeForm::Single, None, "dfsp1");
+        directory.apply(entries(&change), LogIndex(1));
         assert_eq!(served_by(&directory, None).as_deref(), Some("dfsp1"));
         assert_eq!((served_by(&directory, Some("x")), directory.store_bytes()), (None, 0));
     }

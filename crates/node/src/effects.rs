@@ -72,7 +72,7 @@ impl<M> EffectDispatcher<M> {
                 let times = &self.shared.stage_times;
                 times.count_refusal(sequencer.state(), command, *outcome);
             }
-            if let (Command::ChangeParties(change), Outcome::Accepted) = (command, outcome) {
+            if let (Some(change), Outcome::Accepted) = (command.party_change(), outcome) {
                 self.shared.directory.apply(change, LogIndex(first.0 + at as u64));
             }
         }

@@ -216,12 +216,13 @@ fn a_party_is_found_while_it_moves_into_the_store() {
         let is_applied = Arc::new(AtomicBool::new(false));
         let (applying, flag) = (Arc::clone(&directory), Arc::clone(&is_applied));
         let sequencer = thread::spawn(move || {
-            applying.apply(&registration(), LogIndex(1));
+            let change = registration();
+            applying.apply((change.form, &change.parties), LogIndex(1));
             flag.store(true, Ordering::SeqCst);
             // The store is written on another thread, at any later time.
             thread::yield_now();
             let mark = StoreMark { log_index: LogIndex(1), ..StoreMark::default() };
-            let parties = sequencer::party_changes(&registration()).collect();
+            let parties = sequencer::party_changes((change.form, &change.parties)).collect();
             store.write(&WriteBatch { parties, mark, ..WriteBatch::default() }).expect("it writes");
             thread::yield_now();
             applying.forget(LogIndex(1));

@@ -6,9 +6,10 @@
 //! thread. Costs: at most [`AUDIT_READ_MAX`] records are read for a page, about 0.2 s.
 
 use fspiop::{ErrorCode, Refusal};
-use ledger::{Administer, Change, ChangeParties, Command, Digest, LogIndex, RecordAudit, Stamp};
+use ledger::{Administer, Change, Digest, LogIndex, RecordAudit, Stamp};
 use serde_json::{Value, json};
 
+use crate::audit_values::{AuditValues, ValuesResponse};
 use crate::backend::ChangeAuthor;
 use crate::body_reader::refuse;
 use crate::change_words::InWords;
@@ -71,6 +72,8 @@ pub struct AuditQuery {
     pub path: Option<String>,
     /// Only this outcome.
     pub outcome: Option<AuditOutcome>,
+    /// Whether the entries of changes have the values before and after.
+    pub with_values: bool,
 }
 
 impl AuditQuery {
@@ -85,6 +88,7 @@ impl AuditQuery {
             actor: None,
             path: None,
             outcome: None,
+            with_values: false,
         }
     }
 
@@ -128,6 +132,7 @@ pub struct AuditEntryData {
     place: AuditPlace,
     author: ChangeAuthor,
     event: AuditEvent,
+    values: Option<AuditValues>,
 }
 
 /// The request of an entry.
@@ -138,30 +143,9 @@ enum AuditEvent {
 }
 
 impl AuditEntryData {
-    /// The entry of a record; `None` for records that are not administrative. `author` reads the
-    /// author of a change of parties, which is not in its fields.
+    /// The entry of a change, or of a request that made none.
     #[must_use]
-    pub fn of(
-        place: AuditPlace,
-        command: &Command,
-        author: impl FnOnce() -> Option<ChangeAuthor>,
-    ) -> Option<Self> {
-        match command {
-            Command::Administer(administer) => Some(Self::of_change(place, administer)),
-            Command::ChangeParties(change) => {
-                let (author, event) = (author()?, AuditEvent::of_parties(change));
-                Some(Self { place, author, event })
-            }
-            Command::Genesis(_)
-            | Command::Tick
-            | Command::Prepare(_)
-            | Command::Fulfil(_)
-            | Command::Abort(_)
-            | Command::FinishDeliveries(_) => None,
-        }
-    }
-
-    fn of_change(place: AuditPlace, administer: &Administer) -> Self {
+    pub fn of(place: AuditPlace, administer: &Administer) -> Self {
         let Administer { actor, reason, change } = administer;
         let event = match change {
             Change::RecordAudit(request) => AuditEvent::Request(request.clone()),
@@ -171,13 +155,24 @@ impl AuditEntryData {
             },
         };
         let author = ChangeAuthor { actor: actor.clone(), reason: reason.clone() };
-        Self { place, author, event }
+        Self { place, author, event, values: None }
     }
 
     /// Its place in the log.
     #[must_use]
     pub const fn place(&self) -> &AuditPlace {
         &self.place
+    }
+
+    /// Whether a replay of the log finds values before and after.
+    #[must_use]
+    pub const fn lacks_values(&self) -> bool {
+        matches!(self.event, AuditEvent::Change { .. }) && self.values.is_none()
+    }
+
+    /// Adds the values before and after the change.
+    pub fn set_values(&mut self, values: AuditValues) {
+        self.values = Some(values);
     }
 
     fn outcome(&self) -> AuditOutcome {
@@ -191,18 +186,8 @@ impl AuditEntryData {
     /// The entry as JSON, as `GET /audit` lists it.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let response = AuditEntryResponse::of(self);
+        let response = AuditEntryResponse::of(self, &None);
         serde_json::to_value(response).expect("a response is always writable")
-    }
-}
-
-impl AuditEvent {
-    fn of_parties(change: &ChangeParties) -> Self {
-        let description = match &*change.parties {
-            [party] => format!("party {} {} of {}", party.id_type, party.id, party.fsp),
-            parties => format!("{} parties", parties.len()),
-        };
-        Self::Change { name: "ChangeParties", description }
     }
 }
 
@@ -215,9 +200,24 @@ pub struct AuditPage {
     pub next: LogIndex,
     /// The last record of the log.
     pub end: LogIndex,
+    /// The reason why entries lack wanted values.
+    pub values_missing: Option<String>,
 }
 
 routes! {
+    "/audit/{logIndex}" [LOG_INDEX] {
+        guarded GET showAudit = show, "Show an administrative request" {
+            permission: Audit,
+            text: "\
+                The entry of a record. That of a change has the decision on it and the changed \
+                rows of the state before and after it. Secrets are not shown. The values are read \
+                from a replay of the log, which starts from the newest snapshot before the record \
+                and reads at most 10,000,000 records in 60 s. Without values, `valuesMissing` \
+                states the reason. One replay runs at a time; retry after a 503.",
+            responses: [200: AuditEntryResponse = "The entry."],
+            refusals: [400 ID_NOT_FOUND],
+        }
+    }
     "/audit" {
         guarded GET listAudit = list, "List administrative requests" {
             permission: Audit,
@@ -229,12 +229,30 @@ routes! {
                 continue with `after` = `next` until `next` is `end`. `chainHead` is the hash of \
                 the log up to the record `chainLogIndex`, which a signed chain head of that record \
                 contains.",
-            query: [AFTER, LIMIT, FROM, TO, ACTOR, PATH, OUTCOME],
+            query: [AFTER, LIMIT, FROM, TO, ACTOR, PATH, OUTCOME, VALUES],
             responses: [200: AuditPageResponse = "A page of entries."],
             refusals: [400 MALFORMED_SYNTAX],
         }
     }
 }
+
+/// The record of an entry in a path; a text that cannot be one names none.
+const LOG_INDEX: Parameter<Option<LogIndex>> =
+    Parameter::new("logIndex", "The record of the entry.", schema::some_text, |text| {
+        Ok(read_integer("logIndex", text).ok().map(LogIndex))
+    })
+    .example("\"1\"");
+
+const VALUES: Parameter<bool> = Parameter::new(
+    "values",
+    "Whether entries of changes have the values before and after: `true` or `false`.",
+    || json!({"type": "boolean"}),
+    |text| match text {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(refuse(ErrorCode::MALFORMED_SYNTAX, "values", "must be true or false")),
+    },
+);
 
 const AFTER: Parameter<u64> = Parameter::new(
     "after",
@@ -327,11 +345,17 @@ response_type! {
         record: Option<u64>,
         chain_log_index: u64,
         chain_head: String = schema::hash(),
+        /// The decision on the change and the changed values, if asked for.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        values: Option<ValuesResponse>,
+        /// The reason why there are no values.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        values_missing: Option<String>,
     }
 }
 
 impl AuditEntryResponse {
-    fn of(entry: &AuditEntryData) -> Self {
+    fn of(entry: &AuditEntryData, missing: &Option<String>) -> Self {
         let AuditPlace { log_index, stamp, batch_end, chain_head } = entry.place;
         let request = match &entry.event {
             AuditEvent::Request(request) => Some(request),
@@ -357,8 +381,24 @@ impl AuditEntryResponse {
             record: request.map(|request| request.record.0).filter(|record| *record != 0),
             chain_log_index: batch_end.0,
             chain_head: chain_head.to_string(),
+            values: entry.values.as_ref().map(AuditValues::response),
+            values_missing: missing.clone().filter(|_| entry.lacks_values()),
         }
     }
+}
+
+/// `GET /audit/{logIndex}`.
+async fn show(request: &AdminRequest<'_>) -> HandlerResult {
+    let none =
+        || Refusal::new(ErrorCode::ID_NOT_FOUND, "no administrative request has this record");
+    let log_index = request.path(&LOG_INDEX)?.ok_or_else(none)?;
+    let after = LogIndex(log_index.0.checked_sub(1).ok_or_else(none)?);
+    let query = AuditQuery { after, limit: 1, with_values: true, ..AuditQuery::all() };
+    let page = request.backend.audit_page(query).await;
+    let AuditPage { entries, values_missing, .. } =
+        page.map_err(outcome_errors::from_unavailable)?;
+    let entry = entries.first().filter(|entry| entry.place.log_index == log_index);
+    Ok(AdminResponse::ok(&AuditEntryResponse::of(entry.ok_or_else(none)?, &values_missing)))
 }
 
 /// `GET /audit`.
@@ -371,10 +411,13 @@ async fn list(request: &AdminRequest<'_>) -> HandlerResult {
         actor: request.query(&ACTOR)?,
         path: request.query(&PATH)?,
         outcome: request.query(&OUTCOME)?,
+        with_values: request.query(&VALUES)?.unwrap_or_default(),
     };
     let page = request.backend.audit_page(query).await;
-    let AuditPage { entries, next, end } = page.map_err(outcome_errors::from_unavailable)?;
-    let entries = entries.iter().map(AuditEntryResponse::of).collect();
+    let AuditPage { entries, next, end, values_missing } =
+        page.map_err(outcome_errors::from_unavailable)?;
+    let entries = entries.iter().map(|entry| AuditEntryResponse::of(entry, &values_missing));
+    let entries = entries.collect();
     Ok(AdminResponse::ok(&AuditPageResponse { entries, next: next.0, end: end.0 }))
 }
 

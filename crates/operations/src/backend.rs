@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ledger::{
-    Administer, Amount, ArchiveKind, ArchivedSettlement, ChangeParties, ChangeReply, Currency,
-    NoticeId, OperatorBook, Outcome, ParticipantIndex, PartyBinding, Stamp, State, TransferId,
+    Administer, Amount, ArchiveKind, ArchivedSettlement, ChangeReply, Currency, NoticeId,
+    OperatorBook, ParticipantIndex, PartyBinding, Stamp, State, TransferId,
 };
 use metrics::Family;
 
@@ -54,14 +54,6 @@ pub trait AdminBackend: Send + Sync + 'static {
     fn events_page(&self, _query: EventQuery) -> BoxFuture<'_, Result<EventPage, Unavailable>> {
         Box::pin(async { Ok(EventPage::default()) })
     }
-
-    /// Records the FSPs that serve parties, with the author and the reason. Returns the kernel's
-    /// decision once it is durable, applied and visible to look-ups.
-    fn change_parties(
-        &self,
-        change: ChangeParties,
-        author: ChangeAuthor,
-    ) -> BoxFuture<'_, Result<Outcome, Unavailable>>;
 
     /// The FSP that serves exactly this identifier and sub-identifier, as look-ups see it.
     ///

@@ -39,6 +39,15 @@ impl InWords for ledger::Activate {
     }
 }
 
+impl InWords for ledger::RegisterParties {
+    fn in_words(&self) -> String {
+        match &*self.parties {
+            [party] => format!("party {} {} of {}", party.id_type, party.id, party.fsp),
+            parties => format!("{} parties", parties.len()),
+        }
+    }
+}
+
 impl InWords for ledger::Propose {
     fn in_words(&self) -> String {
         format!("propose: {}", self.change.in_words())

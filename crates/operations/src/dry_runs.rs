@@ -18,15 +18,13 @@ use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
 use http::header::{HeaderMap, HeaderName};
 use ledger::{
-    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, ChangeReply, NoticeId,
-    OperatorBook, Outcome, PartyBinding, TransferId, Trial,
+    Administer, ArchiveKind, ArchivedSettlement, ChangeReply, NoticeId, OperatorBook, PartyBinding,
+    TransferId, Trial,
 };
 use metrics::Family;
 use tokio::sync::oneshot;
 
-use crate::backend::{
-    ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, StateQuery, Unavailable,
-};
+use crate::backend::{ARCHIVED_MAX, AdminBackend, BoxFuture, StateQuery, Unavailable};
 use crate::explanations::ExplanationFormat;
 use crate::outcome_errors;
 use crate::reports::{Health, TransferTrace};
@@ -206,14 +204,6 @@ impl AdminBackend for DryRunBackend {
     }
 
     // No route of a dry run needs the following.
-
-    fn change_parties(
-        &self,
-        _: ChangeParties,
-        _: ChangeAuthor,
-    ) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
-        Box::pin(async { Err(Unavailable::Stopped) })
-    }
 
     fn find_party(
         &self,

@@ -5,11 +5,12 @@
 
 use fspiop::{ErrorCode, Refusal};
 use ledger::{
-    AbortSettlement, AddKey, AdjustBalance, AdvanceSettlement, Change, ChangeDeclaration,
+    AbortSettlement, Activate, AddKey, AdjustBalance, AdvanceSettlement, Change, ChangeDeclaration,
     CreateFeeRule, CreateHubAccount, CreateParticipant, CreateSettlementModel, CreateToken,
-    EndEnrolment, EndFundsOut, MoveFunds, OperatorBook, RemoveKey, RemoveRole, SetAccountActive,
-    SetEndpoint, SetFeeRuleActive, SetFourEyes, SetInitialPositionAndLimits, SetLimit, SetOperator,
-    SetParticipantActive, SetPassword, SetRole, SetSecondFactor, SetSettlementModelActive, State,
+    EndEnrolment, EndFundsOut, MoveFunds, OperatorBook, RegisterParties, RemoveKey, RemoveRole,
+    SetAccountActive, SetEndpoint, SetFeeRuleActive, SetFourEyes, SetInitialPositionAndLimits,
+    SetLimit, SetOperator, SetParticipantActive, SetPassword, SetRole, SetSecondFactor,
+    SetSettlementModelActive, State,
 };
 use serde_json::Value;
 
@@ -27,7 +28,7 @@ use crate::schema::{self, response_type};
 const ROLES: &str = "roles";
 
 /// Groups of kinds of changes.
-const GROUPS: [(&str, &[&ChangeDeclaration]); 7] = [
+const GROUPS: [(&str, &[&ChangeDeclaration]); 9] = [
     ("funds", &[&MoveFunds::DECLARATION, &EndFundsOut::DECLARATION, &AdjustBalance::DECLARATION]),
     ("limits", &[&SetInitialPositionAndLimits::DECLARATION, &SetLimit::DECLARATION]),
     ("settlements", &[&AdvanceSettlement::DECLARATION, &AbortSettlement::DECLARATION]),
@@ -51,6 +52,8 @@ const GROUPS: [(&str, &[&ChangeDeclaration]); 7] = [
             &SetEndpoint::DECLARATION,
         ],
     ),
+    ("parties", &[&RegisterParties::DECLARATION]),
+    ("rules", &[&Activate::DECLARATION]),
     (
         ROLES,
         &[
@@ -77,10 +80,11 @@ routes! {
                 another operator approves. Groups: `funds` (funds in and out, adjustments), \
                 `limits` (net debit caps, initial positions), `settlements` (moving accounts of a \
                 settlement, and aborting it), `models` (settlement models, fee rules), `keys`, \
-                `participants` (participants, accounts, endpoints) and `roles` (operators, roles, \
-                new tokens, passwords). `roles` must be listed whenever another group is: who \
-                could add an operator alone could approve alone. While a group is listed, a change \
-                of the list is itself a proposal. Refused with 3100 unless operators have names \
+                `participants` (participants, accounts, endpoints), `parties` (`POST /parties`), \
+                `rules` (the rules version) and `roles` (operators, roles, new tokens, \
+                passwords). `roles` must be listed whenever another group is: who could add an \
+                operator alone could approve alone. While a group is listed, a change of the list \
+                is itself a proposal. Refused with 3100 unless operators have names \
                 (`admin.auth = \"roles\"`), and unless two active operators have the permission of \
                 each listed group.",
             example: {"groups": ["funds", "limits", "roles"]},
@@ -95,7 +99,7 @@ body! {
         groups: Vec<String> = Strings {
             length: 0..=GROUPS.len(),
             is_valid: |text| GROUPS.iter().any(|(name, _)| *name == text),
-            form: "is funds, limits, settlements, models, keys, participants or roles",
+            form: "is the name of a group; see /openapi/admin.json",
             schema: group_schema,
         },
     }

@@ -21,6 +21,7 @@ mod admin_requests;
 mod audit;
 mod audit_log;
 mod audit_trail;
+mod audit_values;
 mod auth;
 mod backend;
 mod body;
@@ -95,6 +96,7 @@ pub use audit_log::{
     AUDIT_ENTRIES_MAX, AUDIT_READ_MAX, AuditEntryData, AuditOutcome, AuditPage, AuditPlace,
     AuditQuery, parse_audit_time,
 };
+pub use audit_values::{AuditValues, ValuesBefore};
 pub use backend::{
     ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, PARKED_MAX, PositionTrend, StateQuery,
     Unavailable,

@@ -3,7 +3,7 @@
 
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
-use ledger::{AdminOutcome, Outcome, PartiesOutcome};
+use ledger::{AdminOutcome, Outcome};
 
 use crate::backend::Unavailable;
 
@@ -14,15 +14,6 @@ const REPEATED: &str = "duplicate log record; retry the request to get its resul
 /// copy is unknown here, and the client may resend the request.
 pub(crate) fn outcome_of_change(outcome: Outcome) -> Result<AdminOutcome, Refusal> {
     AdminOutcome::of(outcome).ok_or_else(|| unexpected_outcome(outcome))
-}
-
-/// The same for a change of the party directory.
-pub(crate) fn from_parties_outcome(outcome: Outcome) -> Result<(), Refusal> {
-    match PartiesOutcome::of(outcome) {
-        Some(PartiesOutcome::Accepted) => Ok(()),
-        Some(PartiesOutcome::RegistrarNotFound) => Err(participant_not_found()),
-        None => Err(unexpected_outcome(outcome)),
-    }
 }
 
 /// The error for an outcome that the command cannot have.

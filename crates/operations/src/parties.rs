@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use fspiop::{ErrorCode, IDENTIFIER_CHARS_MAX, PartyIdType, Refusal, is_identifier};
-use ledger::{ChangeParties, FspName, PartyBinding, PartyChangeForm};
+use ledger::{FspName, PartyBinding, RegisterParties};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -41,6 +41,7 @@ const SUB_ID: Parameter<String> = Parameter::text("subId", "Sub-identifier of th
 routes! {
     "/parties" {
         change POST registerParties = register(Registrations), "Register parties in bulk" {
+            records: RegisterParties,
             text: "\
                 Up to 1000 parties, recorded as one change; the FSPs get no callback. A row has \
                 `partyIdType`, `partyIdentifier` and `fspId`, and optionally `partySubIdOrType` \
@@ -132,11 +133,11 @@ response_type! {
 async fn register(request: &AdminRequest<'_>, body: Registrations) -> HandlerResult {
     let rows = body.parties;
     let named: BTreeSet<FspName> = rows.iter().flatten().map(|party| party.fsp).collect();
-    let (hub, known) = request
+    let known = request
         .query_state(move |state| {
             let hub = *state.hub();
             let is_fsp = |name: &FspName| *name != hub && state.registry().find(name).is_some();
-            (hub, named.into_iter().filter(is_fsp).collect::<BTreeSet<_>>())
+            named.into_iter().filter(is_fsp).collect::<BTreeSet<_>>()
         })
         .await?;
     let (mut parties, mut refused) = (Vec::new(), Vec::new());
@@ -149,16 +150,7 @@ async fn register(request: &AdminRequest<'_>, body: Registrations) -> HandlerRes
     }
     let registered = parties.len();
     if registered > 0 {
-        let form = PartyChangeForm::Batch;
-        let change = ChangeParties { source: hub, form, parties, trace: [0; 16] };
-        let author = request.identity.clone();
-        let outcome = request
-            .backend
-            .change_parties(change, author)
-            .await
-            .map_err(outcome_errors::from_unavailable)?;
-        request.audit.has_own_record();
-        outcome_errors::from_parties_outcome(outcome)?;
+        request.change(RegisterParties { parties }).await?;
     }
     Ok(AdminResponse::ok(&RegistrationResult { registered, refused }))
 }

@@ -8,8 +8,8 @@
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
 use ledger::{
-    AdminOutcome, ApproveProposal, ChangeResult, Proposal, ProposalEnd, ProposalId, ProposalState,
-    RejectProposal, Stamp, State, StepResult,
+    AdminOutcome, ApproveProposal, Change, ChangeResult, Proposal, ProposalEnd, ProposalId,
+    ProposalState, RejectProposal, Stamp, State, StepResult,
 };
 
 use crate::auth;
@@ -23,6 +23,7 @@ use crate::request::AdminRequest;
 use crate::response::{AdminResponse, HandlerResult};
 use crate::responses::Timestamp;
 use crate::route::{Parameter, permission_of, routes};
+use crate::rules::all_must_know;
 use crate::schema::{self, response_type};
 
 /// Longest reason of a decision, in characters.
@@ -228,6 +229,9 @@ async fn approve(request: &AdminRequest<'_>, MaybeAbsent(body): MaybeDecision) -
     let by = name_of(request)?;
     let (proposal, _) = find(request).await?;
     must_be_permitted(request, &proposal)?;
+    if let Change::Activate(change) = &*proposal.change {
+        all_must_know(change.rules_version, &request.backend.cluster())?;
+    }
     let reason = body.reason.unwrap_or_else(|| request.identity.reason.clone());
     let (id, change) = (proposal.id, proposal.change.clone());
     let approval = ApproveProposal { proposal: id, by: by.clone(), reason, change };

@@ -64,7 +64,7 @@ async fn activate(request: &AdminRequest<'_>, body: RulesVersion) -> HandlerResu
 }
 
 /// Refuses a rules version that a live node does not know.
-fn all_must_know(version: u32, cluster: &Cluster) -> Result<(), Refusal> {
+pub(crate) fn all_must_know(version: u32, cluster: &Cluster) -> Result<(), Refusal> {
     let known = rules_known();
     if known < version {
         let what = format!("this program knows rules up to {known}: upgrade it first");

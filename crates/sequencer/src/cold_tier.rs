@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use ledger::planted_bugs::{Bug, is_planted};
 use ledger::{
-    ApplyStep, ArchivedSettlement, ChangeParties, Command, DecisionRecorder, Effects, Eviction,
-    FinalTransfer, LogIndex, Outcome, PartyChangeForm, Stamp, State, StatePart, TransferId, Window,
+    ApplyStep, ArchivedSettlement, Command, DecisionRecorder, Effects, Eviction, FinalTransfer,
+    LogIndex, Outcome, PartyBinding, PartyChangeForm, Stamp, State, StatePart, TransferId, Window,
 };
 use ports::{
     ColdReader, Log, LogError, PartyChange, PartyEffect, PartyRow, StopReading, StoreError,
@@ -218,7 +218,7 @@ impl ColdTier {
         self.pending.rows.extend_from_slice(&effects.final_rows);
         let mut settles = false;
         for (command, outcome) in commands.zip(&effects.outcomes) {
-            if let (Command::ChangeParties(change), Outcome::Accepted) = (command, outcome) {
+            if let (Some(change), Outcome::Accepted) = (command.party_change(), outcome) {
                 self.pending.parties.extend(party_changes(change));
             }
             settles |= *outcome == Outcome::Accepted && changes_settlement(command);
@@ -383,10 +383,12 @@ fn changed_settlements(state: &State) -> impl Iterator<Item = ArchivedSettlement
 /// The changes that an accepted command makes to the party directory: per identifier and
 /// sub-identifier the latest registration wins (hub-semantics 2.2). A release in a currency
 /// depends on the entry that wins before it in the log's order, so that all nodes agree.
-pub fn party_changes(change: &ChangeParties) -> impl Iterator<Item = PartyChange> + '_ {
-    change.parties.iter().map(|party| PartyChange {
+pub fn party_changes(
+    (form, parties): (PartyChangeForm, &[PartyBinding]),
+) -> impl Iterator<Item = PartyChange> + '_ {
+    parties.iter().map(move |party| PartyChange {
         key: record::cold_rows::key_of_party(party),
-        effect: match (change.form, party.currency) {
+        effect: match (form, party.currency) {
             (PartyChangeForm::Delete, None) => PartyEffect::Release,
             (PartyChangeForm::Delete, Some(currency)) => PartyEffect::ReleaseIn(currency),
             (PartyChangeForm::Single | PartyChangeForm::Batch, currency) => {

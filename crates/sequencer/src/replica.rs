@@ -574,7 +574,8 @@ impl<L: Log> Replica<L> {
 /// Checks that this program knows a rules version before a record activates it: nodes with the new
 /// version decide differently from then on.
 fn check_rules_known(log_index: LogIndex, command: &Command) -> Result<(), ReplayError> {
-    let Some(Change::Activate(Activate { rules_version: version })) = command.change() else {
+    let decided = command.change().map(Change::decided);
+    let Some(Change::Activate(Activate { rules_version: version })) = decided else {
         return Ok(());
     };
     let version = *version;

@@ -14,7 +14,7 @@ mod settlement;
 
 use ledger::{
     AccountId, Activate, AdminOutcome, Change, Configure, Currency, FspName, NoticeId, Outcome,
-    Redeliver, State,
+    PartyBinding, Redeliver, RegisterParties, State,
 };
 
 use crate::transfers::{Actors, GHOST};
@@ -169,6 +169,24 @@ impl Reach for Activate {
         ),
         (AdminOutcome::Accepted, By::Chance),
     ];
+}
+
+impl Reach for RegisterParties {
+    const REACHED: Reached = &[
+        (AdminOutcome::ParticipantNotFound, By::Aim(|_| vec![registration("unknown")])),
+        (AdminOutcome::Accepted, By::Aim(|_| vec![RegisterParties { parties: Vec::new() }.into()])),
+    ];
+}
+
+fn registration(fsp: &str) -> Change {
+    let party = PartyBinding {
+        id_type: "MSISDN".to_owned(),
+        id: "1".to_owned(),
+        sub_id: None,
+        currency: None,
+        fsp: FspName::new(fsp).expect("a name"),
+    };
+    RegisterParties { parties: vec![party] }.into()
 }
 
 impl Reach for Redeliver {

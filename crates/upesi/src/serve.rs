@@ -68,7 +68,7 @@ use crate::CliError;
 use crate::cli::stdout;
 use crate::config::{self, AuditedReads, Config, LogFormat, Ownership};
 use crate::data::layout::has_segments;
-use crate::inspect::statements::StatementSource;
+use crate::inspect::live_replay::ReplaySource;
 use crate::operate::quarantine::{self, Entry, Notes};
 use crate::serve::admin_backend::{NodeBackend, ReadPermits};
 use crate::serve::background::{BackgroundJobs, Segments};
@@ -175,14 +175,14 @@ fn serve_at(
     let Some(node) = when_joined(started, &runtime, &mut signals)? else { return Ok(()) };
     // Dropped at the end of this function, so that the last mark covers the last sync.
     let _durable_mark = DurableMarkThread::start(snapshots.disk.clone(), snapshots.frames.clone())?;
-    let (statements, events) = (snapshots.statements(), event_pages(config, &snapshots.frames)?);
+    let (replays, events) = (snapshots.replays(), event_pages(config, &snapshots.frames)?);
     let snapshotter = snapshots.start(config, node.handle(), log_snapshot)?;
     let (stop, stopping) = watch::channel(false);
     let traffic = ports.traffic();
     let running = ports.start(&node.handle(), stopping.clone()).map_err(no_io_thread)?;
     let mut watchdog = Watchdog::new(&config.health, node.handle(), Arc::clone(&traffic), clock);
     let paths = (&*arguments.data, arguments.config.as_deref());
-    let jobs = BackgroundJobs::start(config, paths, (segments, statements.frames.clone()))?;
+    let jobs = BackgroundJobs::start(config, paths, (segments, replays.frames.clone()))?;
     let backend = Arc::new(NodeBackend {
         handle: node.handle(),
         traffic,
@@ -190,7 +190,7 @@ fn serve_at(
         clock,
         began: clock.now(),
         permits: ReadPermits::default(),
-        statements,
+        replays,
         events,
         quarantined: quarantined.into(),
         storage: Arc::clone(&jobs.storage),
@@ -691,10 +691,10 @@ pub(crate) struct SnapshotterParams {
 }
 
 impl SnapshotterParams {
-    /// The same log and snapshots, for statements.
-    fn statements(&self) -> StatementSource {
+    /// The same log and snapshots, for replays.
+    fn replays(&self) -> ReplaySource {
         let (disk, frames) = (self.disk.clone(), self.frames.clone());
-        StatementSource::new(disk, frames, self.quarantine.clone())
+        ReplaySource::new(disk, frames, self.quarantine.clone())
     }
 
     /// Starts the thread, which reports each snapshot.

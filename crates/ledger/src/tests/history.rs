@@ -209,6 +209,7 @@ fn operators() -> impl Strategy<Value = Change> {
             CreateToken { id, operator, roles, hash, description, expires }.into()
         }),
         1 => id().prop_map(|id| RevokeToken { id }.into()),
+        1 => Just(RegisterParties { parties: Vec::new() }.into()),
         1 => (name(), name())
             .prop_map(|(operator, hash)| SetPassword { operator, hash }.into()),
         1 => (name(), any::<[u8; 4]>()).prop_map(|(operator, secret)| {

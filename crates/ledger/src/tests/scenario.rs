@@ -810,6 +810,10 @@ impl ScenarioRunner {
                 SetSecondFactor { operator: words.at(1).to_owned(), secret: words.at(2).into() }
                     .into()
             }
+            "register-parties" => RegisterParties {
+                parties: words.plain[1..].iter().map(|fsp| party_of(fsp)).collect(),
+            }
+            .into(),
             "audit" => RecordAudit {
                 method: "POST".to_owned(),
                 path: words.at(1).to_owned(),
@@ -1030,6 +1034,12 @@ fn fee_rule(words: &LineWords<'_>) -> FeeRule {
 fn kind_of_change(word: &&str) -> u8 {
     let named = Change::TABLE.iter().find(|(name, _)| name == word);
     named.map_or_else(|| word.parse().expect("a number"), |(_, number)| *number)
+}
+
+/// A party that an FSP serves.
+fn party_of(fsp: &str) -> PartyBinding {
+    let (id_type, id) = ("MSISDN".to_owned(), "254700000001".to_owned());
+    PartyBinding { id_type, id, sub_id: None, currency: None, fsp: name(fsp) }
 }
 
 /// `approve PERSON PROPOSAL`, `reject PERSON PROPOSAL`.

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ledger::{
-    Administer, ArchiveKind, ArchivedSettlement, Batch, ChangeParties, ChangeReply, Command,
-    Currency, Effects, FspName, Genesis, LogIndex, NoticeId, OperatorBook, Outcome,
-    ParticipantIndex, PartyBinding, Stamp, State, TransferId,
+    Administer, ArchiveKind, ArchivedSettlement, Batch, Change, ChangeReply, Command, Currency,
+    Effects, FspName, Genesis, LogIndex, NoticeId, OperatorBook, Outcome, ParticipantIndex,
+    PartyBinding, Stamp, State, TransferId,
 };
 use operations::{
-    ARCHIVED_MAX, Activity, AdminBackend, BoxFuture, ChangeAuthor, Cluster, DiskStatus,
-    ExplanationFormat, Health, LogPoint, OpenBreakers, ParticipantStatementRequest, PositionTrend,
-    ServiceStatus, Snapshots, StalledLanes, StateQuery, Statement, StatementRefusal,
-    StatementSubject, StuckStage, TransferTrace, Unavailable,
+    ARCHIVED_MAX, Activity, AdminBackend, BoxFuture, Cluster, DiskStatus, ExplanationFormat,
+    Health, LogPoint, OpenBreakers, ParticipantStatementRequest, PositionTrend, ServiceStatus,
+    Snapshots, StalledLanes, StateQuery, Statement, StatementRefusal, StatementSubject, StuckStage,
+    TransferTrace, Unavailable,
 };
 use tokio::sync::{Notify, OwnedRwLockWriteGuard, RwLock};
 
@@ -34,7 +34,6 @@ struct QueryGate {
 pub(crate) struct BackendState {
     pub(crate) state: State,
     pub(crate) recorded: Vec<Administer>,
-    pub(crate) parties: Vec<(ChangeParties, ChangeAuthor)>,
     pub(crate) bodies: Vec<(TransferId, Bytes)>,
     /// Windows and settlements that left the state.
     pub(crate) archived: Vec<ArchivedSettlement>,
@@ -61,7 +60,6 @@ impl TestBackend {
         let inner = Mutex::new(BackendState {
             state: State::new(),
             recorded: Vec::new(),
-            parties: Vec::new(),
             bodies: Vec::new(),
             archived: Vec::new(),
             statements: Vec::new(),
@@ -144,20 +142,6 @@ impl AdminBackend for TestBackend {
         })
     }
 
-    fn change_parties(
-        &self,
-        change: ChangeParties,
-        author: ChangeAuthor,
-    ) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
-        Box::pin(async move {
-            if let Some(why) = self.inner().unavailable {
-                return Err(why);
-            }
-            self.inner().parties.push((change.clone(), author));
-            Ok(self.apply(&Command::ChangeParties(Box::new(change))))
-        })
-    }
-
     fn find_party(
         &self,
         id_type: &str,
@@ -165,11 +149,14 @@ impl AdminBackend for TestBackend {
         sub_id: Option<&str>,
     ) -> Result<Option<PartyBinding>, Unavailable> {
         let inner = self.inner();
-        let all = inner.parties.iter().rev().flat_map(|(change, _)| change.parties.iter().rev());
+        let all = inner.recorded.iter().flat_map(|administer| {
+            let Change::RegisterParties(change) = &administer.change else { return &[][..] };
+            &change.parties
+        });
         let is_it = |party: &&PartyBinding| {
             (&*party.id_type, &*party.id, party.sub_id.as_deref()) == (id_type, id, sub_id)
         };
-        Ok({ all }.find(is_it).cloned())
+        Ok(all.filter(is_it).last().cloned())
     }
 
     fn operators(&self) -> Arc<OperatorBook> {

@@ -30,7 +30,7 @@ const FIRST: [&str; 19] = [
 ];
 
 /// Examples that the state of a fresh hub does not allow, with what they are answered.
-const REFUSED: [(&str, u16); 25] = [
+const REFUSED: [(&str, u16); 26] = [
     // No transfer was committed: the window is empty, and nothing can be settled.
     ("closeSettlementWindow", 400),
     ("createSettlement", 400),
@@ -42,6 +42,8 @@ const REFUSED: [(&str, u16); 25] = [
     ("updateSettlementParticipant", 400),
     ("showSettlementAccount", 400),
     ("updateSettlementAccount", 400),
+    // This hub has no log.
+    ("showAudit", 400),
     // No record made the transfer of the examples.
     ("explainTransfer", 404),
     // Operators have no roles.

@@ -3,7 +3,7 @@
 use expect_test::{expect, expect_file};
 use fspiop::egress_policy::EgressPolicy;
 use ledger::{
-    Amount, Command, Currency, DeliveryResult, Digest, FinishedDelivery, FspName, NoticeId,
+    Amount, Change, Command, Currency, DeliveryResult, Digest, FinishedDelivery, FspName, NoticeId,
     Outcome, Prepare, TransferId,
 };
 use operations::Unavailable;
@@ -221,11 +221,12 @@ async fn valid_rows_of_parties_are_one_change_and_errors_are_listed() {
     ];
     let body = format!(r#"{{"parties":[{}]}}"#, rows.join(","));
     server.check("POST /parties", &body, expect![[r#"200 {"registered":2,"refused":[{"row":1,"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"partyIdentifier\" must be 1 to 30 digits, + before them or not"}},{"row":2,"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - \"fspId\" dfsp3 is not a participant"}},{"row":3,"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - \"fspId\" Hub is not a participant"}},{"row":4,"errorInformation":{"errorCode":"3102","errorDescription":"Missing mandatory element - \"fspId\" is required"}},{"row":5,"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"currency\" must be an ISO 4217 currency code"}},{"row":6,"errorInformation":{"errorCode":"3103","errorDescription":"Too many elements - \"more\" is not allowed"}},{"row":8,"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"partyIdType\" must be an identifier type such as MSISDN; see /openapi/admin.json"}}]}"#]]).await;
-    let (change, author) = server.backend.inner().parties.pop().expect("one change");
+    let recorded = server.backend.inner().recorded.last().cloned().expect("one change");
+    let Change::RegisterParties(change) = &recorded.change else { panic!("{recorded:?}") };
     let found: Vec<_> = change.parties.iter().map(|it| (&*it.id, it.fsp.to_string())).collect();
     assert_eq!(found, [("254", "dfsp1".to_owned()), ("255", "dfsp2".to_owned())]);
-    assert!(author.actor.contains("127.0.0.1"), "{author:?}");
-    server.backend.inner().parties.push((change, author));
+    assert!(recorded.actor.contains("127.0.0.1"), "{recorded:?}");
+    let count = server.backend.inner().recorded.len();
     server.check("GET /parties/MSISDN/255?subId=a", "", expect![[r#"200 [{"partyIdType":"MSISDN","partyIdentifier":"255","partySubIdOrType":"a","fspId":"dfsp2"}]"#]]).await;
     server.check("GET /parties/MSISDN/255", "", expect!["200 []"]).await;
     server.check("GET /parties/PHONE/255", "", expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"Type\" must be an identifier type such as MSISDN; see /openapi/admin.json"}}"#]]).await;
@@ -235,7 +236,7 @@ async fn valid_rows_of_parties_are_one_change_and_errors_are_listed() {
     server.check("POST /parties", r#"{"parties":[1]}"#, expect![[r#"400 {"errorInformation":{"errorCode":"3101","errorDescription":"Malformed syntax - \"parties\" must have objects as items"}}"#]]).await;
     server.check("POST /parties", r#"{"parties":[]}"#, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"parties\" must have 1 to 1000 items"}}"#]]).await;
     server.check("POST /parties", r#"{"rows":[]}"#, expect![[r#"400 {"errorInformation":{"errorCode":"3102","errorDescription":"Missing mandatory element - \"parties\" is required"}}"#]]).await;
-    assert_eq!(server.backend.inner().parties.len(), 1, "nothing of them was recorded");
+    assert_eq!(server.backend.inner().recorded.len(), count, "nothing of them was recorded");
     server.backend.inner().unavailable = Some(Unavailable::DiskFull);
     server.check("POST /parties", &body, expect![[r#"503 {"errorInformation":{"errorCode":"2003","errorDescription":"Service currently unavailable - the disk of the log is full; nothing was recorded"}}"#]]).await;
     server.stop().await;

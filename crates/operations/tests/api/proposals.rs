@@ -264,8 +264,8 @@ async fn the_list_is_changed_step_by_step() {
         ),
         (
             r#"{"groups":["money","roles"]}"#,
-            "\"groups\" has an invalid item; each is funds, limits, \
-             settlements, models, keys, participants or roles",
+            "\"groups\" has an invalid item; each is the name of a group; see \
+             /openapi/admin.json",
         ),
         (r#"{"groups":["roles","roles"]}"#, "\"groups\" has an item twice"),
     ] {

@@ -2,6 +2,7 @@
 
 pub(crate) mod entries;
 mod trail;
+pub(crate) mod values;
 mod verify;
 
 use crate::CliError;

@@ -11,27 +11,21 @@
 //! Offline the whole state is held in memory.
 
 pub(crate) mod collector;
-pub(crate) mod replay_store;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use journal::{DurableFrames, RealDisk, TieredDisk};
 use ledger::{ApplyStep, Change, Command, FspName, LogIndex, State};
 use operations::{ParticipantStatementRequest, Statement, StatementPeriod, StatementRefusal};
-use ports::{ColdStore, RecordReader, StopReading};
+use ports::RecordReader;
 use record::frame::Tail;
-use sequencer::{ColdTier, Quarantine, Replay, ReplayStart};
-use tokio::sync::Semaphore;
 
 use crate::CliError;
+use crate::inspect::live_replay::LiveReplay;
 use crate::inspect::offline::{Continue, OfflineLog};
 use crate::inspect::statements::collector::{Collector, external_reference};
-use crate::inspect::statements::replay_store::ReplayStore;
 
 /// The result of a computation.
 type Computed = Result<Statement, StatementRefusal>;
@@ -100,86 +94,26 @@ pub(crate) fn participants_of(data: &Path) -> Result<Vec<FspName>, CliError> {
     Ok(names)
 }
 
-/// The log and the snapshots of a running switch.
-#[derive(Clone)]
-pub(crate) struct StatementSource {
-    pub(crate) disk: TieredDisk<RealDisk>,
-    pub(crate) frames: DurableFrames<TieredDisk<RealDisk>>,
-    pub(crate) quarantine: Quarantine,
-    /// Permits for statements.
-    pub(crate) permits: Arc<Semaphore>,
-}
-
-/// Maximum number of concurrent statements. Each holds a state in memory.
-const STATEMENTS_MAX: usize = 1;
-
-impl StatementSource {
-    pub(crate) fn new(
-        disk: TieredDisk<RealDisk>,
-        frames: DurableFrames<TieredDisk<RealDisk>>,
-        quarantine: Quarantine,
-    ) -> Self {
-        Self { disk, frames, quarantine, permits: Arc::new(Semaphore::new(STATEMENTS_MAX)) }
-    }
-}
-
 /// A request to a running switch.
 pub(crate) struct StatementTask {
-    pub(crate) source: StatementSource,
-    pub(crate) store: Arc<dyn ColdStore>,
+    pub(crate) replay: LiveReplay,
     pub(crate) reader: Arc<dyn RecordReader>,
     pub(crate) request: ParticipantStatementRequest,
-    /// Whether the client is gone.
-    pub(crate) is_cancelled: Arc<AtomicBool>,
 }
-
-/// How long a final transfer stays in the memory of the replay.
-const KEEP_FINAL: Duration = Duration::from_secs(1);
 
 impl StatementTask {
     /// Computes the statement from the durable log. Blocks on the disk.
     pub(crate) fn answer(&self) -> Result<Computed, String> {
-        let Self { source, request, .. } = self;
-        let visible = self.store.mark().log_index;
-        let (frames, period) = (&source.frames, request.period);
-        let is_before = move |tail: &Tail| precedes(tail, period);
-        let found = snapshots::find_newest_where(
-            &source.disk,
-            (frames, Some(visible)),
-            &is_before,
-            &mut || self.check(),
-        );
-        let start = found.map_err(|error| error.to_string())?.start;
-        let state = start.map_or_else(State::new, |start| start.state);
+        let Self { replay: live, request, .. } = self;
+        let period = request.period;
+        let mut replay = live.start(&|tail| precedes(tail, period))?;
         let reference = |record: LogIndex| self.reference(record);
-        let mut collector = Collector::new(*request, &state, &reference);
-        let next = LogIndex(state.log_index().0 + 1);
-        let store = Box::new(ReplayStore { store: Arc::clone(&self.store) });
-        let cold_tier = Some(ColdTier::new(store, KEEP_FINAL).without_decisions());
-        let quarantine = source.quarantine.clone();
-        let mut replay = Replay::from(ReplayStart { state, quarantine, cold_tier });
-        let mut failed = None;
-        let read = frames.replay(next, &mut |frame| {
-            self.check()?;
-            let applied = replay.apply(frame, &mut |step, state, _| collector.watch(step, state));
-            if let Err(error) = applied {
-                failed = Some(error.to_string());
-            }
-            if failed.is_some() || collector.is_over() { Err(StopReading) } else { Ok(()) }
-        });
-        read.map_err(|error| error.to_string())?;
-        match failed {
-            Some(error) => Err(error),
-            None if self.is_cancelled.load(Ordering::Relaxed) => Err("cancelled".into()),
-            None => collector.finish(replay.state()),
-        }
-    }
-
-    fn check(&self) -> Result<(), StopReading> {
-        match self.is_cancelled.load(Ordering::Relaxed) {
-            true => Err(StopReading),
-            false => Ok(()),
-        }
+        let mut collector = Collector::new(*request, replay.state(), &reference);
+        live.run(&mut replay, &mut |step, state| {
+            collector.watch(step, state);
+            if collector.is_over() { Continue::Stop } else { Continue::On }
+        })?;
+        collector.finish(replay.state())
     }
 
     /// The external reference in a record that reserved funds out.

@@ -20,8 +20,17 @@ Examples:
   upesi four-eyes set funds limits roles --token amina.token
   upesi four-eyes set --none --token amina.token";
 
-const GROUPS: [&str; 7] =
-    ["funds", "limits", "settlements", "models", "keys", "participants", "roles"];
+const GROUPS: [&str; 9] = [
+    "funds",
+    "limits",
+    "settlements",
+    "models",
+    "keys",
+    "participants",
+    "parties",
+    "rules",
+    "roles",
+];
 
 /// Arguments of `proposal`.
 #[derive(clap::Args)]

@@ -6,19 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue};
 use ledger::{
-    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, ChangeReply, Command, Currency,
-    NoticeId, OperatorBook, Outcome, ParticipantIndex, PartyBinding, RecordAudit, Stamp, State,
-    TransferId,
+    Administer, ArchiveKind, ArchivedSettlement, ChangeReply, Command, Currency, NoticeId,
+    OperatorBook, ParticipantIndex, PartyBinding, RecordAudit, Stamp, State, TransferId,
 };
 use node::stall::Stall;
 use node::{Handle, ReadFailure, ReplyTo, SubmissionContext, SubmissionRefused, SystemClock};
 use operations::{
-    ARCHIVED_MAX, Activity, AdminBackend, AuditPage, AuditQuery, BoxFuture, ChangeAuthor, Cluster,
-    ClusterLane, ClusterNode, DiskStatus, DiskUse, EventPage, EventQuery, ExplanationFormat,
-    Health, OpenBreaker, OpenBreakers, PARKED_MAX, ParticipantStatementRequest, PositionTrend,
-    Queues, ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane, StalledLanes, Statement,
+    ARCHIVED_MAX, Activity, AdminBackend, AuditPage, AuditQuery, BoxFuture, Cluster, ClusterLane,
+    ClusterNode, DiskStatus, DiskUse, EventPage, EventQuery, ExplanationFormat, Health,
+    OpenBreaker, OpenBreakers, PARKED_MAX, ParticipantStatementRequest, PositionTrend, Queues,
+    ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane, StalledLanes, Statement,
     StatementRefusal, StuckStage, Takeover, TransferCounts, TransferTrace, Unavailable,
 };
 use ports::{Clock, ClockReading};
@@ -28,9 +26,11 @@ use switch::{ForwardedMessage, Traffic, stored_message};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::config::MojaloopNames;
-use crate::inspect::audit::entries::{ACTOR, REASON, read_page};
+use crate::inspect::audit::entries::read_page;
+use crate::inspect::audit::values::ValuesTask;
 use crate::inspect::explain::{ExplainRequest, IO_ANSWER_TIMEOUT, wait_for_store};
-use crate::inspect::statements::{StatementSource, StatementTask};
+use crate::inspect::live_replay::{LiveReplay, ReplaySource};
+use crate::inspect::statements::StatementTask;
 use crate::operate::quarantine::Entry;
 use crate::serve::certificates::Certificates;
 use crate::serve::events::{EventPages, EventSource};
@@ -46,8 +46,8 @@ pub(crate) struct NodeBackend {
     pub(crate) clock: SystemClock,
     pub(crate) began: ClockReading,
     pub(crate) permits: ReadPermits,
-    /// The log, for statements of participants.
-    pub(crate) statements: StatementSource,
+    /// The log, for statements of participants and values of the audit trail.
+    pub(crate) replays: ReplaySource,
     pub(crate) events: Arc<EventPages>,
     /// Quarantined records, which have no effect.
     pub(crate) quarantined: Arc<[Entry]>,
@@ -121,14 +121,27 @@ impl AdminBackend for NodeBackend {
             let permit = permits.try_acquire_owned().map_err(|_| Unavailable::AuditBusy)?;
             // After all records that were submitted before.
             self.query_state(Box::new(|_| ())).await?;
-            let (frames, reader) = (self.statements.frames.clone(), self.handle.reader());
+            let (frames, reader) = (self.replays.frames.clone(), self.handle.reader());
+            let gone = CancelOnDrop::default();
+            let replay = match query.with_values {
+                true => {
+                    let permits = Arc::clone(&self.replays.permits);
+                    let permit = permits.try_acquire_owned().map_err(|_| Unavailable::AuditBusy)?;
+                    Some((self.live_replay(&gone)?, permit))
+                }
+                false => None,
+            };
             let reading = tokio::task::spawn_blocking(move || {
                 let page = read_page(&frames, &*reader, &query);
+                let mut page = page.map_err(|error| error.to_string())?;
+                if let Some((replay, _permit)) = replay {
+                    page.values_missing = ValuesTask { replay }.add_to(&mut page.entries)?;
+                }
                 drop(permit);
-                page
+                Ok(page)
             });
             let page = reading.await.map_err(|_| Unavailable::Stopped)?;
-            page.map_err(|error| {
+            page.map_err(|error: String| {
                 tracing::error!(%error, "the audit trail cannot be read");
                 Unavailable::RecordUnreadable
             })
@@ -139,7 +152,7 @@ impl AdminBackend for NodeBackend {
         Box::pin(async move {
             let permit = self.events.permit().ok_or(Unavailable::EventsBusy)?;
             let store = self.handle.store().ok_or(Unavailable::Stopped)?;
-            let source = EventSource { log: self.statements.clone(), store };
+            let source = EventSource { log: self.replays.clone(), store };
             let (events, gone) = (Arc::clone(&self.events), CancelOnDrop::default());
             let is_cancelled = Arc::clone(&gone.0);
             let reading = tokio::task::spawn_blocking(move || {
@@ -152,25 +165,6 @@ impl AdminBackend for NodeBackend {
                 tracing::error!(%error, "events cannot be read");
                 Unavailable::RecordUnreadable
             })
-        })
-    }
-
-    /// The record stores author and reason like the headers of a message without a body.
-    fn change_parties(
-        &self,
-        change: ChangeParties,
-        author: ChangeAuthor,
-    ) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
-        Box::pin(async move {
-            let author = [(ACTOR, author.actor), (REASON, author.reason)];
-            let line = |(name, text): (HeaderName, String)| {
-                Some((name, HeaderValue::from_bytes(text.as_bytes()).ok()?))
-            };
-            let headers: HeaderMap = author.into_iter().filter_map(line).collect();
-            let mut payload = Vec::new();
-            fspiop::stored_message::encode(&headers, b"", &mut payload);
-            let command = Command::ChangeParties(Box::new(change));
-            self.record(command, Some(&payload)).await.map(|decided| decided.outcome)
         })
     }
 
@@ -258,17 +252,11 @@ impl AdminBackend for NodeBackend {
         request: ParticipantStatementRequest,
     ) -> BoxFuture<'_, Result<Result<Statement, StatementRefusal>, Unavailable>> {
         Box::pin(async move {
-            let permits = Arc::clone(&self.statements.permits);
+            let permits = Arc::clone(&self.replays.permits);
             let permit = permits.try_acquire_owned().map_err(|_| Unavailable::StatementsBusy)?;
-            let store = self.handle.store().ok_or(Unavailable::Stopped)?;
             let gone = CancelOnDrop::default();
-            let task = StatementTask {
-                source: self.statements.clone(),
-                store,
-                reader: self.handle.reader(),
-                request,
-                is_cancelled: Arc::clone(&gone.0),
-            };
+            let (replay, reader) = (self.live_replay(&gone)?, self.handle.reader());
+            let task = StatementTask { replay, reader, request };
             let task = tokio::task::spawn_blocking(move || {
                 let answer = task.answer();
                 drop(permit);
@@ -528,6 +516,13 @@ impl NodeBackend {
             Err(SubmissionRefused::Stopped) => Unavailable::Stopped,
             _ => Unavailable::Unanswered,
         }
+    }
+
+    /// A replay that ends when the client is gone.
+    fn live_replay(&self, gone: &CancelOnDrop) -> Result<LiveReplay, Unavailable> {
+        let store = self.handle.store().ok_or(Unavailable::Stopped)?;
+        let is_cancelled = Arc::clone(&gone.0);
+        Ok(LiveReplay { source: self.replays.clone(), store, is_cancelled })
     }
 
     /// Submits a command and waits until its decision is durable.

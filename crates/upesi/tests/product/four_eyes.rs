@@ -187,3 +187,45 @@ fn run_four_eyes(treasury: &Treasury, groups: &str) {
     let (id, _) = rest.split_once(',').unwrap();
     treasury.office.run(&treasury.benta, &format!("proposal approve {id}")).succeeds();
 }
+
+#[test]
+fn tokens_parties_and_rules_versions_wait_for_a_second_operator() {
+    let treasury = Treasury::start("");
+    let (office, amina, benta) = (&treasury.office, &treasury.amina, &treasury.benta);
+    let approve = |id: u64| {
+        let answer = treasury.call(benta, "POST", &format!("/proposals/{id}/approve"), "{}");
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    };
+    let changed = office.run(amina, "four-eyes set funds parties rules roles");
+    assert_eq!(changed.status.code(), Some(3), "{changed:?}");
+    approve(1);
+
+    let file = office.home.configuration().with_file_name("second.token");
+    let created = office.run(amina, &format!("token create benta --output {}", file.display()));
+    assert_eq!(created.status.code(), Some(3), "{created:?}");
+    assert!(created.err().contains("proposed as 2, not done yet"), "{created:?}");
+    assert_eq!(treasury.call(&file, "GET", "/identity", "").status, 401);
+    approve(2);
+    assert_eq!(treasury.call(&file, "GET", "/identity", "").status, 200);
+    let factor = office.run(amina, "operator second-factor benta");
+    assert_eq!(factor.status.code(), Some(3), "{factor:?}");
+    assert!(String::from_utf8_lossy(&factor.stdout).starts_with("otpauth://"), "{factor:?}");
+
+    let rows = r#"{"parties":[{"partyIdType":"MSISDN","partyIdentifier":"254700000001",
+        "fspId":"payerfsp"}]}"#;
+    let proposed = treasury.call(amina, "POST", "/parties", rows);
+    assert_eq!(proposed.status, 202, "{}", proposed.text());
+    let party = || treasury.call(amina, "GET", "/parties/MSISDN/254700000001", "").text();
+    assert_eq!(party(), "[]");
+    approve(4);
+    assert!(party().contains("payerfsp"), "{}", party());
+    let proposed = treasury.call(amina, "PUT", "/rules", r#"{"rulesVersion":4}"#);
+    assert_eq!(proposed.status, 202, "{}", proposed.text());
+    approve(5);
+
+    let treasury = treasury.restart(Signal::KILL);
+    let found = treasury.call(&treasury.amina, "GET", "/parties/MSISDN/254700000001", "");
+    assert!(found.text().contains("payerfsp"), "{}", found.text());
+    let home = treasury.office.end(Signal::TERM);
+    home.verify().succeeds();
+}

@@ -1,18 +1,10 @@
 //! Reads the entries of the audit trail from a log.
 
-use bytes::Bytes;
-use fspiop::stored_message;
-use http::{HeaderMap, HeaderName};
 use journal::DurableFrames;
 use ledger::{Command, LogIndex, Stamp};
-use operations::{AUDIT_READ_MAX, AuditEntryData, AuditPage, AuditPlace, AuditQuery, ChangeAuthor};
+use operations::{AUDIT_READ_MAX, AuditEntryData, AuditPage, AuditPlace, AuditQuery};
 use ports::{Disk, LogError, RecordReader, StopReading};
-use record::frame::{Frame, Payload, Record};
-
-/// The header of an operator's change of parties that has its author.
-pub(crate) const ACTOR: HeaderName = HeaderName::from_static("x-actor");
-/// The header with its reason.
-pub(crate) const REASON: HeaderName = HeaderName::from_static("x-reason");
+use record::frame::{Frame, Record};
 
 /// Passes the wanted entries of a batch to `visit`.
 pub(crate) fn visit_entries(
@@ -23,15 +15,15 @@ pub(crate) fn visit_entries(
     let header = frame.header();
     for record in frame.records().filter(is_administrative) {
         let read = record::command::read_fields(record.kind, record.version, record.fields);
-        let Ok(command) = read else { continue };
+        let Ok(Command::Administer(administer)) = read else { continue };
         let place = AuditPlace {
             log_index: record.log_index,
             stamp: header.batch.stamp,
             batch_end: header.last(),
             chain_head: frame.chain(),
         };
-        let entry = AuditEntryData::of(place, &command, || author_of_parties(&record));
-        if let Some(entry) = entry.filter(|entry| query.accepts(entry)) {
+        let entry = AuditEntryData::of(place, &administer);
+        if query.accepts(&entry) {
             visit(entry);
         }
     }
@@ -88,23 +80,8 @@ fn last_before(
     Ok(LogIndex(low))
 }
 
-/// Whether a record is a change by an operator, or a change of parties by whomever.
+/// Whether a record is a change by an operator, or a request that made none.
 fn is_administrative(record: &Record<'_>) -> bool {
-    let name = |(name, number): &(&'static str, u16)| (*number == record.kind).then_some(*name);
-    let name = Command::TABLE.iter().find_map(name);
-    matches!(name, Some("Administer" | "ChangeParties"))
-}
-
-/// The author of a change of parties. A participant's message has other headers than these.
-fn author_of_parties(record: &Record<'_>) -> Option<ChangeAuthor> {
-    let Payload::Stored(stored) = record.payload else { return None };
-    let message = stored_message::decode(&Bytes::copy_from_slice(stored)).ok()?;
-    let is_of_operator = message.headers.keys().all(|name| *name == ACTOR || *name == REASON);
-    let actor = text_of(&message.headers, &ACTOR)?;
-    let reason = text_of(&message.headers, &REASON).unwrap_or_default();
-    is_of_operator.then_some(ChangeAuthor { actor, reason })
-}
-
-fn text_of(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
-    headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+    let is_kind = |(name, number): &(&str, u16)| *name == "Administer" && *number == record.kind;
+    Command::TABLE.iter().any(is_kind)
 }

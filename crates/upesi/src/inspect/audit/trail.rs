@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ledger::LogIndex;
 use operations::{AUDIT_ENTRIES_MAX, AuditOutcome, AuditQuery, parse_audit_time};
+use record::frame::Frame;
 use serde_json::Value;
 
 use crate::CliError;
@@ -14,7 +15,8 @@ use crate::cli::admin_client::{AdminClient, AdminConnection, entries, member};
 use crate::cli::admin_get::query_value;
 use crate::cli::table::{Align, Table};
 use crate::inspect::audit::entries::visit_entries;
-use crate::inspect::offline::OfflineLog;
+use crate::inspect::audit::values::ValuesCollector;
+use crate::inspect::offline::{Continue, OfflineLog};
 
 pub(super) const LIST_EXAMPLES: &str = "\
 Examples:
@@ -78,6 +80,9 @@ pub(super) struct ExportArguments {
     /// Write CSV instead of one JSON object per line.
     #[arg(long, conflicts_with = "json")]
     csv: bool,
+    /// Add the values before and after each change, from a replay of the log.
+    #[arg(long)]
+    values: bool,
     #[command(flatten)]
     filters: Filters,
     #[command(flatten)]
@@ -115,12 +120,19 @@ struct Source {
     connection: AdminConnection,
 }
 
+/// Whether entries of changes have the values before and after.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Values {
+    Wanted,
+    LeftOut,
+}
+
 /// Handles one entry, as JSON.
 type Visit<'v> = dyn FnMut(Value) -> Result<(), CliError> + 'v;
 
 pub(super) fn list(arguments: &ListArguments) -> Result<(), CliError> {
     let mut last = VecDeque::new();
-    arguments.source.visit(&arguments.filters, &mut |entry| {
+    arguments.source.visit((&arguments.filters, Values::LeftOut), &mut |entry| {
         last.push_back(entry);
         if arguments.last < last.len() {
             last.pop_front();
@@ -140,22 +152,24 @@ pub(super) fn show(arguments: &ShowArguments) -> Result<(), CliError> {
 }
 
 pub(super) fn export(arguments: &ExportArguments) -> Result<(), CliError> {
-    let ExportArguments { csv, filters, source } = arguments;
+    let ExportArguments { csv, values, filters, source } = arguments;
+    let wanted = (filters, if *values { Values::Wanted } else { Values::LeftOut });
     if !csv {
-        return source.visit(filters, &mut |entry| {
+        return source.visit(wanted, &mut |entry| {
             println!("{entry}");
             Ok(())
         });
     }
     let mut output = io::stdout().lock();
-    write_row(&mut output, COLUMNS.map(str::to_owned))?;
-    source.visit(filters, &mut |entry| {
-        write_row(&mut output, COLUMNS.map(|name| harmless(member(&entry, name))))
+    let columns = || COLUMNS.into_iter().chain(values.then_some("values"));
+    write_row(&mut output, columns().map(str::to_owned))?;
+    source.visit(wanted, &mut |entry| {
+        write_row(&mut output, columns().map(|name| harmless(cell(&entry, name))))
     })
 }
 
 impl Filters {
-    fn query(&self) -> Result<AuditQuery, CliError> {
+    fn query(&self, values: Values) -> Result<AuditQuery, CliError> {
         let time = |option: &str, text: &Option<String>| {
             let wrong = |text| CliError::new(format!("{option} {text}: not a time of RFC 3339"));
             let parsed =
@@ -170,6 +184,7 @@ impl Filters {
             actor: self.actor.clone(),
             path: self.path.clone(),
             outcome: self.outcome.as_deref().and_then(AuditOutcome::parse),
+            with_values: values == Values::Wanted,
         })
     }
 
@@ -191,22 +206,31 @@ impl Filters {
 
 impl Source {
     /// Passes the entries to `visit`, oldest first.
-    fn visit(&self, filters: &Filters, visit: &mut Visit<'_>) -> Result<(), CliError> {
-        let query = filters.query()?;
+    fn visit(
+        &self,
+        (filters, values): (&Filters, Values),
+        visit: &mut Visit<'_>,
+    ) -> Result<(), CliError> {
+        let query = filters.query(values)?;
         match &self.data {
             Some(data) => visit_log(data, &query, visit),
-            None => self.visit_pages(filters, visit),
+            None => self.visit_pages((filters, values), visit),
         }
     }
 
     /// Reads page after page, up to the end of the log at the time of the first one: reading adds
     /// entries itself.
-    fn visit_pages(&self, filters: &Filters, visit: &mut Visit<'_>) -> Result<(), CliError> {
+    fn visit_pages(
+        &self,
+        (filters, values): (&Filters, Values),
+        visit: &mut Visit<'_>,
+    ) -> Result<(), CliError> {
         let mut client = AdminClient::new(&self.connection)?;
         let (mut after, mut last) = (filters.after, None);
+        let values = if values == Values::Wanted { "&values=true" } else { "" };
         loop {
             let limit = AUDIT_ENTRIES_MAX;
-            let path = format!("/audit?after={after}&limit={limit}{}", filters.text());
+            let path = format!("/audit?after={after}&limit={limit}{values}{}", filters.text());
             let page = client.call("GET", &path, None)?.value;
             let number = |name: &str| page[name].as_u64().unwrap_or_default();
             let end = *last.get_or_insert(number("end"));
@@ -225,21 +249,17 @@ impl Source {
     fn entry(&self, record: u64) -> Result<Value, CliError> {
         let none = || CliError::new(format!("record {record}: not an administrative request"));
         let before = record.checked_sub(1).ok_or_else(none)?;
+        let Some(data) = &self.data else {
+            let path = format!("/audit/{record}");
+            return Ok(AdminClient::new(&self.connection)?.call("GET", &path, None)?.value);
+        };
+        let after = LogIndex(before);
+        let query = AuditQuery { after, limit: 1, with_values: true, ..AuditQuery::all() };
         let mut found = None;
-        match &self.data {
-            Some(data) => {
-                let query = AuditQuery { after: LogIndex(before), ..AuditQuery::all() };
-                visit_log(data, &query, &mut |entry| {
-                    found = found.take().or(Some(entry));
-                    Ok(())
-                })?;
-            }
-            None => {
-                let path = format!("/audit?after={before}&limit=1");
-                let page = AdminClient::new(&self.connection)?.call("GET", &path, None)?.value;
-                found = page["entries"].get(0).cloned();
-            }
-        }
+        visit_log(data, &query, &mut |entry| {
+            found = Some(entry);
+            Ok(())
+        })?;
         found.filter(|entry| entry["logIndex"] == record).ok_or_else(none)
     }
 }
@@ -247,17 +267,36 @@ impl Source {
 /// Reads the log in a directory. A switch may be running on it.
 fn visit_log(data: &Path, query: &AuditQuery, visit: &mut Visit<'_>) -> Result<(), CliError> {
     let log = OfflineLog::open_live(data)?;
-    let mut result = Ok(());
-    let walked = log.walk(&mut |placed| {
-        visit_entries(placed.frame, query, &mut |entry| {
-            if result.is_ok() {
+    let (mut result, mut visited) = (Ok(()), 0);
+    let mut collector = ValuesCollector::new(query.after);
+    let mut pass = |frame: &Frame<'_>, collector: &mut ValuesCollector| {
+        visit_entries(frame, query, &mut |mut entry| {
+            if result.is_ok() && visited < query.limit {
+                collector.add_to(&mut entry);
+                visited += 1;
                 result = visit(entry.to_json());
             }
         });
-        if result.is_ok() { Ok(()) } else { Err(ports::StopReading) }
-    });
-    result?;
-    walked.map(drop).map_err(|error| log.failure(error))
+        collector.clear();
+        if result.is_ok() && visited < query.limit { Continue::On } else { Continue::Stop }
+    };
+    let read = match query.with_values {
+        true => {
+            let replayed = log.replay(&mut |replay, placed| {
+                replay.apply(placed.frame, &mut |step, state, _| collector.watch(step, state))?;
+                Ok(pass(placed.frame, &mut collector))
+            });
+            replayed.map(drop)
+        }
+        false => {
+            let walked = log.walk(&mut |placed| match pass(placed.frame, &mut collector) {
+                Continue::On => Ok(()),
+                Continue::Stop => Err(ports::StopReading),
+            });
+            walked.map_err(|error| log.failure(error)).map(drop)
+        }
+    };
+    result.and(read)
 }
 
 fn table(list: &Value) -> String {
@@ -302,7 +341,59 @@ fn details(entry: &Value) -> String {
             lines += &format!("  {column:<15}{value}\n");
         }
     }
+    lines + &changed_values(entry)
+}
+
+/// The decision on a change, and the values before and after it.
+fn changed_values(entry: &Value) -> String {
+    let mut lines = String::new();
+    let missing = member(entry, "valuesMissing");
+    if !missing.is_empty() {
+        lines += &format!("  {:<15}{missing}\n", "no values");
+    }
+    let values = &entry["values"];
+    let decision = member(values, "decision");
+    if !decision.is_empty() {
+        lines += &format!("  {:<15}{decision}\n", "decision");
+    }
+    for row in entries(&values["rows"]) {
+        let key = entries_of(&row["key"]).map(|(_, value)| plain(value)).collect::<Vec<_>>();
+        lines += &format!("  {} {}\n", member(row, "table"), key.join(" "));
+        let names = entries_of(&row["before"]).chain(entries_of(&row["after"]));
+        let mut names: Vec<_> = names.map(|(name, _)| name).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let [before, after] = ["before", "after"].map(|side| plain(&row[side][name]));
+            lines += &format!("    {name:<19}{before} -> {after}\n");
+        }
+    }
+    let left_out = values["leftOut"].as_u64().unwrap_or_default();
+    if 0 < left_out {
+        lines += &format!("  and {left_out} further rows\n");
+    }
     lines
+}
+
+fn entries_of(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    object.as_object().into_iter().flatten()
+}
+
+/// A value without the quotation marks of a text.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => "(none)".to_owned(),
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}
+
+/// The text of a column.
+fn cell(entry: &Value, name: &str) -> String {
+    match &entry[name] {
+        object @ Value::Object(_) => object.to_string(),
+        _ => member(entry, name),
+    }
 }
 
 /// A cell that no spreadsheet takes for a formula.
@@ -313,10 +404,13 @@ fn harmless(text: String) -> String {
     }
 }
 
-fn write_row(output: &mut impl Write, row: [String; COLUMNS.len()]) -> Result<(), CliError> {
+fn write_row(
+    output: &mut impl Write,
+    row: impl IntoIterator<Item = String>,
+) -> Result<(), CliError> {
     let mut writer =
         csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
-    let written = writer.write_record(&row).map_err(|error| error.to_string());
+    let written = writer.write_record(row).map_err(|error| error.to_string());
     let bytes = written.and_then(|()| writer.into_inner().map_err(|error| error.to_string()));
     let failed = |error| CliError::new(format!("CSV: {error}"));
     let text = String::from_utf8_lossy(&bytes.map_err(failed)?).into_owned();

@@ -9,8 +9,8 @@ use ports::{ColdStore, StopReading};
 use record::frame::Tail;
 use sequencer::{ColdTier, Replay, ReplayStart};
 
-use crate::inspect::statements::StatementSource;
-use crate::inspect::statements::replay_store::ReplayStore;
+use crate::inspect::live_replay::ReplaySource;
+use crate::inspect::replay_store::ReplayStore;
 
 /// Time that a final transfer stays in the memory of a reader.
 const KEEP_FINAL: Duration = Duration::from_secs(1);
@@ -18,7 +18,7 @@ const KEEP_FINAL: Duration = Duration::from_secs(1);
 /// The log of a running switch.
 #[derive(Clone)]
 pub(crate) struct EventSource {
-    pub(crate) log: StatementSource,
+    pub(crate) log: ReplaySource,
     pub(crate) store: Arc<dyn ColdStore>,
 }
 
@@ -53,7 +53,7 @@ impl EventReplay {
         after: LogIndex,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Self, EventsError> {
-        let StatementSource { disk, frames, quarantine, .. } = &source.log;
+        let ReplaySource { disk, frames, quarantine, .. } = &source.log;
         let visible = source.store.mark().log_index;
         let wanted = move |tail: &Tail| tail.end <= after;
         let found =

@@ -139,7 +139,8 @@ settings! {
         /// /participants/{name}/statement`, `GET /transfers/{transferId}/explanation`, `GET
         /// /operators`, `GET /operators/{name}`, `GET /roles`, `GET /roles/{role}`, `GET /tokens`,
         /// `GET /identity`, `GET /fourEyes`, `GET /proposals`, `GET /proposals/{id}`,
-        /// `GET /events`, `GET /audit`, `GET /api/dfsps/{dfspId}/enrollments/inbound` and
+        /// `GET /events`, `GET /audit`, `GET /audit/{logIndex}`,
+        /// `GET /api/dfsps/{dfspId}/enrollments/inbound` and
         /// `GET /api/dfsps/{dfspId}/enrollments/inbound/{enId}`.
         /// `"roles"`: every request needs a token of an operator and the permission of its route
         /// ([operators](security/operators.md)); the token in `admin-token` is for emergencies.

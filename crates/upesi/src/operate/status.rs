@@ -432,7 +432,7 @@ mod tests {
             "alarms": [{"severity": "CRITICAL", "subject": "stage",
                 "text": "expiry is stuck for 12 s: a deadline has passed"}],
             "stages": [{"name": "sequencer", "status": "OK"}, {"name": "expiry", "status": "DOWN"}],
-            "storage": {"status": "LOW", "logBytes": 5 << 20, "storeBytes": 1, "freeBytes": 9 << 30,
+            "storage": {"status": "LOW", "logBytes": 5 << 20, "storeBytes": 1, "freeBytes": 9_u64 << 30,
                 "diskBytes": 100_u64 << 30, "hoursUntilFull": 50},
             "snapshot": {"logIndex": 900, "recordsAfter": 334, "ageSeconds": 600},
             "backup": {"logIndex": 0, "recordsAfter": 1_234, "failing": "no route to host"},

@@ -106,7 +106,7 @@ impl Usage {
         let interval = SECOND_NS / u64::from(rate.get());
         let next = |due: u64| {
             let due = due.max(now_ns);
-            (due - now_ns <= SECOND_NS - interval).then_some(due + interval)
+            (due - now_ns <= SECOND_NS - interval).then(|| due + interval)
         };
         self.due_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
     }

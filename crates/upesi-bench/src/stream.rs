@@ -43,7 +43,7 @@ pub(crate) struct StreamOptions {
     /// Duration of sending in each scenario.
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
-    /// Play each scenario with another library too, on the same broker [values: reference].
+    /// Play each scenario with this library too, on the same broker.
     #[arg(long, value_name = "LIBRARY")]
     against: Option<Against>,
     /// Write the results as JSON, to standard output or to this file.

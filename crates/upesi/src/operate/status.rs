@@ -248,7 +248,7 @@ fn log(status: &Value) -> String {
         text += &format!(", sync p50 {p50}, p99 {p99}");
     }
     let lag = index.saturating_sub(stored);
-    text + &format!(", store lags {} records", Count(lag))
+    text + &format!(", store lags {}", Count(lag))
 }
 
 fn disk(storage: &Value) -> String {

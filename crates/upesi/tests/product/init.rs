@@ -196,7 +196,10 @@ fn nothing_is_overwritten_and_names_are_checked() {
     ] {
         let to = scheme.path("refused");
         let mut command = Command::new(PROGRAM);
-        command.args(["init", "--scheme", "sandbox", "--to"]).arg(&to).args([option, wrong]);
+        command
+            .args(["init", "--scheme", "sandbox", "--to"])
+            .arg(&to)
+            .arg(format!("{option}={wrong}"));
         let refused = finish(command).fails();
         assert!(refused.contains(expected), "{option} {wrong}: {refused}");
         assert!(!to.exists(), "{option} {wrong}");

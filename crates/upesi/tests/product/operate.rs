@@ -182,8 +182,16 @@ fn given_up_callbacks_are_counted_shown_and_resent() {
     assert!(shown.contains(&format!("upesi explain {}", transfer.id)), "{shown}");
     let none = answer(&scheme, &["callback", "list", "--code", "500"]);
     assert_eq!(none, json!([]));
-    let explained = run(&scheme, &["explain", &transfer.id]).succeeds().out();
-    assert!(explained.contains(&format!("dead letters: {id}; `upesi callback resend")));
+    // The record that gave it up is synced later, and read then.
+    let expected = format!("dead letters: {id}; `upesi callback resend");
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let explained = run(&scheme, &["explain", &transfer.id]).succeeds().out();
+        if explained.contains(&expected) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{explained}");
+    }
     let explained = answer(&scheme, &["explain", &transfer.id]);
     assert_eq!(explained["state"], "COMMITTED");
     let unknown = run(&scheme, &["explain", &uuid()]).fails();

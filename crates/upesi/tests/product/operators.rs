@@ -62,13 +62,18 @@ impl Office {
         path
     }
 
-    /// Ends the switch, which has reported only refused tokens and uses of the break-glass token.
+    /// Ends the switch, which has reported only refused tokens and logins, and uses of the break-glass
+    /// token.
     pub(crate) fn end(self, signal: Signal) -> Home {
         let Self { home, switch } = self;
         switch.signal(signal);
         let (status, text) = switch.end();
         assert_eq!(status.success(), signal == Signal::TERM, "{status}: {text}");
-        let expected = ["the break-glass token was used", "admin requests without a valid token"];
+        let expected = [
+            "the break-glass token was used",
+            "admin requests without a valid token",
+            "admin failed logins",
+        ];
         let is_expected = |line: &str| expected.iter().any(|it| line.contains(it));
         assert!(text.lines().all(is_expected), "{text}");
         home

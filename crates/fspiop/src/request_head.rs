@@ -14,9 +14,9 @@ use crate::error::Refusal;
 pub const HEADER_LINES_MAX: usize = 100;
 
 /// Beginnings of names that readers on the way, or recipients, take for others if `_` and `-` are
-/// the same to them, as in CGI. FSPIOP has no header with `_`.
-const AMBIGUOUS: [&str; 6] =
-    ["accept_", "content_", "fspiop_", "proxy_", "transfer_", "x_forwarded_"];
+/// the same to them, as in CGI. FSPIOP has no header with `_`. Names that describe the caller, such
+/// as `X_Forwarded_For`, are not forwarded anyway.
+const AMBIGUOUS: [&str; 4] = ["accept_", "content_", "fspiop_", "transfer_"];
 
 /// Checks the number of headers, their names, target, `Host` and `Transfer-Encoding`. After a
 /// refusal the connection must be closed, because the two ends might disagree on the start of the
@@ -130,7 +130,7 @@ mod tests {
             ("POST", "/", &[host, ("Content_Length", "5")], Some("3101")),
             ("POST", "/", &[host, ("content-type_", "a")], Some("3101")),
             ("POST", "/", &[host, ("Transfer_Encoding", "chunked")], Some("3101")),
-            ("POST", "/", &[host, ("X_Forwarded_For", "10.0.0.1")], Some("3101")),
+            ("POST", "/", &[host, ("X_Forwarded_For", "10.0.0.1")], None),
             ("POST", "/", &[host, ("correlation_id", "7"), ("fspiop-x", "y")], None),
         ] {
             assert_eq!(verdict(method, target, headers).as_deref(), expected, "{method} {target}");

@@ -56,7 +56,7 @@ fn prepare(from: &str, to: &str) -> Vec<u8> {
 /// and no response repeats them.
 #[test]
 fn caller_identifying_headers_are_neither_forwarded_nor_stored() {
-    const NAMES: [&str; 9] = [
+    const NAMES: [&str; 11] = [
         "authorization",
         "cookie",
         "x-client-id",
@@ -66,6 +66,8 @@ fn caller_identifying_headers_are_neither_forwarded_nor_stored() {
         "via",
         "x-authorization",
         "x-consumer-id",
+        "x_forwarded_for",
+        "proxy_authorization",
     ];
     const SECRET: &str = "not-to-be-kept";
     let scheme = Scheme::configured(
@@ -99,8 +101,6 @@ fn caller_identifying_headers_are_neither_forwarded_nor_stored() {
         scheme.ask(&marked(Message::new("GET", "/transfers/%0a", "payerfsp"))),
         scheme.ask(&marked(transfer.prepare()).with("content-encoding", SECRET)),
         scheme.ask(&marked(transfer.prepare()).also("authorization", &token)),
-        scheme.ask(&marked(transfer.prepare()).also("x_forwarded_for", SECRET)),
-        scheme.ask(&marked(transfer.prepare()).also("proxy_authorization", SECRET)),
         guess(&scheme, &format!("authorization: Bearer {SECRET}\r\n")),
         guess(&scheme, &format!("authorization: {token}\r\nauthorization: {SECRET}\r\n")),
     ];

@@ -191,7 +191,7 @@ fn requests_that_cannot_be_signed_are_refused_with_the_reason() {
         ("bank-a", scheme.request("two", &p256("/CN=bank-a/CN=bank-b")), "must have one common"),
         ("bank-a", scheme.request("ed", &["-newkey", "ed25519", "-subj", "/CN=bank-a"]), key),
         ("bank-a", scheme.request("large", &large), "has more than 4096 bytes"),
-        ("bank-c", scheme.request("ghost", &p256("/CN=bank-c")), "FSP name provided"),
+        ("bank-c", scheme.request("ghost", &p256("/CN=bank-c")), "participant not found"),
         ("Hub", scheme.request("hub", &p256("/CN=Hub")), "the hub's own certificates are set"),
     ] {
         let refused = scheme.certificate(TOKEN, &["request", participant, &csr]).fails();

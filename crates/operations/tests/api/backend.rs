@@ -149,14 +149,14 @@ impl AdminBackend for TestBackend {
         sub_id: Option<&str>,
     ) -> Result<Option<PartyBinding>, Unavailable> {
         let inner = self.inner();
-        let all = inner.recorded.iter().flat_map(|administer| {
+        let mut all = inner.recorded.iter().flat_map(|administer| {
             let Change::RegisterParties(change) = &administer.change else { return &[][..] };
             &change.parties
         });
         let is_it = |party: &&PartyBinding| {
             (&*party.id_type, &*party.id, party.sub_id.as_deref()) == (id_type, id, sub_id)
         };
-        Ok(all.filter(is_it).last().cloned())
+        Ok(all.rfind(is_it).cloned())
     }
 
     fn operators(&self) -> Arc<OperatorBook> {

@@ -9,7 +9,7 @@ use crate::event::{
     AdminRequestEvent, ChangeEvent, DeliveryEvent, Event, EventData, FundsEvent, NoticeEvent,
     PositionEvent, TransferEvent,
 };
-use crate::names::{of_message, of_result, of_state};
+use crate::names::{message_of, of_result, of_state};
 
 /// The version of the schema of all data.
 const SCHEMA: &str = "urn:upesi:events:1";
@@ -275,7 +275,7 @@ fn notice(log_index: u64, it: &NoticeEvent) -> NoticeJson<'_> {
         log_index,
         notice_id: it.notice.0,
         recipient: Shown(&it.recipient),
-        request: of_message(it.message),
+        request: message_of(it.message),
         outcome: Named(it.outcome),
         transfer_id: it.transfer.map(Shown),
     }
@@ -286,7 +286,7 @@ fn delivery(log_index: u64, it: &DeliveryEvent) -> DeliveryJson<'_> {
         log_index,
         notice_id: it.notice.0,
         recipient: Shown(&it.recipient),
-        request: of_message(it.message),
+        request: message_of(it.message),
         transfer_id: it.transfer.map(Shown),
         attempts: it.attempts,
         status: (it.status != 0).then_some(it.status),

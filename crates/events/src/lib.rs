@@ -21,5 +21,6 @@ pub use event::{
     AdminRequestEvent, ChangeEvent, DeliveryEvent, Event, EventData, EventKind, FundsEvent,
     NoticeEvent, PositionEvent, SettlementEvent, TransferEvent, TransferStep, WindowEvent,
 };
+pub use names::message_of;
 pub use position::Position;
 pub use recorder::EventRecorder;

@@ -45,8 +45,9 @@ pub(crate) const fn of_result(result: DeliveryResult) -> &'static str {
     }
 }
 
-/// The message of a notice.
-pub(crate) const fn of_message(kind: NoticeKind) -> &'static str {
+/// The request that a notice becomes, such as `PUT /transfers/{id}`.
+#[must_use]
+pub const fn message_of(kind: NoticeKind) -> &'static str {
     match kind {
         NoticeKind::Prepare => "POST /transfers",
         NoticeKind::Fulfil

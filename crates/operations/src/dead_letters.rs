@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Poll;
 
+use events::message_of;
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
 use ledger::{
@@ -19,7 +20,7 @@ use crate::audit_log::parse_audit_time;
 use crate::body_reader::refuse;
 use crate::request::{AdminRequest, participant_name};
 use crate::response::{AdminResponse, HandlerResult};
-use crate::responses::{DeadLetterResponse, Timestamp, UndeliverableResponse, message};
+use crate::responses::{DeadLetterResponse, Timestamp, UndeliverableResponse};
 use crate::route::{Parameter, routes};
 use crate::schema::{self, response_type};
 use crate::settlement_queries::MOMENT_FORM;
@@ -228,7 +229,7 @@ async fn groups(request: &AdminRequest<'_>) -> HandlerResult {
         let mut groups = BTreeMap::new();
         for letter in state.dead_letters().filter(|letter| filter.selects(letter)) {
             let DeadLetter { notice, end } = letter;
-            let key = (notice.recipient, message(notice.kind), end.status);
+            let key = (notice.recipient, message_of(notice.kind), end.status);
             let group = groups.entry(key).or_insert_with(|| DeadLetterGroup::begin(state, letter));
             group.add(letter);
         }
@@ -245,7 +246,7 @@ impl DeadLetterGroup {
     fn begin(state: &State, DeadLetter { notice, end }: &DeadLetter) -> Self {
         Self {
             recipient: state.registry().get(notice.recipient).name.to_string(),
-            message: message(notice.kind),
+            message: message_of(notice.kind),
             last_status: (end.status != 0).then_some(end.status),
             count: 0,
             oldest_id: notice.id.0,

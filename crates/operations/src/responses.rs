@@ -6,8 +6,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use ledger::{
-    Account, AccountId, Amount, CurrencyAccounts, DeadLetter, NetDebitCap, Notice, NoticeKind,
-    Participant, SettlementModel, Stamp, State,
+    Account, AccountId, Amount, CurrencyAccounts, DeadLetter, NetDebitCap, Notice, Participant,
+    SettlementModel, Stamp, State,
 };
 use openapi::schema::reference;
 use serde::Serialize;
@@ -271,7 +271,7 @@ impl DeadLetterResponse {
             id: notice.id.0,
             recipient: state.registry().get(notice.recipient).name.to_string(),
             transfer_id: notice.transfer.map(|transfer| transfer.to_string()),
-            message: message(notice.kind),
+            message: events::message_of(notice.kind),
             outcome: notice.outcome.number(),
             log_index: notice.source.0,
             created_date: Timestamp(notice.at),
@@ -302,29 +302,12 @@ impl UndeliverableResponse {
             id: notice.id.0,
             recipient: state.registry().get(notice.recipient).name.to_string(),
             transfer_id: notice.transfer.map(|transfer| transfer.to_string()),
-            message: message(notice.kind),
+            message: events::message_of(notice.kind),
             outcome: notice.outcome.number(),
             log_index: notice.source.0,
             created_date: Timestamp(notice.owed_at),
             reason: "no usable endpoint is registered for this callback",
         }
-    }
-}
-
-/// The request that a notice becomes.
-pub(crate) const fn message(kind: NoticeKind) -> &'static str {
-    match kind {
-        NoticeKind::Prepare => "POST /transfers",
-        NoticeKind::Fulfil
-        | NoticeKind::FulfilCopy
-        | NoticeKind::Committed
-        | NoticeKind::Reserved
-        | NoticeKind::AbortedState => "PUT /transfers/{id}",
-        NoticeKind::Abort | NoticeKind::AbortCopy | NoticeKind::Error => {
-            "PUT /transfers/{id}/error"
-        }
-        NoticeKind::PatchCommitted | NoticeKind::PatchAborted => "PATCH /transfers/{id}",
-        NoticeKind::PartiesChanged => "PUT /participants",
     }
 }
 

@@ -88,7 +88,7 @@ async fn dead_letters_are_listed_newest_first_and_sent_again() {
     }
     server.check("GET /deadletters/groups", "", expect![[r#"200 [{"recipient":"dfsp2","message":"POST /transfers","lastStatus":404,"count":3,"oldestId":1,"newestId":3,"oldestDate":"2026-01-01T10:00:00.009Z","newestDate":"2026-01-01T10:00:00.011Z"}]"#]]).await;
     server.check("GET /deadletters/groups?code=500", "", expect!["200 []"]).await;
-    for query in ["code=x", "from=today", "participant=nobody", "code=1000"] {
+    for query in ["code=x", "from=today", "participant=ghost", "code=1000"] {
         server.check_status(&format!("POST /deadletters/resend?{query}"), "", 400).await;
     }
     server.check("POST /deadletters/2/resend", "", expect!["202"]).await;

@@ -309,6 +309,13 @@ fn blocks(text: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, KeyError> {
         .map_err(|_| KeyError::NotPem)
 }
 
+/// The keys of the blocks `PUBLIC KEY` of a text.
+pub(crate) fn public_keys(text: &[u8]) -> Result<Vec<VerificationKey>, KeyError> {
+    let blocks = blocks(text)?.into_iter();
+    let keys = blocks.filter(|(kind, _)| *kind == SectionKind::PublicKey);
+    keys.map(|(_, der)| VerificationKey::from_der(&der)).collect()
+}
+
 const fn is_private(kind: SectionKind) -> bool {
     matches!(kind, SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey)
 }

@@ -27,6 +27,7 @@ mod canonical;
 mod compact;
 mod crypto;
 mod der;
+mod hub_keys;
 mod key;
 mod key_directory;
 mod key_ring;
@@ -41,6 +42,7 @@ pub const IS_AVAILABLE: bool = cfg!(feature = "signatures");
 
 pub use canonical::{CANONICAL_BODY_BYTES_MAX, canonical};
 pub use compact::{STATEMENT_BYTES_MAX, StatementError, sign_statement, verify_statement};
+pub use hub_keys::HubKeys;
 pub use key::{
     Algorithm, KEY_TEXT_BYTES_MAX, KeyError, KeyKind, RSA_BITS_MAX, RSA_BITS_MIN, SigningKey,
     VerificationKey, pem,

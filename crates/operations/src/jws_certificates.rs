@@ -49,7 +49,9 @@ routes! {
     }
     "/api/hub/jwscerts" {
         read GET showHubJwsKey = hub, "Show the public key of the hub" {
-            text: "Gets 3200 if the hub does not sign.",
+            text: "\
+                The key that signs; `GET /participants/{name}/keys` also has the next and the \
+                former one. Gets 3200 if the hub does not sign.",
             responses: [200: JwsKeyResponse = "The key."],
             refusals: [400 ID_NOT_FOUND],
         }
@@ -94,6 +96,12 @@ impl JwsKeyResponse {
         }
     }
 
+    /// The key with which the hub signs.
+    fn of_hub(request: &AdminRequest<'_>, name: FspName) -> Option<Self> {
+        let own = request.options.keys.hub.as_ref()?.published();
+        own.first().map(|key| Self::of(name, key, None))
+    }
+
     /// The newest key of a participant: of the register, or else of the key directory.
     fn newest(request: &AdminRequest<'_>, name: FspName, keys: &[PublicKey]) -> Option<Self> {
         if let Some(key) = keys.last() {
@@ -125,7 +133,7 @@ async fn list(request: &AdminRequest<'_>) -> HandlerResult {
         (*state.hub(), keys)
     });
     let (name, participants) = found.await?;
-    let own = request.options.keys.hub.as_ref().map(|key| JwsKeyResponse::of(name, key, None));
+    let own = JwsKeyResponse::of_hub(request, name);
     let newest =
         |(name, keys): (FspName, Vec<PublicKey>)| JwsKeyResponse::newest(request, name, &keys);
     let all: Vec<_> = own.into_iter().chain(participants.into_iter().filter_map(newest)).collect();
@@ -150,7 +158,7 @@ async fn add(request: &AdminRequest<'_>, body: NewJwsKey) -> HandlerResult {
 /// `GET /api/hub/jwscerts`.
 async fn hub(request: &AdminRequest<'_>) -> HandlerResult {
     let name = request.query_state(|state| *state.hub()).await?;
-    let own = request.options.keys.hub.as_ref().map(|key| JwsKeyResponse::of(name, key, None));
+    let own = JwsKeyResponse::of_hub(request, name);
     let unsigned = || Refusal::new(ErrorCode::ID_NOT_FOUND, "the hub does not sign messages");
     Ok(AdminResponse::ok(&own.ok_or_else(unsigned)?))
 }

@@ -28,7 +28,8 @@ routes! {
         read GET listKeys = list, "List the public keys of a participant" {
             text: "\
                 Keys added with this API, oldest first, then keys of the key directory. For `Hub`: \
-                its own key, if it signs.",
+                its own keys, if it signs; the first one signs, and the others are the next or \
+                the former one.",
             responses: [200: Vec<KeyResponse> = "Keys."],
             refusals: [400 ID_NOT_FOUND],
         }
@@ -90,7 +91,7 @@ response_type! {
         #[serde(skip_serializing_if = "Option::is_none")]
         bits: Option<usize>,
         algorithms: Vec<&'static str>,
-        /// Its source: `register`, `directory`, or `configuration` for the hub's own key.
+        /// Its source: `register`, `directory`, or `configuration` for the hub's own keys.
         source: &'static str = schema::one_of(&["register", "directory", "configuration"]),
         #[serde(skip_serializing_if = "Option::is_none")]
         created_date: Option<Timestamp>,
@@ -127,7 +128,7 @@ response_type! {
 }
 
 /// `GET /participants/{name}/keys`: keys of the registry, oldest first, then of the directory.
-/// For the hub: its own key, if it signs.
+/// For the hub: its own keys, if it signs.
 async fn list(request: &AdminRequest<'_>) -> HandlerResult {
     Ok(AdminResponse::ok(&all(request, request.path(&NAME)?).await?))
 }
@@ -218,7 +219,8 @@ async fn all(request: &AdminRequest<'_>, name: FspName) -> Result<Vec<KeyRespons
     let ring: KeyRing = directory.map(|keys| keys.ring()).unwrap_or_default();
     responses.extend(ring.of(&name).iter().map(|key| KeyResponse::of(key, "directory", None)));
     let own = request.options.keys.hub.as_ref().filter(|_| is_hub);
-    responses.extend(own.map(|key| KeyResponse::of(key, "configuration", None)));
+    let own = own.map(|keys| keys.published()).unwrap_or_default();
+    responses.extend(own.iter().map(|key| KeyResponse::of(key, "configuration", None)));
     Ok(responses)
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fspiop::egress_policy::EgressPolicy;
 use identity::SecretsKey;
-use jws::{KeyDirectory, VerificationKey};
+use jws::{HubKeys, KeyDirectory};
 use tls::ServerTls;
 
 use crate::address_limits::AddressLimits;
@@ -53,8 +53,8 @@ pub struct AdminOptions {
 /// Keys of signatures that are not in the registry; none by default.
 #[derive(Clone, Debug, Default)]
 pub struct AdminKeys {
-    /// The public key that belongs to the hub's own, for partners to fetch.
-    pub hub: Option<VerificationKey>,
+    /// The hub's own keys, whose public ones partners fetch.
+    pub hub: Option<Arc<HubKeys>>,
     /// The directory of participants' keys.
     pub directory: Option<Arc<KeyDirectory>>,
 }

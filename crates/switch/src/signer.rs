@@ -16,7 +16,7 @@ use std::{fmt, io};
 use bytes::Bytes;
 use fspiop::headers::FSPIOP_SIGNATURE;
 use http::HeaderMap;
-use jws::{SignError, SigningKey};
+use jws::{HubKeys, SignError, SigningKey};
 use tokio::sync::{mpsc, oneshot};
 
 /// Queue length of one signing thread, which takes about 100 ms to sign.
@@ -47,19 +47,18 @@ pub(crate) enum Unsigned {
 }
 
 impl Signer {
-    /// Starts `threads` threads, at least one, that sign with this key.
+    /// Starts `threads` threads, at least one, that sign with the current key of the hub.
     ///
     /// # Errors
     /// If a thread cannot be started.
-    pub fn start(key: SigningKey, threads: usize) -> io::Result<Self> {
-        let key = Arc::new(key);
+    pub fn start(keys: &Arc<HubKeys>, threads: usize) -> io::Result<Self> {
         let start = |number: usize| {
             let (desk, mut jobs) = mpsc::channel::<Job>(QUEUE_MAX);
-            let key = Arc::clone(&key);
+            let keys = Arc::clone(keys);
             let work = move || {
                 while let Some(Job { headers, body, answer }) = jobs.blocking_recv() {
                     // The task may have been dropped.
-                    let _told = answer.send(sign(headers, body, &key));
+                    let _told = answer.send(sign(headers, body, &keys.signing()));
                 }
             };
             std::thread::Builder::new().name(format!("sign-{number}")).spawn(work)?;

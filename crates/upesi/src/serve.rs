@@ -159,7 +159,7 @@ fn serve_at(
     prepare_directory(arguments)?;
     let (certificates, issuers) = (Certificates::open(config)?, Issuers::start(config)?);
     let auth = admin_access(config, &arguments.data, (&certificates, &issuers))?;
-    let keys = Keys::open(config)?;
+    let keys = Keys::open(config, certificates.signing_key.as_ref())?;
     let alerts = config.alerts.receivers()?;
     let traces = &TraceExport::start(config, addresses.fspiop)?;
     let OpenedNode { sequencer, directory, snapshots, segments, shared, quarantined } =

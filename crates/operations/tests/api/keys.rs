@@ -1,7 +1,9 @@
 //! Public keys of participants, and the hub's own.
 
 use expect_test::expect;
-use jws::{SigningKey, VerificationKey};
+use std::sync::Arc;
+
+use jws::{HubKeys, VerificationKey};
 use serde_json::{Value, json};
 
 use crate::server::TestServer;
@@ -19,8 +21,8 @@ fn id(key: &str) -> String {
 
 async fn onboarded() -> TestServer {
     let server = TestServer::start_with(|options| {
-        let key = SigningKey::from_pem(pem("ec", "private").as_bytes()).unwrap();
-        options.keys.hub = Some(key.verification_key().unwrap());
+        let keys = format!("{}{}", pem("ec", "private"), pem("rsa", "public"));
+        options.keys.hub = Some(Arc::new(HubKeys::from_pem(keys.into_bytes()).unwrap()));
     })
     .await;
     for kind in ["HUB_RECONCILIATION", "HUB_MULTILATERAL_SETTLEMENT"] {

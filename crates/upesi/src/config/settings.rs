@@ -315,8 +315,11 @@ settings! {
         /// start
         keys: Option<PathBuf> = None => Reload;
         /// The hub's private key: a PEM file that others may not read. RSA signs RS256, P-256 signs
-        /// ES256. `GET /participants/{hub}/keys` shows the public key
-        signing_key: Option<PathBuf> = None;
+        /// ES256. Blocks `PUBLIC KEY` after it are only published, by
+        /// `GET /participants/{hub}/keys`: the next and the former key
+        /// ([security/tls.md](security/tls.md#change-the-key-of-the-hubs-signatures)). A changed
+        /// file is read within a minute
+        signing_key: Option<PathBuf> = None => Reload;
         /// Threads that sign; 0 means half of the cores, at least 1
         signing_threads: usize = 0, ..=64;
     }
@@ -527,6 +530,6 @@ settings! {
         /// Interval between two chain heads, if records were added
         every_seconds: u64 = 300, 1..=86_400;
         /// Private key that signs them, in PEM. Unset, `jws.signing_key` signs them
-        key: Option<PathBuf> = None;
+        key: Option<PathBuf> = None => Reload;
     }
 }

@@ -1,5 +1,5 @@
-//! TLS files of the listeners and of calls: opened at the start, read again on SIGHUP and once a
-//! minute.
+//! TLS files of the listeners and of calls, and the hub's signing key: opened at the start, read
+//! again on SIGHUP and once a minute.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use crate::CliError;
 use crate::cli::stdout;
 use crate::config::Config;
+use crate::serve::signatures::SigningKeyFile;
 
 /// Interval of reading the files again.
 pub(super) const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
@@ -57,7 +58,7 @@ macro_rules! tls_files {
 
 tls_files!(ServerTls, ClientTls);
 
-/// TLS of the listeners and of calls.
+/// TLS of the listeners and of calls, and the hub's signing key.
 #[derive(Debug, Default)]
 pub(crate) struct Certificates {
     pub(super) fspiop: Option<Arc<ServerTls>>,
@@ -65,6 +66,8 @@ pub(crate) struct Certificates {
     pub(super) calls: Option<Arc<ClientTls>>,
     /// The authority that signs requests of participants.
     pub(super) authority: Option<Arc<ParticipantAuthority>>,
+    /// The key of the hub's signatures.
+    pub(super) signing_key: Option<SigningKeyFile>,
     /// The last error of each, so that a timer reports it once.
     reported: Mutex<[String; 3]>,
     reading: Mutex<Option<JoinHandle<()>>>,
@@ -86,7 +89,8 @@ impl Certificates {
         let authority = config.participant_authority();
         let authority = authority.map(|files| ParticipantAuthority::open(&files)).transpose();
         let authority = authority.map_err(|error| CliError::new(error.to_string()))?.map(Arc::new);
-        Ok(Arc::new(Self { fspiop, admin, calls, authority, ..Self::default() }))
+        let signing_key = SigningKeyFile::of_hub(config)?;
+        Ok(Arc::new(Self { fspiop, admin, calls, authority, signing_key, ..Self::default() }))
     }
 
     fn all(&self) -> impl Iterator<Item = &dyn TlsFiles> {
@@ -99,13 +103,17 @@ impl Certificates {
     pub(super) fn reload(self: &Arc<Self>, reason: ReloadReason) {
         let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let is_reading = reading.as_ref().is_some_and(|task| !task.is_finished());
-        if self.all().next().is_some() && !is_reading {
+        let has_files = self.all().next().is_some() || self.signing_key.is_some();
+        if has_files && !is_reading {
             let certificates = Arc::clone(self);
             *reading = Some(tokio::task::spawn_blocking(move || certificates.read_again(reason)));
         }
     }
 
     fn read_again(&self, reason: ReloadReason) {
+        if let Some(key) = &self.signing_key {
+            key.reload_and_report(reason == ReloadReason::Signal);
+        }
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
         for (files, reported) in self.all().zip(&mut *reported) {
             match files.reload() {
@@ -147,6 +155,12 @@ impl Certificates {
             (labels, Number::Integer(files.has_failed().into()))
         };
         self.all().map(sample).collect()
+    }
+
+    /// Whether the signing key could not be used when it was last read; no sample without one.
+    pub(super) fn signing_key_failures(&self) -> Vec<(Labels, Number)> {
+        let key = self.signing_key.iter();
+        key.map(|key| (Vec::new(), Number::Integer(key.has_failed().into()))).collect()
     }
 
     /// When each loaded certificate and revocation list expires.

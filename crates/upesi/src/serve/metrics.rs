@@ -45,6 +45,7 @@ struct TlsSamples {
     handshakes: Vec<(Labels, Number)>,
     expiries: Vec<(Labels, Number)>,
     failures: Vec<(Labels, Number)>,
+    signing_key_failures: Vec<(Labels, Number)>,
 }
 
 /// Values of issuers of access tokens.
@@ -227,6 +228,9 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
     Gauge "upesi_tls_files_failed"
         "Whether the TLS files of a listener could not be used when they were last read."
         now.tls.failures;
+    Gauge "upesi_signing_key_failed"
+        "Whether the hub's signing key could not be used when it was last read."
+        now.tls.signing_key_failures;
 
     Counter "upesi_log_messages_dropped_total"
         "Log messages dropped because standard error was too slow."
@@ -360,6 +364,7 @@ pub(crate) fn collect(
             handshakes: certificates.handshakes(),
             expiries: certificates.expiries(),
             failures: certificates.failures(),
+            signing_key_failures: certificates.signing_key_failures(),
         },
         issuers: IssuerSamples { ages: issuers.ages(), failures: issuers.failures() },
     };

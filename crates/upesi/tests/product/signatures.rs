@@ -4,16 +4,19 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use jws::VerificationKey;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testkit::http::Connection;
 
 use crate::operations::assert_refuses;
 use crate::support::fsp::Callback;
-use crate::support::message::{Transfer, sign_with, verifies};
+use crate::support::message::{Transfer, sign_with, verifies, verify_with};
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::{Home, Ports};
+use crate::support::switch::{Home, Ports, Printed};
 
 /// A test key, by name and form.
 pub(crate) fn pem(key: &str, form: &str) -> String {
@@ -198,6 +201,119 @@ fn many_concurrent_responses_are_all_signed() {
     let received: Vec<Callback> = scheme.payer.take_unchecked(ANSWERS);
     received.iter().for_each(|callback| verifies(callback, "rsa"));
     scheme.end();
+}
+
+/// The keys that the hub publishes, as a participant fetches them.
+fn published(admin: &Admin) -> Vec<VerificationKey> {
+    let keys = admin.json("/participants/Hub/keys");
+    let keys = keys.as_array().unwrap().iter();
+    let keys = keys.map(|key| key["publicKey"].as_str().unwrap().as_bytes());
+    keys.map(|key| VerificationKey::from_pem(key).unwrap()).collect()
+}
+
+/// A participant that fetches the published keys before each step of a rotation verifies every
+/// message of the hub, while it sends without a pause.
+#[test]
+fn key_of_the_hub_is_rotated_under_load_without_a_failed_verification() {
+    const CALLBACKS: usize = 40;
+    let file = private_file("rsa", 0o600);
+    let path = file.path("hub.pem");
+    let mut scheme = Scheme::configured(&format!(
+        "[jws]\nsign = [\"transfers\"]\nsigning_key = \"{}\"\n",
+        path.display()
+    ));
+    let [rsa, ec] = ["rsa", "ec"].map(|key| [pem(key, "private"), pem(key, "public")]);
+    let steps = [
+        ("announced", format!("{}{}", rsa[0], ec[1]), 2),
+        ("changed", format!("{}{}", ec[0], rsa[1]), 2),
+        ("withdrawn", ec[0].clone(), 1),
+        // Replaced without an announcement: the former key stays published.
+        ("replaced", rsa[0].clone(), 2),
+    ];
+    let of = |key: &str| VerificationKey::from_pem(pem(key, "public").as_bytes()).unwrap();
+    let signed_by = |callback: &Callback, key: &str| verify_with(callback, &[of(key)]).is_ok();
+    let stop = AtomicBool::new(false);
+    let Scheme { switch, admin, payer, .. } = &mut scheme;
+    let hub = switch.fspiop;
+    std::thread::scope(|scope| {
+        let _stopping = Stopping(&stop);
+        let message = Transfer::of("1").get("payerfsp").render();
+        let stop = &stop;
+        scope.spawn(move || {
+            let mut connection = Connection::open(hub).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                assert_eq!(connection.exchange(&message).unwrap().status, 202);
+            }
+        });
+        for (step, text, count) in &steps {
+            let known = published(admin);
+            write_key(&path, text);
+            switch.signal(Signal::HUP);
+            let line = switch.next_line();
+            assert!(line.contains(&format!("signs, {count} keys are published")), "{line}");
+            let mut received = payer.take_unchecked(1);
+            received.extend(payer.take_unchecked(CALLBACKS));
+            if *step == "replaced" {
+                // Not verified by those who have not fetched the key.
+                assert!(received.iter().any(|callback| signed_by(callback, "rsa")));
+                continue;
+            }
+            let failed = received.iter().filter(|it| verify_with(it, &known).is_err()).count();
+            assert_eq!(failed, 0, "{step}");
+            let last = received.last().unwrap();
+            assert!(signed_by(last, if *step == "announced" { "rsa" } else { "ec" }), "{step}");
+        }
+    });
+    let ids: Vec<_> = published(&scheme.admin).iter().map(VerificationKey::fingerprint).collect();
+    assert_eq!(ids, [of("rsa").fingerprint(), of("ec").fingerprint()]);
+    assert_eq!(scheme.admin.metric("upesi_signatures_failed_total"), 0);
+}
+
+/// Stops a thread, also when a test fails.
+struct Stopping<'a>(&'a AtomicBool);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn write_key(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    fs::write(&new, text).unwrap();
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::rename(&new, path).unwrap();
+}
+
+#[test]
+fn a_broken_file_keeps_the_key_of_the_hub() {
+    let file = private_file("rsa", 0o600);
+    let path = file.path("hub.pem");
+    let scheme = Scheme::configured(&format!(
+        "[jws]\nsign = [\"transfers\"]\nsigning_key = \"{}\"\n",
+        path.display()
+    ));
+    let check = || {
+        scheme.send(&Transfer::of("1").get("payerfsp"), 202);
+        verifies(&scheme.payer.take_unchecked(1)[0], "rsa");
+    };
+    check();
+    assert_eq!(scheme.admin.metric("upesi_signing_key_failed"), 0);
+    for (text, reason) in [("half a k", "holds no PEM block PRIVATE KEY"), ("", "no PEM block")] {
+        write_key(&path, text);
+        scheme.switch.signal(Signal::HUP);
+        let complaint = scheme.switch.wait_for_complaint("the key read before stays in use");
+        assert!(complaint.contains("jws.signing_key") && complaint.contains(reason), "{complaint}");
+        scheme.admin.wait_for("upesi_signing_key_failed", |failed| failed == 1);
+        check();
+    }
+    let configuration = scheme.home.configuration();
+    let doctor = scheme.home.offline(&["doctor", "--config", configuration.to_str().unwrap()]);
+    assert!(doctor.out().contains("jws.signing_key"), "{doctor:?}");
+    write_key(&path, &pem("rsa", "private"));
+    scheme.switch.signal(Signal::HUP);
+    scheme.admin.wait_for("upesi_signing_key_failed", |failed| failed == 0);
+    check();
 }
 
 /// A private key `hub.pem` in a separate directory.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::{HeaderMap, HeaderName, Method};
-use jws::{KeyRing, Signed, SigningKey, VerificationKey};
+use jws::{KeyRing, SignatureError, Signed, SigningKey, VerificationKey};
 use ledger::FspName;
 
 use super::fsp::Callback;
@@ -114,12 +114,20 @@ pub(crate) fn sign_with(message: Message, key: &str) -> Message {
 /// Asserts that a callback of the hub is signed with a test key.
 pub(crate) fn verifies(callback: &Callback, key: &str) {
     let key = VerificationKey::from_pem(pem(key, "public").as_bytes()).unwrap();
-    let ring = KeyRing::new([(FspName::new("Hub").unwrap(), key)]).unwrap();
+    assert_eq!(verify_with(callback, &[key]), Ok(()), "{callback:?}");
+}
+
+/// Verifies a callback of the hub with keys of the hub.
+pub(crate) fn verify_with(
+    callback: &Callback,
+    keys: &[VerificationKey],
+) -> Result<(), SignatureError> {
+    let hub = FspName::new("Hub").unwrap();
+    let ring = KeyRing::new(keys.iter().map(|key| (hub, key.clone()))).unwrap();
     let texts = callback.headers.iter().map(|(name, value)| (&**name, &**value));
     let (method, path) = (Method::from_bytes(callback.method.as_bytes()).unwrap(), &*callback.path);
     let (headers, body) = (&header_map(texts), callback.body.as_slice());
-    let outcome = jws::verify(&Signed { method: &method, path, headers, body }, &ring);
-    assert_eq!(outcome, Ok(()), "{callback:?}");
+    jws::verify(&Signed { method: &method, path, headers, body }, &ring)
 }
 
 fn header_map<'a>(headers: impl Iterator<Item = (&'a str, &'a str)>) -> HeaderMap {

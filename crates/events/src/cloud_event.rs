@@ -55,6 +55,11 @@ impl EventWriter {
         serde_json::to_writer(to, &written).expect("an event is always writable");
     }
 
+    /// Appends the data of an event alone.
+    pub(crate) fn write_data(&self, event: &Event, to: &mut Vec<u8>) {
+        serde_json::to_writer(to, &self.data(event)).expect("an event is always writable");
+    }
+
     fn data<'a>(&self, event: &'a Event) -> Data<'a> {
         let record = event.position.record.0;
         let is_personal = self.personal == PersonalData::Included;
@@ -364,6 +369,11 @@ impl Serialize for Named {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("{:?}", &self.0 as &dyn Debug))
     }
+}
+
+/// A time as text.
+pub(crate) fn time_of(stamp: Stamp) -> String {
+    Time(stamp).to_string()
 }
 
 /// A time with milliseconds.

@@ -15,6 +15,7 @@ mod event;
 mod names;
 mod position;
 mod recorder;
+mod reference_message;
 
 pub use cloud_event::{EventWriter, PersonalData, key_of};
 pub use event::{
@@ -24,3 +25,4 @@ pub use event::{
 pub use names::message_of;
 pub use position::Position;
 pub use recorder::EventRecorder;
+pub use reference_message::{ErrorCodeOf, ReferenceWriter, reference_key, reference_topic};

@@ -83,6 +83,18 @@ pub(crate) fn consumer_to_end(
     config.set("enable.partition.eof", "true").create_with_context(ErrorLog::default())
 }
 
+/// A consumer that reads committed messages only, and also reports the end of the partition.
+pub(crate) fn consumer_of_committed(
+    address: &Address,
+    options: &TopicOptions,
+) -> KafkaResult<BaseConsumer<ErrorLog>> {
+    let mut config = reading(address, options);
+    config
+        .set("enable.partition.eof", "true")
+        .set("isolation.level", "read_committed")
+        .create_with_context(ErrorLog::default())
+}
+
 fn reading(address: &Address, options: &TopicOptions) -> ClientConfig {
     let mut config = config(address, options);
     config

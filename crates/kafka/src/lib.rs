@@ -12,6 +12,8 @@
 //! idempotent, in order, and acknowledged by every in-sync replica (`acks=all`). A message without
 //! acknowledgement within [`TopicOptions::patience`] is reported as failed. It may still arrive.
 //!
+//! [`Publisher`] is separate from the log: it writes messages for others in transactions.
+//!
 //! A log in files is migrated to a topic frame by frame ([`export`]). It is migrated back by
 //! reading the topic like any node, up to an end marker ([`send_log_moved`]).
 //!
@@ -26,6 +28,7 @@ mod client;
 mod connect;
 mod consumer;
 mod migrate;
+mod publisher;
 mod security;
 mod settings;
 mod stream;
@@ -38,6 +41,7 @@ pub use migrate::{
     ExportReport, MigrateError, MigrationObserver, MigrationStep, TopicReader, compare, export,
     send_log_moved,
 };
+pub use publisher::{Publication, PublishError, PublishOptions, Publisher};
 pub use security::{Identity, Login, Mechanism, Security, Tls};
 pub use settings::{MESSAGE_BYTES_MIN, UnsafeTopic};
 pub use stream::TopicStream;

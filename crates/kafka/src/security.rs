@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use rdkafka::ClientConfig;
 
+use crate::OpenError;
+
 /// Security settings of the brokers' listener. The default is plain text without authentication,
 /// for a private network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,6 +81,14 @@ impl Mechanism {
 }
 
 impl Security {
+    /// Checks that this build supports the settings.
+    ///
+    /// # Errors
+    /// [`OpenError::NoTls`].
+    pub fn check(&self) -> Result<(), OpenError> {
+        if self.is_missing() { Err(OpenError::NoTls) } else { Ok(()) }
+    }
+
     /// Whether the settings need a feature that this build lacks.
     pub(crate) fn is_missing(&self) -> bool {
         !cfg!(feature = "tls") && *self != Self::default()

@@ -12,7 +12,7 @@ use ledger::{
 use metrics::Family;
 
 use crate::audit_log::{AuditPage, AuditQuery};
-use crate::events::{EventPage, EventQuery};
+use crate::events::{EventPage, EventPublishing, EventQuery};
 use crate::explanations::ExplanationFormat;
 use crate::reports::{Cluster, DiskStatus, Health, Snapshots, TransferTrace};
 use crate::statements::{ParticipantStatementRequest, Statement, StatementRefusal};
@@ -141,6 +141,11 @@ pub trait AdminBackend: Send + Sync + 'static {
     /// The nodes that share the log; empty if the log is not shared. Does not block.
     fn cluster(&self) -> Cluster {
         Cluster::default()
+    }
+
+    /// The progress of the publisher of events; `None` if none are published. Does not block.
+    fn event_publishing(&self) -> Option<EventPublishing> {
+        None
     }
 
     /// Whether transfers are traced.

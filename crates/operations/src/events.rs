@@ -6,6 +6,7 @@
 use ::events::{Event, EventKind, Position};
 use fspiop::{ErrorCode, Refusal};
 use ledger::LogIndex;
+use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -14,7 +15,7 @@ use crate::outcome_errors;
 use crate::request::AdminRequest;
 use crate::response::{AdminResponse, HandlerResult};
 use crate::route::{Parameter, routes};
-use crate::schema::{self, response_type};
+use crate::schema::{self, Schema, response_type};
 
 /// Maximum number of events in a page.
 pub const EVENTS_MAX: usize = 1_000;
@@ -60,6 +61,49 @@ pub struct EventPage {
     pub next: Position,
     /// The last record of the log.
     pub end: LogIndex,
+}
+
+response_type! {
+    /// The progress of the publisher of events.
+    #[derive(Clone, PartialEq, Eq)]
+    pub struct EventPublishing {
+        /// Its state.
+        pub state: PublishingState,
+        /// All events up to this record are published; absent before the first connection.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub log_index: Option<u64>,
+        /// Records of the log after it.
+        pub records_after: u64,
+        /// At most this time has passed since the oldest record after it.
+        pub lag_seconds: u64,
+        /// Events published since the start.
+        pub published: u64,
+        /// Why none can be published now.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub failing: Option<String>,
+    }
+}
+
+/// The state of the publisher of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum PublishingState {
+    /// It has not connected yet.
+    Connecting,
+    /// It publishes.
+    Publishing,
+    /// Another node of the shared log publishes.
+    Standby,
+    /// It cannot publish now, and retries.
+    Failing,
+    /// Another process publishes the events of this log.
+    Fenced,
+}
+
+impl Schema for PublishingState {
+    fn schema() -> Value {
+        schema::one_of(&["CONNECTING", "PUBLISHING", "STANDBY", "FAILING", "FENCED"])
+    }
 }
 
 routes! {

@@ -102,7 +102,10 @@ pub use backend::{
     Unavailable,
 };
 pub use enrolments::EnrolmentOptions;
-pub use events::{EVENTS_MAX, EVENTS_READ_MAX, EventPage, EventQuery, PagedEvent};
+pub use events::{
+    EVENTS_MAX, EVENTS_READ_MAX, EventPage, EventPublishing, EventQuery, PagedEvent,
+    PublishingState,
+};
 pub use explanations::ExplanationFormat;
 pub use options::{AdminKeys, AdminOptions, AuditReads, Auth, Limits};
 pub use provider_tokens::ProviderOperators;

@@ -8,6 +8,7 @@ use openapi::schema::reference;
 use serde::{Serialize as _, Serializer};
 use serde_json::{Value, json};
 
+use crate::events::EventPublishing;
 use crate::reports::{
     BackgroundJob, Cluster, DiskStatus, Health, STATUSES, ServiceStatus, Snapshots, write_timestamp,
 };
@@ -59,6 +60,8 @@ response_type! {
         backup: Option<JobSummary<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         cluster: Option<&'a Cluster>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        event_publishing: Option<&'a EventPublishing>,
         #[serde(flatten)]
         activity: &'a Activity,
     }
@@ -274,19 +277,21 @@ async fn show(request: &AdminRequest<'_>) -> HandlerResult {
     let backend = request.backend;
     let (health, storage, snapshots) = (backend.health(), backend.storage(), backend.snapshots());
     let (activity, cluster) = (backend.activity(), backend.cluster());
+    let publishing = backend.event_publishing();
     let cluster = Some(&cluster).filter(|cluster| !cluster.nodes.is_empty());
     let response = StatusResponse {
         status: if health.is_well() { ServiceStatus::Ok } else { ServiceStatus::Down },
         version: health.version,
         start_time: Timestamp(health.started),
         uptime_seconds: health.uptime.as_secs(),
-        alarms: alarms(&health, (&storage, &snapshots), (&activity, cluster)),
+        alarms: alarms(&health, (&storage, &snapshots, &publishing), (&activity, cluster)),
         stages: stages(&health),
         storage: StorageSummary::of(&storage),
         snapshot: SnapshotSummary::of(&snapshots, &activity),
         archive: storage.archive.as_ref().map(|job| JobSummary::of(job, &activity)),
         backup: storage.backup.as_ref().map(|job| JobSummary::of(job, &activity)),
         cluster,
+        event_publishing: publishing.as_ref(),
         activity: &activity,
     };
     Ok(AdminResponse::ok(&response))
@@ -314,7 +319,7 @@ fn stages(health: &Health) -> Vec<StageResponse> {
 /// All alarms, critical ones first.
 fn alarms(
     health: &Health,
-    (storage, snapshots): (&DiskStatus, &Snapshots),
+    (storage, snapshots, publishing): (&DiskStatus, &Snapshots, &Option<EventPublishing>),
     (activity, cluster): (&Activity, Option<&Cluster>),
 ) -> Vec<Alarm> {
     let mut alarms = Vec::new();
@@ -348,6 +353,7 @@ fn alarms(
         ("backup", storage.backup.as_ref().and_then(|job| job.failing.as_ref())),
         ("chain heads", storage.chain_heads.as_ref().and_then(|job| job.failing.as_ref())),
         ("snapshot", snapshots.error.as_ref()),
+        ("events", publishing.as_ref().and_then(|it| it.failing.as_ref())),
     ];
     for (subject, failing) in jobs {
         failing.into_iter().for_each(|why| add(WARNING, subject, why.clone()));

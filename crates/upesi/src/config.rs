@@ -3,6 +3,7 @@
 mod alerts;
 mod callers;
 pub(crate) mod check;
+mod events;
 mod kafka;
 mod secrets;
 mod settings;
@@ -26,11 +27,12 @@ use switch::ConnectionLimits;
 pub(crate) use self::alerts::AlertReceivers;
 pub(crate) use self::callers::Issuer;
 pub(crate) use self::settings::{
-    Admin, Archive, Config, Delivery, Fspiop, Health, Jws, Logging, settings,
+    Admin, Archive, Config, Delivery, Events, Fspiop, Health, Jws, Logging, settings,
 };
 pub(crate) use self::table::{Setting, TakesEffect};
 pub(crate) use self::values::{
-    AuditedReads, Auth, LogFormat, LogLevels, MojaloopNames, Ownership, ProbeListener, Watchdog,
+    AuditedReads, Auth, Envelope, EventStart, LogFormat, LogLevels, MojaloopNames, Ownership,
+    ProbeListener, Watchdog,
 };
 use self::values::{Callers, NetworkEntry, Resource};
 use crate::CliError;
@@ -46,11 +48,15 @@ const PROBES: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3002
 struct Features {
     compression: bool,
     signatures: bool,
+    kafka: bool,
 }
 
 /// The features of this build.
-const FEATURES: Features =
-    Features { compression: journal::CAN_COMPRESS, signatures: jws::IS_AVAILABLE };
+const FEATURES: Features = Features {
+    compression: journal::CAN_COMPRESS,
+    signatures: jws::IS_AVAILABLE,
+    kafka: cfg!(feature = "kafka"),
+};
 
 impl Jws {
     /// Whether directory entries can be deleted without a signature although other messages need
@@ -244,7 +250,7 @@ impl Config {
 
     pub(crate) fn check(&self) -> Result<(), CliError> {
         self.hub_name()?;
-        let fault = self.out_of_bounds().or_else(|| self.contradiction().map(str::to_owned));
+        let fault = self.out_of_bounds().or_else(|| self.contradiction());
         let fault = fault
             .or_else(|| self.tls_fault())
             .or_else(|| self.missing_feature(FEATURES))
@@ -254,7 +260,7 @@ impl Config {
     }
 
     /// The first contradiction between settings.
-    fn contradiction(&self) -> Option<&'static str> {
+    fn contradiction(&self) -> Option<String> {
         let Delivery { backoff_base_ms, backoff_max_ms, .. } = self.delivery;
         let faults = [
             (
@@ -276,13 +282,17 @@ impl Config {
             ),
         ];
         let fault = faults.iter().find(|(fault, _)| *fault).map(|(_, text)| *text);
-        fault.or_else(|| self.kafka.fault()).or_else(|| self.alerts.fault())
+        fault
+            .or_else(|| self.alerts.fault())
+            .map(str::to_owned)
+            .or_else(|| self.kafka.access().fault())
+            .or_else(|| self.events.fault())
     }
 
     /// The error about the first setting that needs a missing feature of this build.
     fn missing_feature(&self, features: Features) -> Option<String> {
         let (archive, keys) = (&self.archive, &self.jws);
-        let Features { compression, signatures } = features;
+        let Features { compression, signatures, kafka } = features;
         let needs = [
             (archive.to.is_some(), "archive.to", "compression", compression),
             (archive.compress, "archive.compress", "compression", compression),
@@ -292,6 +302,7 @@ impl Config {
             (self.chain_heads.to.is_some(), "chain_heads.to", "signatures", signatures),
             (self.fspiop_issuer().is_some(), "fspiop.callers", "signatures", signatures),
             (self.admin_issuer().is_some(), "admin.oidc_issuer", "signatures", signatures),
+            (self.events.brokers.is_some(), "events.brokers", "kafka", kafka),
         ];
         let (_, setting, feature, _) = needs.into_iter().find(|(set, _, _, has)| *set && !has)?;
         Some(format!(
@@ -490,18 +501,19 @@ mod tests {
 
     #[test]
     fn setting_of_a_missing_feature_is_refused() {
-        let none = Features { compression: false, signatures: false };
+        let none = Features { compression: false, signatures: false, kafka: false };
         for (text, feature) in [
             ("[archive]\nto = \"file:///mnt/archive\"", "compression"),
             ("[archive]\ncompress = true", "compression"),
             ("[backup]\nto = \"file:///mnt/backup\"", "compression"),
             ("[jws]\nkeys = \"keys\"", "signatures"),
             ("[jws]\nsigning_key = \"hub.pem\"", "signatures"),
+            ("[events]\nbrokers = \"a:1\"", "kafka"),
         ] {
             let config: Config = toml::from_str(text).expect("known words");
             let error = config.missing_feature(none).expect(text);
             assert!(error.contains(&format!("built without {feature}; build it with")), "{error}");
-            let all = Features { compression: true, signatures: true };
+            let all = Features { compression: true, signatures: true, kafka: true };
             assert_eq!(config.missing_feature(all), None, "{text}");
         }
         assert_eq!(Config::default().missing_feature(none), None);

@@ -75,7 +75,7 @@ use crate::serve::background::{BackgroundJobs, Segments};
 use crate::serve::certificates::{Certificates, RELOAD_INTERVAL, ReloadReason};
 use crate::serve::descriptors::{connections_all, raise_limit};
 use crate::serve::durable_mark_thread::DurableMarkThread;
-use crate::serve::events::EventPages;
+use crate::serve::events::{EventPages, EventPublisher};
 use crate::serve::issuers::Issuers;
 use crate::serve::liquidity::LiquidityThread;
 use crate::serve::listeners::{Addresses, Listeners};
@@ -159,8 +159,8 @@ fn serve_at(
     prepare_directory(arguments)?;
     let (certificates, issuers) = (Certificates::open(config)?, Issuers::start(config)?);
     let auth = admin_access(config, &arguments.data, (&certificates, &issuers))?;
-    let keys = Keys::open(config, certificates.signing_key.as_ref())?;
     let alerts = config.alerts.receivers()?;
+    let keys = Keys::open(config, certificates.signing_key.as_ref())?;
     let traces = &TraceExport::start(config, addresses.fspiop)?;
     let OpenedNode { sequencer, directory, snapshots, segments, shared, quarantined } =
         open(config, &arguments.data, options, &clock)?;
@@ -177,8 +177,8 @@ fn serve_at(
     let _durable_mark = DurableMarkThread::start(snapshots.disk.clone(), snapshots.frames.clone())?;
     let (replays, events) = (snapshots.replays(), event_pages(config, &snapshots.frames)?);
     let snapshotter = snapshots.start(config, node.handle(), log_snapshot)?;
-    let (stop, stopping) = watch::channel(false);
-    let traffic = ports.traffic();
+    let publisher = EventPublisher::start(config, &node.handle(), (&replays, clock))?;
+    let ((stop, stopping), traffic) = (watch::channel(false), ports.traffic());
     let running = ports.start(&node.handle(), stopping.clone()).map_err(no_io_thread)?;
     let mut watchdog = Watchdog::new(&config.health, node.handle(), Arc::clone(&traffic), clock);
     let paths = (&*arguments.data, arguments.config.as_deref());
@@ -192,6 +192,7 @@ fn serve_at(
         permits: ReadPermits::default(),
         replays,
         events,
+        publishing: publisher.as_ref().map(EventPublisher::status),
         quarantined: quarantined.into(),
         storage: Arc::clone(&jobs.storage),
         liquidity: Arc::default(),
@@ -213,8 +214,7 @@ fn serve_at(
     let stop = StopControl { stop: &stop, stopping, timeout: CONNECTIONS_STOP + stuck };
     let (reason, limit) = runtime.block_on(run_admin(admin, (signals, reload), stop, has_ended))?;
     let is_broken = stop_threads(running, liquidity, limit) && !node.has_ended();
-    stop_jobs(snapshotter, jobs, stuck);
-    stop_node(node, SEQUENCER_STOP + stuck)?;
+    stop_node(node, (snapshotter, jobs, publisher), stuck)?;
     result_of(&reason, is_broken)
 }
 
@@ -249,14 +249,18 @@ fn stop_threads(running: switch::Running, liquidity: LiquidityThread, deadline: 
     had_ended
 }
 
-fn stop_jobs(snapshotter: Snapshotter, jobs: BackgroundJobs, stuck: Duration) {
-    let _deadline = Deadline::begin("a copy, an archive or a snapshot", JOBS_STOP + stuck);
+/// Stops the jobs on the log, then its node.
+fn stop_node(
+    node: Node<ForwardedMessage>,
+    (snapshotter, jobs, publisher): (Snapshotter, BackgroundJobs, Option<EventPublisher>),
+    stuck: Duration,
+) -> Result<(), CliError> {
+    let deadline = Deadline::begin("a copy, an archive or a snapshot", JOBS_STOP + stuck);
+    publisher.into_iter().for_each(EventPublisher::stop);
     snapshotter.stop();
     jobs.stop();
-}
-
-fn stop_node(node: Node<ForwardedMessage>, timeout: Duration) -> Result<(), CliError> {
-    let _deadline = Deadline::begin("the sequencer", timeout);
+    drop(deadline);
+    let _deadline = Deadline::begin("the sequencer", SEQUENCER_STOP + stuck);
     node.stop().map_err(CliError::new)
 }
 

@@ -1,40 +1,80 @@
-//! TLS and authentication with the brokers: the section `[kafka]`.
+//! TLS and authentication with brokers, as the sections `[kafka]` and `[events]` configure them.
+
+use std::path::PathBuf;
 
 #[cfg(feature = "kafka")]
 use crate::CliError;
 #[cfg(feature = "kafka")]
 use crate::config::secrets;
-use crate::config::settings::Kafka;
+use crate::config::settings::{Events, Kafka};
 use crate::config::values::Mechanism;
 
-impl Kafka {
+/// The settings of a section about connections to brokers.
+pub(crate) struct BrokerAccess<'a> {
+    section: &'static str,
+    tls: bool,
+    ca: &'a Option<PathBuf>,
+    certificate: &'a Option<PathBuf>,
+    key: &'a Option<PathBuf>,
+    user: &'a Option<String>,
+    password_file: &'a Option<PathBuf>,
+    mechanism: Mechanism,
+}
+
+macro_rules! broker_access {
+    ($($section:ident $name:literal),*) => {
+        $(impl $section {
+            /// Its settings about connections.
+            pub(crate) const fn access(&self) -> BrokerAccess<'_> {
+                BrokerAccess {
+                    section: $name,
+                    tls: self.tls,
+                    ca: &self.ca,
+                    certificate: &self.certificate,
+                    key: &self.key,
+                    user: &self.user,
+                    password_file: &self.password_file,
+                    mechanism: self.mechanism,
+                }
+            }
+        })*
+    };
+}
+
+broker_access!(Kafka "kafka", Events "events");
+
+impl BrokerAccess<'_> {
     /// Whether a password is used on an unencrypted connection.
     pub(crate) fn is_unencrypted(&self) -> bool {
         self.user.is_some() && !self.tls
     }
 
     /// The first contradiction between settings.
-    pub(super) fn fault(&self) -> Option<&'static str> {
+    pub(super) fn fault(&self) -> Option<String> {
         let has_files = self.ca.is_some() || self.certificate.is_some() || self.key.is_some();
         let faults = [
-            (
-                !self.tls && has_files,
-                "kafka.ca, kafka.certificate and kafka.key are for kafka.tls = true",
-            ),
+            (!self.tls && has_files, "_ca, _certificate and _key are for _tls = true"),
             (
                 self.certificate.is_some() != self.key.is_some(),
-                "kafka.certificate and kafka.key belong together: set both or none",
+                "_certificate and _key belong together: set both or none",
             ),
             (
                 self.user.is_some() != self.password_file.is_some(),
-                "kafka.user and kafka.password_file belong together: set both or none",
+                "_user and _password_file belong together: set both or none",
             ),
             (
                 self.is_unencrypted() && self.mechanism == Mechanism::Plain,
-                "kafka.mechanism = \"PLAIN\" sends the password in clear text; set kafka.tls",
+                "_mechanism = \"PLAIN\" sends the password in clear text; set _tls",
             ),
         ];
-        faults.iter().find(|(fault, _)| *fault).map(|(_, text)| *text)
+        let fault = faults.iter().find(|(fault, _)| *fault);
+        fault.map(|(_, text)| {
+            let named = text.split(' ').map(|word| match word.strip_prefix('_') {
+                Some(setting) => format!("{}.{setting}", self.section),
+                None => word.to_owned(),
+            });
+            named.collect::<Vec<_>>().join(" ")
+        })
     }
 
     /// The configured TLS and login, with the password from its file.
@@ -48,7 +88,7 @@ impl Kafka {
             (Some(user), Some(path)) => Some(kafka::Login {
                 mechanism: self.mechanism.to_client(),
                 user: user.clone(),
-                password: secrets::one_line("kafka.password_file", path)?,
+                password: secrets::one_line(&self.named("password_file"), path)?,
             }),
             _ => None,
         };
@@ -59,14 +99,20 @@ impl Kafka {
     #[cfg(feature = "kafka")]
     fn check_files(&self) -> Result<(), CliError> {
         if let Some(key) = &self.key {
-            secrets::check("kafka.key", key)?;
+            secrets::check(&self.named("key"), key)?;
         }
-        for (name, path) in [("kafka.ca", &self.ca), ("kafka.certificate", &self.certificate)] {
+        for (name, path) in [("ca", &self.ca), ("certificate", &self.certificate)] {
             let Some(path) = path else { continue };
-            std::fs::File::open(path)
-                .map_err(|error| CliError::new(format!("{name}: {}: {error}", path.display())))?;
+            std::fs::File::open(path).map_err(|error| {
+                CliError::new(format!("{}: {}: {error}", self.named(name), path.display()))
+            })?;
         }
         Ok(())
+    }
+
+    #[cfg(feature = "kafka")]
+    fn named(&self, setting: &str) -> String {
+        format!("{}.{setting}", self.section)
     }
 }
 
@@ -104,7 +150,7 @@ mod tests {
             ("password_file = \"p\"", "kafka.user and kafka.password_file belong together"),
             ("user = \"u\"\npassword_file = \"p\"\nmechanism = \"PLAIN\"", "sends the password"),
         ] {
-            let found = read(text).fault().unwrap_or_default();
+            let found = read(text).access().fault().unwrap_or_default();
             assert!(
                 found.contains(fault) && found.is_empty() == fault.is_empty(),
                 "{text}: {found}"
@@ -127,7 +173,8 @@ mod tests {
             password_file: Some(path.clone()),
             ..Kafka::default()
         };
-        let error = || kafka.security().err().map_or_else(String::new, |error| error.to_string());
+        let error =
+            || kafka.access().security().err().map_or_else(String::new, |error| error.to_string());
         assert!(error().contains("kafka.password_file"), "{}", error());
         for (text, mode, expected) in [
             ("secret\n", 0o600, ""),
@@ -143,7 +190,7 @@ mod tests {
             assert_eq!(error().is_empty(), expected.is_empty(), "{text}: {}", error());
         }
         fs::write(&path, "with blanks \n").expect("written");
-        let login = kafka.security().expect("it is read").login.expect("there is one");
+        let login = kafka.access().security().expect("it is read").login.expect("there is one");
         assert_eq!((&*login.user, &*login.password), ("upesi", "with blanks "));
     }
 
@@ -151,7 +198,7 @@ mod tests {
     #[test]
     fn files_that_are_missing_are_named_before_any_broker_is_asked() {
         let kafka = read("tls = true\nca = \"/nowhere/ca.pem\"");
-        let error = kafka.security().expect_err("it is missing").to_string();
+        let error = kafka.access().security().expect_err("it is missing").to_string();
         assert!(error.starts_with("kafka.ca: /nowhere/ca.pem: "), "{error}");
     }
 }

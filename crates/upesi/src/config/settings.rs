@@ -2,20 +2,22 @@
 //!
 //! The table of `docs/configuration.md` is generated from them by a test with `UPDATE_EXPECT=1`.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use events::EventKind;
 use record::frame::FRAME_RECORDS_MAX;
 use serde::{Deserialize, Serialize};
 use switch::{ConnectionLimits, PoolLimits};
 
 use crate::config::table::{Bounds, Number, Setting, TakesEffect, settings};
 use crate::config::values::{
-    AuditedReads, Auth, Callers, CertificateName, LogFormat, LogLevels, Mechanism, MojaloopNames,
-    NetworkEntry, Ownership, ProbeListener, Ratio, Resource, SampledFlag, SmtpTls, TimeSpan,
-    TlsVersion, TraceProtocol, Watchdog,
+    AuditedReads, Auth, Callers, CertificateName, Envelope, EventStart, KindName, LogFormat,
+    LogLevels, Mechanism, MojaloopNames, NetworkEntry, Ownership, ProbeListener, Ratio, Resource,
+    SampledFlag, SmtpTls, TimeSpan, TlsVersion, TraceProtocol, Watchdog,
 };
 
 const HOUR_MS: u64 = 3_600_000;
@@ -352,6 +354,43 @@ settings! {
         password_file: Option<PathBuf> = None;
         /// SASL mechanism: `"SCRAM-SHA-512"`, `"SCRAM-SHA-256"`, or `"PLAIN"`, which sends the
         /// password itself and so needs `kafka.tls`
+        mechanism: Mechanism = Mechanism::ScramSha512;
+    }
+
+    /// Events on Kafka. Off without `events.brokers`. See [events](events.md#events-on-kafka).
+    events: Events {
+        /// Brokers that events are published to: `"host:port,host:port"`. Unset, none are. They
+        /// need not be those of the log. Needs a build with the feature `kafka`, which is on by
+        /// default
+        brokers: Option<String> = None;
+        /// Kinds that are published, as in [events](events.md#an-event)
+        kinds: Vec<KindName> = EventKind::NAMED.map(|(_, kind)| KindName(kind)).to_vec();
+        /// `"cloudevents"`, or `"mojaloop"`: the messages of the reference on its topics
+        envelope: Envelope = Envelope::CloudEvents;
+        /// The topic of CloudEvents
+        topic: String = "upesi-events".into();
+        /// Topics of single kinds: `{ positions = "upesi-positions" }`, in both envelopes
+        topics: BTreeMap<KindName, String> = BTreeMap::new();
+        /// The topic of the position up to which events are published
+        position_topic: String = "upesi-events-position".into();
+        /// The place in the log after which its first publisher begins: `"beginning"` or `"end"`
+        start: EventStart = EventStart::Beginning;
+        /// Publish names of operators, their reasons and paths of their requests too
+        personal_data: bool = false;
+        /// Use TLS to these brokers. Needs a build with `--features kafka-tls`, as do the six
+        /// settings below
+        tls: bool = false;
+        /// PEM file with the CA certificates for these brokers; unset, the system's
+        ca: Option<PathBuf> = None;
+        /// PEM file with this node's certificate, if these brokers require one
+        certificate: Option<PathBuf> = None;
+        /// PEM file with its private key, without a password, not readable by others
+        key: Option<PathBuf> = None;
+        /// The user name of this node at these brokers
+        user: Option<String> = None;
+        /// File with its password on one line, not readable by others. It is read at the start
+        password_file: Option<PathBuf> = None;
+        /// SASL mechanism, as `kafka.mechanism`
         mechanism: Mechanism = Mechanism::ScramSha512;
     }
 

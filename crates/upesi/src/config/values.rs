@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
+use events::EventKind;
 use fspiop::egress_policy::{Network, NoNetwork};
 use serde::{Deserialize, Serialize, Serializer};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -315,6 +316,44 @@ impl Serialize for LogLevels {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.text)
     }
+}
+
+/// A kind of events, by its name.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct KindName(pub(crate) EventKind);
+
+impl TryFrom<String> for KindName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        EventKind::parse(&text).map(Self).ok_or_else(|| {
+            let names = EventKind::NAMED.map(|(name, _)| name).join(", ");
+            format!("\"{text}\" is not a kind of events: expected {names}")
+        })
+    }
+}
+
+impl From<KindName> for String {
+    fn from(kind: KindName) -> Self {
+        kind.0.name().to_owned()
+    }
+}
+
+/// The form of events on Kafka.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Envelope {
+    CloudEvents,
+    Mojaloop,
+}
+
+/// The place in the log after which its first publisher begins.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum EventStart {
+    Beginning,
+    End,
 }
 
 /// SASL mechanism, by its name in Kafka.

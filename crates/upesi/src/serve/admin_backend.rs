@@ -14,9 +14,9 @@ use node::stall::Stall;
 use node::{Handle, ReadFailure, ReplyTo, SubmissionContext, SubmissionRefused, SystemClock};
 use operations::{
     ARCHIVED_MAX, Activity, AdminBackend, AuditPage, AuditQuery, BoxFuture, Cluster, ClusterLane,
-    ClusterNode, DiskStatus, DiskUse, EventPage, EventQuery, ExplanationFormat, Health,
-    OpenBreaker, OpenBreakers, PARKED_MAX, ParticipantStatementRequest, PositionTrend, Queues,
-    ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane, StalledLanes, Statement,
+    ClusterNode, DiskStatus, DiskUse, EventPage, EventPublishing, EventQuery, ExplanationFormat,
+    Health, OpenBreaker, OpenBreakers, PARKED_MAX, ParticipantStatementRequest, PositionTrend,
+    Queues, ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane, StalledLanes, Statement,
     StatementRefusal, StuckStage, Takeover, TransferCounts, TransferTrace, Unavailable,
 };
 use ports::{Clock, ClockReading};
@@ -33,7 +33,7 @@ use crate::inspect::live_replay::{LiveReplay, ReplaySource};
 use crate::inspect::statements::StatementTask;
 use crate::operate::quarantine::Entry;
 use crate::serve::certificates::Certificates;
-use crate::serve::events::{EventPages, EventSource};
+use crate::serve::events::{EventPages, EventSource, PublisherStatus};
 use crate::serve::issuers::Issuers;
 use crate::serve::liquidity::LiquidityStatus;
 use crate::serve::metrics;
@@ -49,6 +49,8 @@ pub(crate) struct NodeBackend {
     /// The log, for statements of participants and values of the audit trail.
     pub(crate) replays: ReplaySource,
     pub(crate) events: Arc<EventPages>,
+    /// The progress of the publisher, if events are published.
+    pub(crate) publishing: Option<Arc<PublisherStatus>>,
     /// Quarantined records, which have no effect.
     pub(crate) quarantined: Arc<[Entry]>,
     pub(crate) storage: Arc<Mutex<DiskStatus>>,
@@ -311,7 +313,7 @@ impl AdminBackend for NodeBackend {
         let (at, names) = (self.clock.now().wall, (self.mojaloop_names, self.began.wall));
         let known = (&*self.certificates, &*self.issuers);
         let seen = (&*self.traffic, &*self.liquidity, known);
-        metrics::collect(&self.handle, seen, at, names)
+        metrics::collect(&self.handle, seen, at, (names, self.event_publishing()))
     }
 
     fn activity(&self) -> Activity {
@@ -413,6 +415,11 @@ impl AdminBackend for NodeBackend {
                 gone: last.gone,
             }),
         }
+    }
+
+    fn event_publishing(&self) -> Option<EventPublishing> {
+        let publishing = self.publishing.as_ref()?;
+        Some(publishing.report(self.replays.frames.end()))
     }
 
     fn is_tracing(&self) -> bool {

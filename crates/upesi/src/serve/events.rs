@@ -9,7 +9,36 @@
 //! of the switch.
 
 mod pages;
+#[cfg(feature = "kafka")]
+mod publisher;
+mod publisher_status;
 mod replay;
 
 pub(crate) use self::pages::EventPages;
+#[cfg(feature = "kafka")]
+pub(crate) use self::publisher::EventPublisher;
+pub(crate) use self::publisher_status::PublisherStatus;
 pub(crate) use self::replay::EventSource;
+
+/// Without the feature `kafka`, no events are published.
+#[cfg(not(feature = "kafka"))]
+pub(crate) enum EventPublisher {}
+
+#[cfg(not(feature = "kafka"))]
+impl EventPublisher {
+    pub(crate) const fn start(
+        _config: &crate::config::Config,
+        _handle: &node::Handle<switch::ForwardedMessage>,
+        _log: (&crate::inspect::live_replay::ReplaySource, node::SystemClock),
+    ) -> Result<Option<Self>, crate::CliError> {
+        Ok(None)
+    }
+
+    pub(crate) const fn status(&self) -> std::sync::Arc<PublisherStatus> {
+        match *self {}
+    }
+
+    pub(crate) const fn stop(self) {
+        match self {}
+    }
+}

@@ -213,7 +213,7 @@ impl LogLocation {
             (Some(log), Some(node)) => {
                 let address =
                     log.parse().map_err(|error| CliError::new(format!("--log: {error}")))?;
-                let security = Box::new(config.kafka.security()?);
+                let security = Box::new(config.kafka.access().security()?);
                 Ok(Self::Kafka { address, node: node.clone(), creates: true, security })
             }
             _ => Ok(Self::Files),

@@ -3,7 +3,7 @@
 use ledger::{ErrorOutcome, Stamp};
 use metrics::{Family, HistogramValue, Labels, Metric, Number, OTHER, metrics};
 use node::{Handle, ParticipantsView, RefusedPrepares, StageTimes};
-use operations::ProcessStatus;
+use operations::{EventPublishing, ProcessStatus};
 use switch::{ForwardedMessage, StalledLanes, Totals, Traffic, TrafficTimes};
 use traces::SpanCounts;
 
@@ -37,6 +37,29 @@ struct MetricSources {
     tls: TlsSamples,
     issuers: IssuerSamples,
     refused_prepares: Vec<(Labels, Number)>,
+    publishing: EventSamples,
+}
+
+/// Values of the publisher of events; empty if none are published.
+#[derive(Default)]
+struct EventSamples {
+    published: Vec<(Labels, Number)>,
+    lag_records: Vec<(Labels, Number)>,
+    lag_seconds: Vec<(Labels, Number)>,
+    failing: Vec<(Labels, Number)>,
+}
+
+impl EventSamples {
+    fn of(publishing: Option<EventPublishing>) -> Self {
+        let Some(it) = publishing else { return Self::default() };
+        let sample = |value: u64| vec![(Labels::new(), Number::Integer(value.into()))];
+        Self {
+            published: sample(it.published),
+            lag_records: sample(it.records_after),
+            lag_seconds: sample(it.lag_seconds),
+            failing: sample(it.failing.is_some().into()),
+        }
+    }
 }
 
 /// Values of TLS.
@@ -247,6 +270,17 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
     Counter "upesi_span_exports_failed_total" "Exports of spans that failed."
         now.spans.exports_failed;
 
+    Counter "upesi_events_published_total" "Events published to Kafka since the start."
+        now.publishing.published;
+    Gauge "upesi_events_lag_records" "Records of the log whose events are not published yet."
+        now.publishing.lag_records;
+    Gauge "upesi_events_lag_seconds"
+        "At most this time has passed since the oldest record whose events are not published."
+        now.publishing.lag_seconds;
+    Gauge "upesi_events_failing"
+        "Whether events cannot be published now; `GET /status` has the reason."
+        now.publishing.failing;
+
     Histogram "upesi_request_seconds"
         "FSPIOP requests, from their arrival to the synchronous answer 200 or 202."
         now.times.answers();
@@ -338,7 +372,7 @@ pub(crate) fn collect(
     handle: &Handle<ForwardedMessage>,
     (traffic, liquidity, known): (&Traffic, &LiquidityStatus, (&Certificates, &Issuers)),
     at: Stamp,
-    (names, started): (MojaloopNames, Stamp),
+    ((names, started), publishing): ((MojaloopNames, Stamp), Option<EventPublishing>),
 ) -> Vec<Family> {
     let participants = liquidity.participants();
     let (certificates, issuers) = known;
@@ -367,6 +401,7 @@ pub(crate) fn collect(
             signing_key_failures: certificates.signing_key_failures(),
         },
         issuers: IssuerSamples { ages: issuers.ages(), failures: issuers.failures() },
+        publishing: EventSamples::of(publishing),
     };
     let mut families = Vec::new();
     metrics::collect(TABLE, &now, &mut families);

@@ -22,6 +22,8 @@ mod documents;
 mod edge;
 mod enrolment;
 mod events;
+#[cfg(feature = "real-brokers")]
+mod events_kafka;
 mod faults;
 mod four_eyes;
 mod init;

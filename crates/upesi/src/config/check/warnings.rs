@@ -88,7 +88,7 @@ static WARNINGS: &[Rule] = warnings! { config;
         "alerts.smtp_tls = \"none\": anyone who can read the network to the relay sees positions \
          and caps",
         "alerts.smtp_tls = \"starttls\", or a relay on this machine";
-    config.kafka.is_unencrypted() =>
+    config.kafka.access().is_unencrypted() =>
         "kafka.user without kafka.tls: anyone who can read the network between node and brokers \
          can read every transfer and may take over the connection",
         "kafka.tls = true, and a listener of the brokers with SASL_SSL";

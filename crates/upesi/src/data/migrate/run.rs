@@ -50,7 +50,7 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<(), CliError> {
     let data_dir = data.display();
     let failed = |what: String| CliError::new(format!("{data_dir}: {what}"));
     let address = address_of(&arguments.log)?;
-    let security = Config::read(arguments.config.as_deref())?.kafka.security()?;
+    let security = Config::read(arguments.config.as_deref())?.kafka.access().security()?;
     if !data.is_dir() {
         return Err(failed("directory not found".into()));
     }
@@ -176,7 +176,7 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), CliError> {
     let address = address_of(&arguments.log)?;
     let config = Config::read(arguments.config.as_deref())?;
     let clock = SystemClock::new();
-    let security = Box::new(config.kafka.security()?);
+    let security = Box::new(config.kafka.access().security()?);
     let location = LogLocation::Kafka {
         address: address.clone(),
         node: NAME.into(),

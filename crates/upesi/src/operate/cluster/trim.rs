@@ -103,7 +103,7 @@ mod work {
         let copied = backup_end(arguments, &records)?;
         let (_, cluster) = cluster_of(&arguments.switch)?;
         let until = last_deletable(copied.end, arguments.keep, &cluster)?;
-        let options = options("cluster-trim", config.kafka.security()?);
+        let options = options("cluster-trim", config.kafka.access().security()?);
         let found = match frame_after(&records, until)? {
             Some(frame) if 0 < until.0 => {
                 let trimming = kafka::trim(&address, &options, &frame, arguments.dry_run);

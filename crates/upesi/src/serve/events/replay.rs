@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use events::{Event, EventRecorder};
-use ledger::{LogIndex, State};
+#[cfg(feature = "kafka")]
+use ledger::Stamp;
+use ledger::{Digest, LogIndex, State};
 use ports::{ColdStore, StopReading};
 use record::frame::Tail;
 use sequencer::{ColdTier, Replay, ReplayStart};
@@ -44,6 +46,8 @@ pub(crate) struct EventReplay {
     source: EventSource,
     replay: Replay,
     recorder: EventRecorder,
+    /// The chain head after the last batch that was read; zeros before the first.
+    chain: Digest,
 }
 
 impl EventReplay {
@@ -69,12 +73,25 @@ impl EventReplay {
         let store = Box::new(ReplayStore { store: Arc::clone(&source.store) });
         let cold_tier = Some(ColdTier::new(store, KEEP_FINAL).without_decisions());
         let start = ReplayStart { state, quarantine: quarantine.clone(), cold_tier };
-        Ok(Self { source: source.clone(), replay: Replay::from(start), recorder })
+        let chain = Digest::default();
+        Ok(Self { source: source.clone(), replay: Replay::from(start), recorder, chain })
     }
 
     /// The last record that was decided.
     pub(crate) fn log_index(&self) -> LogIndex {
         self.replay.state().log_index()
+    }
+
+    /// The chain head after it, once a batch was read.
+    #[cfg(feature = "kafka")]
+    pub(crate) const fn chain(&self) -> Digest {
+        self.chain
+    }
+
+    /// Its time.
+    #[cfg(feature = "kafka")]
+    pub(crate) fn stamp(&self) -> Stamp {
+        self.replay.state().stamp()
     }
 
     /// The last durable record of the log.
@@ -89,7 +106,7 @@ impl EventReplay {
         is_cancelled: &dyn Fn() -> bool,
         visit: &mut dyn FnMut(LogIndex, Vec<Event>) -> Flow,
     ) -> Result<(), EventsError> {
-        let Self { source, replay, recorder } = self;
+        let Self { source, replay, recorder, chain } = self;
         let next = LogIndex(replay.state().log_index().0 + 1);
         let mut failed = None;
         let read = source.log.frames.replay(next, &mut |frame| {
@@ -104,6 +121,7 @@ impl EventReplay {
                 failed = Some(EventsError::Failed(error.to_string()));
                 return Err(StopReading);
             }
+            *chain = frame.chain();
             match visit(frame.header().last(), recorder.take()) {
                 Flow::Continue => Ok(()),
                 Flow::Stop => Err(StopReading),

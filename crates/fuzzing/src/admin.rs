@@ -160,8 +160,8 @@ impl AdminBackend for Kernel {
         _: &str,
         _: &str,
         _: Option<&str>,
-    ) -> Result<Option<PartyBinding>, Unavailable> {
-        Ok(None)
+    ) -> Result<Vec<PartyBinding>, Unavailable> {
+        Ok(Vec::new())
     }
 
     fn operators(&self) -> Arc<OperatorBook> {

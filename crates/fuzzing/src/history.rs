@@ -197,7 +197,7 @@ fn parties(input: &mut Input<'_>) -> ChangeParties {
     let id = input.below(4).to_string();
     let party =
         PartyBinding { id_type: "MSISDN".to_owned(), id, sub_id: None, currency: None, fsp };
-    ChangeParties { source, form, parties: vec![party], trace: [0; 16] }
+    ChangeParties { source, form, parties: vec![party], trace: [0; 16], rule: None }
 }
 
 fn change(input: &mut Input<'_>, state: &State) -> Change {

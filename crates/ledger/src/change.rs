@@ -28,7 +28,9 @@ use crate::ids::{
 use crate::money::{Amount, Currency};
 use crate::operators::{GRANTED_ROLES_MAX, OperatorRole};
 use crate::outcome::{AdminOutcome, ExplainedOutcome};
-use crate::parties::{ENTRIES_MAX, PartyBinding};
+use crate::parties::{
+    ENTRIES_MAX, FormerOwner, PartyBinding, PartyChangeForm, PartyChangeView, PartyOwnership,
+};
 use crate::settlement::{SettlementState, WINDOWS_MAX};
 
 /// A part of the state that a change can touch.
@@ -320,6 +322,29 @@ impl Form<Arc<Change>> for ProposableChange {
         let numbers: Vec<u8> = numbers.filter(|number| Change::is_proposable(*number)).collect();
         let number = numbers[chooser.choose(numbers.len() as u64 - 1) as usize];
         Arc::new(Change::generate_fields(number, chooser))
+    }
+}
+
+impl Change {
+    /// The entries of the party directory that this change sets or releases.
+    pub(crate) fn party_change(&self) -> Option<PartyChangeView<'_>> {
+        if let Self::AssignParties(change) = self.decided() {
+            return Some(PartyChangeView {
+                form: change.form,
+                parties: &change.parties,
+                source: None,
+                ownership: Some(PartyOwnership::LatestWins),
+                former: &change.former,
+            });
+        }
+        let Self::RegisterParties(change) = self.decided() else { return None };
+        Some(PartyChangeView {
+            form: PartyChangeForm::Batch,
+            parties: &change.parties,
+            source: None,
+            ownership: None,
+            former: &[],
+        })
     }
 }
 
@@ -937,6 +962,16 @@ changes! {
             /// The entries.
             parties: Vec<PartyBinding> as List<ENTRIES_MAX>,
         } touches [] => [ParticipantNotFound, Accepted] since 4,
+        /// `POST /parties` and `DELETE /parties/{Type}/{ID}`: an operator registers or releases
+        /// entries of the party directory, regardless of their owners.
+        86 AssignParties {
+            /// Whether the entries are registered (`Batch`) or released (`Delete`).
+            form: PartyChangeForm,
+            /// The entries.
+            parties: Vec<PartyBinding> as List<ENTRIES_MAX>,
+            /// The FSPs that lose an entry.
+            former: Vec<FormerOwner> as List<ENTRIES_MAX>,
+        } touches [Notices] => [ParticipantNotFound, Accepted] since 4,
     }
 }
 

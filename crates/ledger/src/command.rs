@@ -9,7 +9,7 @@ use crate::change::Change;
 use crate::field::{AtEnd, LONG, List, NameOrEmpty, NonNegative, Text, choices, numbered, stored};
 use crate::ids::{Digest, FeeRuleId, FspName, NoticeId, TransferId};
 use crate::money::{Amount, Currency};
-use crate::parties::{ENTRIES_MAX, PartyBinding};
+use crate::parties::{ENTRIES_MAX, PartyBinding, PartyChangeForm, PartyChangeView, PartyRule};
 
 /// A W3C trace id, carried so that partners can correlate later messages of the hub.
 pub type TraceId = [u8; 16];
@@ -82,15 +82,10 @@ impl Command {
     /// The entries of the party directory that this command sets or releases, and the kind of
     /// request; `None` for every other command.
     #[must_use]
-    pub fn party_change(&self) -> Option<(PartyChangeForm, &[PartyBinding])> {
+    pub fn party_change(&self) -> Option<PartyChangeView<'_>> {
         match self {
-            Self::ChangeParties(change) => Some((change.form, &change.parties)),
-            Self::Administer(administer) => {
-                let Change::RegisterParties(change) = administer.change.decided() else {
-                    return None;
-                };
-                Some((PartyChangeForm::Batch, &change.parties))
-            }
+            Self::ChangeParties(change) => Some(change.view()),
+            Self::Administer(administer) => administer.change.party_change(),
             Self::Genesis(_)
             | Self::Tick
             | Self::Prepare(_)
@@ -303,19 +298,22 @@ stored! {
         pub parties: Vec<PartyBinding> as List<ENTRIES_MAX>,
         /// Trace of the request.
         pub trace: TraceId,
+        /// How the directory applies the change; `None` in older records.
+        pub rule: Option<PartyRule> as AtEnd,
     }
 }
 
-numbered! {
-    /// The kind of request that a change of the directory answers.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum PartyChangeForm: u8 {
-        /// `POST` or `PUT /participants/{Type}/{ID}[/{SubId}]`.
-        Single = 1,
-        /// `POST /participants`.
-        Batch = 2,
-        /// `DELETE /participants/{Type}/{ID}[/{SubId}]`.
-        Delete = 3,
+impl ChangeParties {
+    /// The change, as the directory applies it.
+    #[must_use]
+    pub fn view(&self) -> PartyChangeView<'_> {
+        PartyChangeView {
+            form: self.form,
+            parties: &self.parties,
+            source: Some(&self.source),
+            ownership: self.rule.as_ref().map(|rule| rule.ownership),
+            former: self.rule.as_ref().map_or(&[], |rule| &rule.former),
+        }
     }
 }
 

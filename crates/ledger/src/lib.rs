@@ -68,7 +68,7 @@ pub use alerts::{ALERTS_MAX, Alert, AlertKind, AlertNumbers, Alerts, LiquidityAl
 pub use change::*;
 pub use command::{
     Abort, Administer, ChangeParties, Command, DeliveryResult, FinishedDelivery, Fulfil,
-    FulfilState, Fulfilment, Genesis, PartyChangeForm, Prepare, TraceId, TransferMessage,
+    FulfilState, Fulfilment, Genesis, Prepare, TraceId, TransferMessage,
 };
 pub use decision::{
     BalanceChange, Decision, DecisionInputs, FeeAccount, HubAccount, OwedNotice, PartyInputs,
@@ -98,7 +98,10 @@ pub use operators::{
     PERMISSIONS_MAX, ROLES_MAX, TOKENS_MAX,
 };
 pub use outcome::*;
-pub use parties::{ENTRIES_MAX, PartyBinding};
+pub use parties::{
+    ENTRIES_MAX, FormerOwner, PartyBinding, PartyChangeForm, PartyChangeView, PartyOwnership,
+    PartyRule,
+};
 pub use proposals::{
     FourEyes, PROPOSAL_BYTES_MAX, PROPOSALS_BYTES_MAX, PROPOSALS_MAX, PROPOSALS_OPEN_MAX, Proposal,
     ProposalDecision, ProposalEnd, ProposalState, Proposals, stored_bytes,
@@ -111,7 +114,7 @@ pub use registry::{
 pub use reservations::Reservation;
 #[cfg(feature = "rehearsed-rules")]
 pub use rules::claim_rules;
-pub use rules::{RULES_VERSION, rules_known};
+pub use rules::{PARTY_RULES, RULES_VERSION, rules_known};
 pub use settlement::{
     AccountSums, ArchiveKind, ArchivedSettlement, PAIRS_MAX, PairSums, SETTLEMENTS_MAX, Settlement,
     SettlementAccount, SettlementBook, SettlementNumbers, SettlementState, SettlementWithAccounts,

@@ -13,6 +13,9 @@ pub(crate) const SETTLEMENT: u32 = 2;
 pub(crate) const FEES: u32 = 3;
 /// The first version with operators, their roles and their tokens.
 pub(crate) const OPERATORS: u32 = 4;
+/// The first version whose programs know several entries of one identifier
+/// ([`crate::PartyRule`]). Before, changes of the party directory are recorded without a rule.
+pub const PARTY_RULES: u32 = 4;
 
 /// The newest version of the rules that this program supports.
 #[cfg(not(feature = "rehearsed-rules"))]

@@ -29,10 +29,10 @@ mod scheme;
 mod settlement;
 mod transfers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ledger::{
-    Activate, Amount, Change, ChangeParties, Command, Configure, Counters, Currency,
+    Activate, Amount, AssignParties, Change, ChangeParties, Command, Configure, Counters, Currency,
     DeliveryResult, Effects, FeeRule, FinishedDelivery, FspName, NoticeId, NoticeKind, Outcome,
     PartyBinding, Redeliver, RegisterParties, Settings, Stamp, State, TransferId,
 };
@@ -278,6 +278,11 @@ impl Model {
         let (trace, source, outcome) = (change.trace, self.log_index, Outcome::Accepted);
         let content = NoticeContent { transfer: None, outcome, trace, source, at, owed_at };
         self.enqueue_notice(change.source, NoticeKind::PartiesChanged, &content);
+        let former = change.rule.iter().flat_map(|rule| &rule.former).map(|owner| owner.fsp);
+        let others: BTreeSet<_> = former.filter(|fsp| *fsp != change.source).collect();
+        for fsp in others {
+            self.enqueue_notice(fsp, NoticeKind::PartiesChanged, &content);
+        }
         outcome
     }
 
@@ -344,6 +349,29 @@ impl Predict for RegisterParties {
             true => Outcome::Accepted,
             false => Outcome::ParticipantNotFound,
         }
+    }
+}
+
+/// The same, and each FSP that loses an entry is owed one message.
+impl Predict for AssignParties {
+    fn predict(&self, model: &mut Model) -> Outcome {
+        let is_fsp = |party: &PartyBinding| model.scheme.fsp(&party.fsp).is_some();
+        if !self.parties.iter().all(is_fsp) {
+            return Outcome::ParticipantNotFound;
+        }
+        let content = NoticeContent {
+            transfer: None,
+            outcome: Outcome::Accepted,
+            trace: u128::from(model.log_index).to_be_bytes(),
+            source: model.log_index,
+            at: model.stamp,
+            owed_at: model.stamp,
+        };
+        let former: BTreeSet<_> = self.former.iter().map(|owner| owner.fsp).collect();
+        for fsp in former {
+            model.enqueue_notice(fsp, NoticeKind::PartiesChanged, &content);
+        }
+        Outcome::Accepted
     }
 }
 

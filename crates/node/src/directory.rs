@@ -8,15 +8,16 @@
 //! Costs: a look-up is one read of the store by key: some microseconds, or a disk access for an
 //! entry that is not cached. Bound: pending changes are bounded by the store's queue.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
-use ledger::{Currency, LogIndex, PartyBinding, PartyChangeForm};
+use ledger::{LogIndex, PartyChangeView};
 use ports::{ColdStore, PartyEffect, PartyRow, StoreError};
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, PoisonError, RwLock};
 
-/// Bindings by identifier and sub-identifier.
+/// Entries by identifier and sub-identifier.
 #[derive(Debug, Default)]
 pub struct Directory {
     store: Option<Arc<dyn ColdStore>>,
@@ -28,33 +29,10 @@ pub struct Directory {
 /// Changes that the store may not show yet.
 #[derive(Debug, Default)]
 struct UnstoredChanges {
-    rows: HashMap<Vec<u8>, (LogIndex, Change)>,
+    /// Per identifier, in the order of the log.
+    changes: HashMap<Vec<u8>, VecDeque<(LogIndex, PartyEffect)>>,
     /// In the order in which the store will show them.
     order: VecDeque<(LogIndex, Vec<u8>)>,
-}
-
-/// The net change of an entry since the store last showed it.
-#[derive(Clone, Debug)]
-enum Change {
-    /// Its new value.
-    To(Option<PartyRow>),
-    /// Released in these currencies, and otherwise unchanged.
-    Narrowed(Vec<Currency>),
-}
-
-impl Change {
-    fn then(self, effect: PartyEffect) -> Self {
-        match (self, effect) {
-            (Self::To(row), effect) => Self::To(effect.apply(row)),
-            (Self::Narrowed(mut currencies), PartyEffect::ReleaseIn(currency)) => {
-                if !currencies.contains(&currency) {
-                    currencies.push(currency);
-                }
-                Self::Narrowed(currencies)
-            }
-            (Self::Narrowed(_), effect) => Self::To(effect.apply(None)),
-        }
-    }
 }
 
 impl Directory {
@@ -70,18 +48,17 @@ impl Directory {
     }
 
     /// Applies an accepted change, recorded at `log_index`.
-    pub fn apply(&self, change: (PartyChangeForm, &[PartyBinding]), log_index: LogIndex) {
+    pub fn apply(&self, change: PartyChangeView<'_>, log_index: LogIndex) {
         let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
-        for party in sequencer::party_changes(change) {
+        for party in sequencer::party_changes(change, log_index) {
             recent.order.push_back((log_index, party.key.clone()));
-            let before = recent.rows.remove(&party.key).map(|(_, change)| change);
-            let change = before.unwrap_or(Change::Narrowed(Vec::new())).then(party.effect);
-            recent.rows.insert(party.key, (log_index, change));
+            let waiting = recent.changes.entry(party.key).or_default();
+            waiting.push_back((log_index, party.effect));
         }
-        self.waiting.store(recent.rows.len(), Ordering::Release);
+        self.waiting.store(recent.changes.len(), Ordering::Release);
     }
 
-    /// The binding of exactly this identifier and sub-identifier. `None` matches only `None`.
+    /// The entries of exactly this identifier and sub-identifier. `None` matches only `None`.
     ///
     /// # Errors
     /// [`StoreError`] when the store cannot be read.
@@ -90,28 +67,25 @@ impl Directory {
         id_type: &str,
         id: &str,
         sub_id: Option<&str>,
-    ) -> Result<Option<PartyRow>, StoreError> {
+    ) -> Result<PartyRow, StoreError> {
         let key = record::cold_rows::party_key(id_type, id, sub_id);
         if 0 < self.waiting.load(Ordering::Acquire) {
             let recent = self.recent.read().unwrap_or_else(PoisonError::into_inner);
-            match recent.rows.get(&key) {
-                None => {}
-                Some((_, Change::To(row))) => return Ok(*row),
-                // Under the lock, the store shows no change that is missing here.
-                Some((_, Change::Narrowed(currencies))) => {
-                    let release =
-                        |row, currency: &Currency| PartyEffect::ReleaseIn(*currency).apply(row);
-                    return Ok(currencies.iter().fold(self.stored(&key)?, release));
-                }
+            if let Some(waiting) = recent.changes.get(&key) {
+                // Under the lock, the store shows no change that is missing here. The row skips
+                // those that it has already.
+                let mut row = self.stored(&key)?;
+                waiting.iter().for_each(|(at, effect)| row.apply(effect, *at));
+                return Ok(row);
             }
         }
         self.stored(&key)
     }
 
-    fn stored(&self, key: &[u8]) -> Result<Option<PartyRow>, StoreError> {
+    fn stored(&self, key: &[u8]) -> Result<PartyRow, StoreError> {
         match &self.store {
-            None => Ok(None),
-            Some(store) => store.party(key),
+            None => Ok(PartyRow::default()),
+            Some(store) => Ok(store.party(key)?.unwrap_or_default()),
         }
     }
 
@@ -123,12 +97,15 @@ impl Directory {
         let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
         let recent = &mut *recent;
         while recent.order.front().is_some_and(|(log_index, _)| *log_index <= visible) {
-            let (log_index, key) = recent.order.pop_front().expect("there is a front");
-            if recent.rows.get(&key).is_some_and(|(newest, _)| *newest == log_index) {
-                recent.rows.remove(&key);
+            let (_, key) = recent.order.pop_front().expect("there is a front");
+            if let Entry::Occupied(mut waiting) = recent.changes.entry(key) {
+                waiting.get_mut().pop_front();
+                if waiting.get().is_empty() {
+                    waiting.remove();
+                }
             }
         }
-        self.waiting.store(recent.rows.len(), Ordering::Release);
+        self.waiting.store(recent.changes.len(), Ordering::Release);
     }
 
     /// Approximate bytes of the store on disk.
@@ -140,83 +117,56 @@ impl Directory {
 
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use ledger::{ChangeParties, FspName};
-    use ports::{StoreMark, WriteBatch};
+    use ledger::{ChangeParties, Currency, FspName, PartyBinding, PartyChangeForm};
+    use ledger::{PartyOwnership, PartyRule};
+    use ports::{PARTY_ENTRIES_MAX, StoreMark, WriteBatch};
     use store::Memory;
 
     use super::*;
 
-    fn entries(change: &ChangeParties) -> (PartyChangeForm, &[PartyBinding]) {
-        (change.form, &change.parties)
-    }
-
-    fn change(form: PartyChangeForm, sub_id: Option<&str>, fsp: &str) -> ChangeParties {
-        let (fsp, currency) = fsp.split_once(' ').unwrap_or((fsp, ""));
-        let fsp = FspName::new(fsp).expect("a name");
+    /// A change by this line: the form, the sender, the FSP and the currency.
+    fn change(line: &str, ownership: Option<PartyOwnership>) -> ChangeParties {
+        let words: Vec<_> = line.split(' ').collect();
+        let name = |text| FspName::new(text).expect("a name");
+        let form = match words[0] {
+            "register" => PartyChangeForm::Single,
+            "batch" => PartyChangeForm::Batch,
+            "release" => PartyChangeForm::Delete,
+            other => panic!("no form {other}"),
+        };
         let party = PartyBinding {
             id_type: "MSISDN".into(),
             id: "+123".into(),
-            sub_id: sub_id.map(Into::into),
-            currency: Currency::parse(currency),
-            fsp,
+            sub_id: words[1].split_once('/').map(|(_, sub_id)| sub_id.into()),
+            currency: words.get(3).and_then(|text| Currency::parse(text)),
+            fsp: name(words[2]),
         };
-        ChangeParties { source: fsp, form, parties: vec![party], trace: [0; 16] }
+        let source = name(words[1].split('/').next().unwrap_or_default());
+        let rule = ownership.map(|ownership| PartyRule { ownership, former: Vec::new() });
+        ChangeParties { source, form, parties: vec![party], trace: [0; 16], rule }
     }
 
-    fn served_by(directory: &Directory, sub_id: Option<&str>) -> Option<String> {
+    fn served_by(directory: &Directory, sub_id: Option<&str>) -> String {
         let found = directory.find("MSISDN", "123", sub_id).expect("it reads");
-        found.map(|row| row.fsp.to_string())
+        let entries = found.entries.iter().map(|entry| match entry.currency {
+            None => entry.fsp.to_string(),
+            Some(currency) => format!("{} {currency}", entry.fsp),
+        });
+        entries.collect::<Vec<_>>().join(", ")
     }
 
-    /// The latest registration wins, and sub-identifiers are independent, for changes that are not
-    /// written yet, written but still in memory, or only in the store.
-    #[test]
-    fn changes_are_visible_at_once_and_remain_visible() {
-        use PartyChangeForm::{Batch, Delete, Single};
+    /// Changes and the entries after each, without and with a sub-identifier. They are visible at
+    /// once and remain visible: not written yet, written but still in memory, or only in the store.
+    fn check(ownership: Option<PartyOwnership>, table: &[(&str, &str, &str)]) {
         for lag in 0..4 {
             let store = Arc::new(Memory::default());
             let directory = Directory::new(Arc::clone(&store) as _);
-            let mut expected: BTreeMap<Option<&str>, &str> = BTreeMap::new();
-            let is_released = |released: &str, bound: &str| {
-                let currency = |text: &str| text.split_once(' ').map(|(_, it)| it.to_owned());
-                let (released, bound) = (currency(released), currency(bound));
-                released.is_none() || bound.is_none() || released == bound
-            };
             let mut waiting = VecDeque::new();
-            for (at, (form, sub_id, fsp)) in [
-                (Single, None, "dfsp1"),
-                (Single, Some("shop"), "dfsp3"),
-                (Batch, None, "dfsp2"),
-                (Delete, None, "dfsp2"),
-                (Single, None, "dfsp4"),
-                (Delete, Some("shop"), "dfsp3"),
-                (Delete, None, "dfsp4 EUR"),
-                (Single, None, "dfsp4 USD"),
-                (Delete, None, "dfsp4 EUR"),
-                (Delete, None, "dfsp4 KES"),
-                (Delete, None, "dfsp4 EUR"),
-                (Delete, None, "dfsp4 USD"),
-                (Single, None, "dfsp1 USD"),
-                (Delete, None, "dfsp1 EUR"),
-                (Single, None, "dfsp2 EUR"),
-                (Delete, None, "dfsp1 USD"),
-                (Delete, None, "dfsp4"),
-            ]
-            .into_iter()
-            .enumerate()
-            {
+            for (at, (line, plain, shop)) in table.iter().enumerate() {
                 let log_index = LogIndex(at as u64 + 1);
-                let change = change(form, sub_id, fsp);
-                directory.apply(entries(&change), log_index);
-                match form {
-                    Delete => {
-                        expected.retain(|of, bound| *of != sub_id || !is_released(fsp, bound))
-                    }
-                    Single | Batch => drop(expected.insert(sub_id, fsp)),
-                }
-                let parties = sequencer::party_changes(entries(&change)).collect();
+                let change = change(line, ownership);
+                directory.apply(change.view(), log_index);
+                let parties = sequencer::party_changes(change.view(), log_index).collect();
                 let mark = StoreMark { log_index, ..StoreMark::default() };
                 waiting.push_back(WriteBatch { parties, mark, ..WriteBatch::default() });
                 if lag < waiting.len() {
@@ -226,21 +176,94 @@ mod tests {
                         directory.forget(portion.mark.log_index);
                     }
                 }
-                for sub_id in [None, Some("shop")] {
-                    let known = expected.get(&sub_id);
-                    let known = known.map(|fsp| fsp.split(' ').take(1).collect::<String>());
-                    assert_eq!(served_by(&directory, sub_id), known, "lag {lag}, change {at}");
-                }
+                let found = [None, Some("shop")].map(|sub_id| served_by(&directory, sub_id));
+                assert_eq!(found, [*plain, *shop], "lag {lag}, change {at}: {line}");
             }
         }
+    }
+
+    /// Records of older versions, which have no rule.
+    #[test]
+    fn without_a_rule_the_latest_registration_replaces_all_entries() {
+        check(
+            None,
+            &[
+                ("register dfsp1 dfsp1", "dfsp1", ""),
+                ("register dfsp3/shop dfsp3", "dfsp1", "dfsp3"),
+                ("batch dfsp2 dfsp2", "dfsp2", "dfsp3"),
+                ("release dfsp1 dfsp1", "", "dfsp3"),
+                ("register dfsp4 dfsp4", "dfsp4", "dfsp3"),
+                ("release dfsp3/shop dfsp3", "dfsp4", ""),
+                ("release dfsp4 dfsp4 EUR", "", ""),
+                ("register dfsp4 dfsp4 USD", "dfsp4 USD", ""),
+                ("release dfsp4 dfsp4 EUR", "dfsp4 USD", ""),
+                ("release dfsp1 dfsp1 KES", "dfsp4 USD", ""),
+                ("release dfsp1 dfsp1 USD", "", ""),
+                ("register dfsp1 dfsp1 USD", "dfsp1 USD", ""),
+                ("register dfsp2 dfsp2 EUR", "dfsp2 EUR", ""),
+            ],
+        );
+    }
+
+    #[test]
+    fn only_owners_change_their_entries() {
+        check(
+            Some(PartyOwnership::OwnerOnly),
+            &[
+                ("register dfsp1 dfsp1 USD", "dfsp1 USD", ""),
+                ("register dfsp2 dfsp2 USD", "dfsp1 USD", ""),
+                ("register dfsp2 dfsp2", "dfsp1 USD", ""),
+                ("register dfsp2 dfsp2 KES", "dfsp1 USD, dfsp2 KES", ""),
+                ("batch dfsp2 dfsp2 EUR", "dfsp1 USD, dfsp2 KES, dfsp2 EUR", ""),
+                ("release dfsp1 dfsp1 KES", "dfsp1 USD, dfsp2 KES, dfsp2 EUR", ""),
+                ("release dfsp2 dfsp2 KES", "dfsp1 USD, dfsp2 EUR", ""),
+                ("register dfsp1/shop dfsp1", "dfsp1 USD, dfsp2 EUR", "dfsp1"),
+                ("register dfsp2/shop dfsp2 KES", "dfsp1 USD, dfsp2 EUR", "dfsp1"),
+                ("register dfsp1/shop dfsp2 KES", "dfsp1 USD, dfsp2 EUR", "dfsp2 KES"),
+                ("release dfsp1 dfsp1", "dfsp2 EUR", "dfsp2 KES"),
+                ("register dfsp1 dfsp1", "dfsp2 EUR", "dfsp2 KES"),
+                ("release dfsp2 dfsp2", "", "dfsp2 KES"),
+                ("register dfsp1 dfsp1", "dfsp1", "dfsp2 KES"),
+                ("release dfsp1 dfsp1 XOF", "", "dfsp2 KES"),
+            ],
+        );
+    }
+
+    #[test]
+    fn the_latest_registration_in_a_currency_wins() {
+        check(
+            Some(PartyOwnership::LatestWins),
+            &[
+                ("register dfsp1 dfsp1 USD", "dfsp1 USD", ""),
+                ("register dfsp2 dfsp2 KES", "dfsp1 USD, dfsp2 KES", ""),
+                ("register dfsp3 dfsp3 USD", "dfsp2 KES, dfsp3 USD", ""),
+                ("register dfsp2 dfsp2", "dfsp2 KES, dfsp2", ""),
+                ("register dfsp1 dfsp1 USD", "dfsp2 KES, dfsp1 USD", ""),
+                ("release dfsp3 dfsp3 KES", "dfsp1 USD", ""),
+                ("release dfsp3 dfsp3", "", ""),
+            ],
+        );
+    }
+
+    #[test]
+    fn entries_of_an_identifier_are_bounded() {
+        let directory = Directory::default();
+        let all = ["USD", "EUR", "KES", "XOF", "TZS", "UGX", "RWF", "ZMW", "NGN", "GHS"];
+        let more = ["MWK", "MZN", "ZAR", "BWP", "ETB", "EGP", "MAD", "TND"];
+        for (at, currency) in (1..).zip(all.iter().chain(&more)) {
+            let line = format!("register dfsp1 dfsp1 {currency}");
+            let change = change(&line, Some(PartyOwnership::OwnerOnly));
+            directory.apply(change.view(), LogIndex(at));
+        }
+        let found = directory.find("MSISDN", "123", None).expect("it reads");
+        assert_eq!(found.entries.len(), PARTY_ENTRIES_MAX);
     }
 
     #[test]
     fn without_a_store_all_changes_stay_in_memory() {
         let directory = Directory::default();
-        let change = change(PartyChangeForm::Single, None, "dfsp1");
-        directory.apply(entries(&change), LogIndex(1));
-        assert_eq!(served_by(&directory, None).as_deref(), Some("dfsp1"));
-        assert_eq!((served_by(&directory, Some("x")), directory.store_bytes()), (None, 0));
+        directory.apply(change("register dfsp1 dfsp1", None).view(), LogIndex(1));
+        assert_eq!(served_by(&directory, None), "dfsp1");
+        assert_eq!((served_by(&directory, Some("x")), directory.store_bytes()), ("".into(), 0));
     }
 }

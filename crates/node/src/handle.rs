@@ -273,7 +273,7 @@ impl<M: Send + Sync + 'static> Handle<M> {
         id_type: &str,
         id: &str,
         sub_id: Option<&str>,
-    ) -> Result<Option<PartyRow>, StoreError> {
+    ) -> Result<PartyRow, StoreError> {
         self.shared.directory.find(id_type, id, sub_id)
     }
 

@@ -217,12 +217,12 @@ fn a_party_is_found_while_it_moves_into_the_store() {
         let (applying, flag) = (Arc::clone(&directory), Arc::clone(&is_applied));
         let sequencer = thread::spawn(move || {
             let change = registration();
-            applying.apply((change.form, &change.parties), LogIndex(1));
+            applying.apply(change.view(), LogIndex(1));
             flag.store(true, Ordering::SeqCst);
             // The store is written on another thread, at any later time.
             thread::yield_now();
             let mark = StoreMark { log_index: LogIndex(1), ..StoreMark::default() };
-            let parties = sequencer::party_changes((change.form, &change.parties)).collect();
+            let parties = sequencer::party_changes(change.view(), LogIndex(1)).collect();
             store.write(&WriteBatch { parties, mark, ..WriteBatch::default() }).expect("it writes");
             thread::yield_now();
             applying.forget(LogIndex(1));
@@ -230,10 +230,14 @@ fn a_party_is_found_while_it_moves_into_the_store() {
         for _ in 0..3 {
             let was_applied = is_applied.load(Ordering::SeqCst);
             let found = directory.find("MSISDN", "123", None).expect("it reads");
-            assert!(!was_applied || found.is_some(), "an applied registration is not found");
+            assert!(
+                !was_applied || !found.entries.is_empty(),
+                "an applied registration is not found"
+            );
         }
         sequencer.join().expect("it applies");
-        assert!(directory.find("MSISDN", "123", None).expect("it reads").is_some());
+        let found = directory.find("MSISDN", "123", None).expect("it reads");
+        assert!(!found.entries.is_empty());
     });
 }
 
@@ -340,5 +344,5 @@ fn registration() -> ChangeParties {
         fsp,
     };
     let (form, trace) = (PartyChangeForm::Single, [0; 16]);
-    ChangeParties { source: fsp, form, parties: vec![party], trace }
+    ChangeParties { source: fsp, form, parties: vec![party], trace, rule: None }
 }

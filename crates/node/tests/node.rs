@@ -185,10 +185,11 @@ fn a_registration_is_found_once_it_is_answered() {
         form: PartyChangeForm::Single,
         parties: vec![party],
         trace: [0; 16],
+        rule: None,
     };
     submit(&handle, Command::ChangeParties(Box::new(change)), 0);
     own.next();
-    assert_eq!(handle.find_party("MSISDN", "123", None).map(|row| row.is_some()), Ok(true));
+    assert_eq!(handle.find_party("MSISDN", "123", None).map(|row| row.entries.len()), Ok(1));
     node.stop().expect("it stops in order");
 }
 

@@ -11,7 +11,10 @@ use std::convert::Infallible;
 
 use ledger::field::{Field, Reader, Row};
 use ledger::snapshot::{Table, TableVisitor};
-use ledger::{Change, Description, Outcome, ParticipantIndex, PartyBinding, State, StatePart};
+use ledger::{
+    AssignParties, Change, Description, Outcome, ParticipantIndex, PartyBinding, PartyChangeForm,
+    State, StatePart,
+};
 use serde_json::{Map, Value};
 
 use crate::responses::Timestamp;
@@ -153,6 +156,9 @@ impl ValuesBefore {
         if let (Change::RegisterParties(change), Outcome::Accepted) = (change.decided(), outcome) {
             values.add_parties(&change.parties);
         }
+        if let (Change::AssignParties(change), Outcome::Accepted) = (change.decided(), outcome) {
+            values.assign_parties(change);
+        }
         values
     }
 }
@@ -166,6 +172,25 @@ impl AuditValues {
                 key: Value::Object(Map::new()),
                 before: None,
                 after: Some(to_json(&party.describe(), &|index| index.0.to_string())),
+            });
+        }
+    }
+
+    /// Adds the entries that an operator registered or released, and their former FSPs.
+    fn assign_parties(&mut self, change: &AssignParties) {
+        for (number, party) in (0..).zip(&change.parties) {
+            let entry = || Some(to_json(&party.describe(), &|index| index.0.to_string()));
+            let former = change.former.iter().filter(|owner| owner.party == number);
+            let former: Vec<_> = former.map(|owner| owner.fsp.to_string()).collect();
+            self.push(|| ChangedRow {
+                table: "Parties".to_owned(),
+                key: Value::Object(Map::new()),
+                before: match change.form {
+                    PartyChangeForm::Delete => entry(),
+                    _ if former.is_empty() => None,
+                    _ => Some(serde_json::json!({"fsp": former.join(", ")})),
+                },
+                after: if change.form == PartyChangeForm::Delete { None } else { entry() },
             });
         }
     }

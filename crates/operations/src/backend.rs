@@ -55,7 +55,7 @@ pub trait AdminBackend: Send + Sync + 'static {
         Box::pin(async { Ok(EventPage::default()) })
     }
 
-    /// The FSP that serves exactly this identifier and sub-identifier, as look-ups see it.
+    /// The entries of exactly this identifier and sub-identifier, as look-ups see them.
     ///
     /// # Errors
     /// [`Unavailable::Unreadable`].
@@ -64,7 +64,7 @@ pub trait AdminBackend: Send + Sync + 'static {
         id_type: &str,
         id: &str,
         sub_id: Option<&str>,
-    ) -> Result<Option<PartyBinding>, Unavailable>;
+    ) -> Result<Vec<PartyBinding>, Unavailable>;
 
     /// Operators, their roles and tokens, as of the newest record that this node has applied. Does
     /// not block.

@@ -48,6 +48,19 @@ impl InWords for ledger::RegisterParties {
     }
 }
 
+impl InWords for ledger::AssignParties {
+    fn in_words(&self) -> String {
+        let verb = match self.form {
+            ledger::PartyChangeForm::Delete => "release ",
+            ledger::PartyChangeForm::Single | ledger::PartyChangeForm::Batch => "",
+        };
+        match &*self.parties {
+            [party] => format!("{verb}party {} {} of {}", party.id_type, party.id, party.fsp),
+            parties => format!("{verb}{} parties", parties.len()),
+        }
+    }
+}
+
 impl InWords for ledger::Propose {
     fn in_words(&self) -> String {
         format!("propose: {}", self.change.in_words())

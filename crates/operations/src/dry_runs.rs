@@ -210,7 +210,7 @@ impl AdminBackend for DryRunBackend {
         id_type: &str,
         id: &str,
         sub_id: Option<&str>,
-    ) -> Result<Option<PartyBinding>, Unavailable> {
+    ) -> Result<Vec<PartyBinding>, Unavailable> {
         self.inner.find_party(id_type, id, sub_id)
     }
 

@@ -5,12 +5,12 @@
 
 use fspiop::{ErrorCode, Refusal};
 use ledger::{
-    AbortSettlement, Activate, AddKey, AdjustBalance, AdvanceSettlement, Change, ChangeDeclaration,
-    CreateFeeRule, CreateHubAccount, CreateParticipant, CreateSettlementModel, CreateToken,
-    EndEnrolment, EndFundsOut, MoveFunds, OperatorBook, RegisterParties, RemoveKey, RemoveRole,
-    SetAccountActive, SetEndpoint, SetFeeRuleActive, SetFourEyes, SetInitialPositionAndLimits,
-    SetLimit, SetOperator, SetParticipantActive, SetPassword, SetRole, SetSecondFactor,
-    SetSettlementModelActive, State,
+    AbortSettlement, Activate, AddKey, AdjustBalance, AdvanceSettlement, AssignParties, Change,
+    ChangeDeclaration, CreateFeeRule, CreateHubAccount, CreateParticipant, CreateSettlementModel,
+    CreateToken, EndEnrolment, EndFundsOut, MoveFunds, OperatorBook, RegisterParties, RemoveKey,
+    RemoveRole, SetAccountActive, SetEndpoint, SetFeeRuleActive, SetFourEyes,
+    SetInitialPositionAndLimits, SetLimit, SetOperator, SetParticipantActive, SetPassword, SetRole,
+    SetSecondFactor, SetSettlementModelActive, State,
 };
 use serde_json::Value;
 
@@ -52,7 +52,7 @@ const GROUPS: [(&str, &[&ChangeDeclaration]); 9] = [
             &SetEndpoint::DECLARATION,
         ],
     ),
-    ("parties", &[&RegisterParties::DECLARATION]),
+    ("parties", &[&RegisterParties::DECLARATION, &AssignParties::DECLARATION]),
     ("rules", &[&Activate::DECLARATION]),
     (
         ROLES,

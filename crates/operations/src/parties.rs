@@ -7,12 +7,14 @@
 use std::collections::BTreeSet;
 
 use fspiop::{ErrorCode, IDENTIFIER_CHARS_MAX, PartyIdType, Refusal, is_identifier};
-use ledger::{FspName, PartyBinding, RegisterParties};
+use ledger::{
+    AssignParties, Currency, ENTRIES_MAX, FormerOwner, FspName, PartyBinding, PartyChangeForm,
+};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::body::{CURRENCY_OR_NULL, Custom, Rule, body};
-use crate::body_reader::{BodyReader, refuse};
+use crate::body_reader::{BodyReader, known_currency, refuse};
 use crate::outcome_errors;
 use crate::request::AdminRequest;
 use crate::response::{AdminResponse, HandlerResult};
@@ -38,10 +40,23 @@ const ID: Parameter<String> =
 
 const SUB_ID: Parameter<String> = Parameter::text("subId", "Sub-identifier of the party.");
 
+const FSP: Parameter<String> = Parameter::text("fspId", "Only the entries of this FSP.");
+
+const CURRENCY: Parameter<Currency> = Parameter::new(
+    "currency",
+    "Only the entries that serve this currency.",
+    schema::currency,
+    |code| {
+        known_currency(code).ok_or_else(|| {
+            refuse(ErrorCode::VALIDATION, "currency", "must be an ISO 4217 currency code")
+        })
+    },
+);
+
 routes! {
     "/parties" {
         change POST registerParties = register(Registrations), "Register parties in bulk" {
-            records: RegisterParties,
+            records: AssignParties,
             text: "\
                 Up to 1000 parties, recorded as one change; the FSPs get no callback. A row has \
                 `partyIdType`, `partyIdentifier` and `fspId`, and optionally `partySubIdOrType` \
@@ -49,8 +64,10 @@ routes! {
                 is skipped and reported with its index, from 0, and its error: 3100 for an \
                 invalid value, 3101 for a value that is not a string, 3102 for a missing member, \
                 3103 for an unknown member, 3200 for an FSP that is not a participant. Valid \
-                rows are registered. The last registration of a party wins, within a request as \
-                well. An identical request changes nothing.",
+                rows are registered. An identifier has one FSP per currency: a registration \
+                replaces those of other FSPs in its currency, and one without a currency those \
+                in all. The last registration wins, within a request as well. An FSP that loses \
+                an identifier gets a callback. An identical request changes nothing.",
             example: {"parties": [
                 {"partyIdType": "MSISDN", "partyIdentifier": "254700000001", "fspId": "payerfsp"},
                 {
@@ -68,10 +85,21 @@ routes! {
         }
     }
     "/parties/{Type}/{ID}" [TYPE, ID] {
-        guarded GET findParty = find, "Find the FSP that serves a party" {
-            text: "Empty if no FSP serves it. Requires the token: the answer is personal data.",
-            query: [SUB_ID],
-            responses: [200: Vec<PartyResponse> = "At most one entry, as look-ups see it."],
+        guarded GET findParty = find, "Find the FSPs that serve a party" {
+            text: "\
+                Empty if no FSP serves it. An entry without a currency serves every currency. \
+                Requires the token: the answer is personal data.",
+            query: [SUB_ID, FSP, CURRENCY],
+            responses: [200: Vec<PartyResponse> = "The entries, as look-ups see them."],
+        }
+        change DELETE releaseParty = release, "Release a party" {
+            records: AssignParties,
+            text: "\
+                Removes the entries of the identifier, or of its sub-identifier `subId`: all of \
+                them, or those of the FSP, those that serve the currency. Their FSPs get a \
+                callback. Without such an entry nothing is recorded.",
+            query: [SUB_ID, FSP, CURRENCY],
+            responses: [200: Vec<PartyResponse> = "The removed entries."],
         }
     }
 }
@@ -150,18 +178,66 @@ async fn register(request: &AdminRequest<'_>, body: Registrations) -> HandlerRes
     }
     let registered = parties.len();
     if registered > 0 {
-        request.change(RegisterParties { parties }).await?;
+        let former = former_owners(request, &parties)?;
+        request.change(AssignParties { form: PartyChangeForm::Batch, parties, former }).await?;
     }
     Ok(AdminResponse::ok(&RegistrationResult { registered, refused }))
 }
 
-/// `GET /parties/{Type}/{ID}`: the FSP that serves the party, or its sub-identifier `subId`.
+/// `GET /parties/{Type}/{ID}`: the FSPs that serve the party, or its sub-identifier `subId`.
 async fn find(request: &AdminRequest<'_>) -> HandlerResult {
-    let (kind, id, sub_id) = (request.path(&TYPE)?, request.path(&ID)?, request.query(&SUB_ID)?);
-    let found = request.backend.find_party(kind.as_str(), &id, sub_id.as_deref());
-    let found = found.map_err(outcome_errors::from_unavailable)?;
-    let found: Vec<_> = found.into_iter().map(PartyResponse::of).collect();
+    let found: Vec<_> = named_entries(request)?.into_iter().map(PartyResponse::of).collect();
     Ok(AdminResponse::ok(&found))
+}
+
+/// `DELETE /parties/{Type}/{ID}`: removes these entries.
+async fn release(request: &AdminRequest<'_>) -> HandlerResult {
+    let found = named_entries(request)?;
+    if !found.is_empty() {
+        let currency = request.query(&CURRENCY)?;
+        let parties: Vec<_> =
+            found.iter().map(|party| PartyBinding { currency, ..party.clone() }).collect();
+        let former = (0..).zip(&parties).map(|(party, it)| FormerOwner { party, fsp: it.fsp });
+        let (form, former) = (PartyChangeForm::Delete, former.collect());
+        request.change(AssignParties { form, parties, former }).await?;
+    }
+    let released: Vec<_> = found.into_iter().map(PartyResponse::of).collect();
+    Ok(AdminResponse::ok(&released))
+}
+
+/// The entries that the path and the query name.
+fn named_entries(request: &AdminRequest<'_>) -> Result<Vec<PartyBinding>, Refusal> {
+    let (kind, id, sub_id) = (request.path(&TYPE)?, request.path(&ID)?, request.query(&SUB_ID)?);
+    let (fsp, currency) = (request.query(&FSP)?, request.query(&CURRENCY)?);
+    let found = request.backend.find_party(kind.as_str(), &id, sub_id.as_deref());
+    let mut found = found.map_err(outcome_errors::from_unavailable)?;
+    found.retain(|party| {
+        fsp.as_deref().is_none_or(|fsp| fsp == party.fsp.as_str()) && serves(party, currency)
+    });
+    Ok(found)
+}
+
+/// The FSPs that lose an entry to these registrations. Entries of the same request are not
+/// compared with each other.
+fn former_owners(
+    request: &AdminRequest<'_>,
+    parties: &[PartyBinding],
+) -> Result<Vec<FormerOwner>, Refusal> {
+    let mut former = Vec::new();
+    for (number, party) in (0..).zip(parties) {
+        let backend = request.backend;
+        let found = backend.find_party(&party.id_type, &party.id, party.sub_id.as_deref());
+        let found = found.map_err(outcome_errors::from_unavailable)?;
+        let lost = found.iter().filter(|it| it.fsp != party.fsp && serves(it, party.currency));
+        former.extend(lost.map(|it| FormerOwner { party: number, fsp: it.fsp }));
+    }
+    former.truncate(ENTRIES_MAX);
+    Ok(former)
+}
+
+/// Whether the entry serves the currency.
+fn serves(party: &PartyBinding, currency: Option<Currency>) -> bool {
+    party.currency.is_none() || currency.is_none() || party.currency == currency
 }
 
 impl RefusedRow {

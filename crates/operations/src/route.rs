@@ -79,6 +79,7 @@ const RECORDED_ELSEWHERE: &[(&ChangeDeclaration, &str)] = &[
     (&ledger::CheckLiquidity::DECLARATION, "a position that crosses its alarm threshold"),
     (&ledger::FinishAlerts::DECLARATION, "alerts that were sent"),
     (&ledger::RecordAudit::DECLARATION, "a request that made no change"),
+    (&ledger::RegisterParties::DECLARATION, "an import by an earlier version"),
     (&ledger::Propose::DECLARATION, "a request for a change that needs a second operator"),
 ];
 

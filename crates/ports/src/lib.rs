@@ -19,7 +19,7 @@ pub use log::{
 };
 pub use observed_log::{LogObserver, ObservedLog};
 pub use store::{
-    ColdReader, ColdStore, PartyChange, PartyEffect, PartyRow, StoreError, StoreMark, WaitFor,
-    WriteBatch,
+    ColdReader, ColdStore, PARTY_ENTRIES_MAX, PartyChange, PartyEffect, PartyEntry, PartyRow,
+    StoreError, StoreMark, WaitFor, WriteBatch,
 };
 pub use topic::{Arrival, Topic};

@@ -50,8 +50,8 @@ pub trait ColdStore: Debug + Send + Sync {
         Ok(())
     }
 
-    /// The FSP that serves a party, by the key of its identifier
-    /// ([`record::cold_rows::party_key`]).
+    /// The row of a party, by the key of its identifier ([`record::cold_rows::party_key`]). A row
+    /// without entries is that of a released identifier.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -179,49 +179,97 @@ impl WriteBatch {
     }
 }
 
-/// A change of one entry of the party directory.
+/// A change of one identifier of the party directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartyChange {
     /// The key of the identifier ([`record::cold_rows::party_key`]).
     pub key: Vec<u8>,
-    /// The change to its entry.
+    /// The record of the change.
+    pub at: LogIndex,
+    /// The change to its entries.
     pub effect: PartyEffect,
 }
 
-/// The effect of a change on the existing entry. Effects are idempotent as a series: applying a
-/// suffix of the series again to its result gives the same entry.
+/// The effect of a change on the existing entries of an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartyEffect {
-    /// Replaces the entry.
-    Bind(PartyRow),
-    /// Removes the entry.
-    Release,
-    /// Removes the entry if it is in this currency or has no currency.
-    ReleaseIn(Currency),
+    /// Replaces all entries.
+    Replace(PartyEntry),
+    /// Adds an entry in place of the overlapping entries of other FSPs.
+    Bind {
+        /// The entry.
+        entry: PartyEntry,
+        /// The only FSP whose entries may be replaced; `None` if those of every FSP may.
+        by: Option<FspName>,
+    },
+    /// Removes entries.
+    Release {
+        /// The FSP whose entries are removed; `None` for those of every FSP.
+        of: Option<FspName>,
+        /// The currency in which they are removed; `None` for every currency.
+        currency: Option<Currency>,
+    },
 }
 
-impl PartyEffect {
-    /// The entry after the change.
-    #[must_use]
-    pub fn apply(self, before: Option<PartyRow>) -> Option<PartyRow> {
-        match self {
-            Self::Bind(row) => Some(row),
-            Self::Release => None,
-            Self::ReleaseIn(currency) => before.filter(|row| !row.serves(Some(currency))),
+/// Maximum number of entries of one identifier.
+pub const PARTY_ENTRIES_MAX: usize = 16;
+
+/// The entries of one identifier. No two overlap, unless they are of one FSP.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartyRow {
+    /// The record that changed it last; 0 in rows of older versions.
+    pub at: LogIndex,
+    /// At most [`PARTY_ENTRIES_MAX`]; the oldest first.
+    pub entries: Vec<PartyEntry>,
+}
+
+impl PartyRow {
+    /// Applies the effect of a record, unless a later record has changed the row: a series of
+    /// changes can be applied again from any of its changes on.
+    pub fn apply(&mut self, effect: &PartyEffect, at: LogIndex) {
+        if at < self.at {
+            return;
         }
+        self.at = at;
+        match effect {
+            PartyEffect::Replace(entry) => self.entries = vec![*entry],
+            PartyEffect::Bind { entry, by } => self.bind(*entry, *by),
+            PartyEffect::Release { of, currency } => self
+                .entries
+                .retain(|entry| of.is_some_and(|of| of != entry.fsp) || !entry.serves(*currency)),
+        }
+    }
+
+    fn bind(&mut self, entry: PartyEntry, by: Option<FspName>) {
+        let is_foreign = |by| self.serving(entry.currency).any(|one| one.fsp != by);
+        if by.is_some_and(is_foreign) {
+            return;
+        }
+        self.entries.retain(|one| {
+            let is_kept = one.fsp == entry.fsp || !one.serves(entry.currency);
+            is_kept && one.currency != entry.currency
+        });
+        if self.entries.len() < PARTY_ENTRIES_MAX {
+            self.entries.push(entry);
+        }
+    }
+
+    /// The entries that serve a currency; without one, all.
+    pub fn serving(&self, currency: Option<Currency>) -> impl Iterator<Item = &PartyEntry> + Clone {
+        self.entries.iter().filter(move |one| one.serves(currency))
     }
 }
 
-/// The FSP that serves an identifier.
+/// An FSP that serves an identifier, in all currencies or in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PartyRow {
+pub struct PartyEntry {
     /// The currency, if the registration names one.
     pub currency: Option<Currency>,
     /// The FSP.
     pub fsp: FspName,
 }
 
-impl PartyRow {
+impl PartyEntry {
     /// Whether the entry serves `currency`. An entry without a currency serves every currency.
     #[must_use]
     pub fn serves(&self, currency: Option<Currency>) -> bool {

@@ -9,8 +9,10 @@
 //! # Entries of the party directory
 //! The key is the identifier's type, the identifier and the sub-identifier, if any, each after its
 //! length, so that all keys differ. An MSISDN with and without a leading `+` is one identifier. The
-//! value is a byte for its version, the currency (three letters, or one zero byte) and the FSP
-//! after its length.
+//! value is a byte for its version, the number of the record that changed it last, in groups of
+//! seven bits, and the entries: each the currency (three letters, or one zero byte) and the FSP
+//! after its length. A value without entries is that of a released identifier. Version 1 has one
+//! entry and no number.
 //!
 //! # Windows and settlements
 //! The key is one byte for the kind ([`ledger::ArchiveKind`]) and the number, big endian, so that
@@ -28,8 +30,11 @@ use ledger::{
 
 use ledger::field::{Field, FieldError, LONG, Reader, SHORT, write_text};
 
-/// Version of all kinds of values.
+/// Version of all kinds of values, except those of parties.
 const VALUE_VERSION: u8 = 1;
+
+/// Version of the values of parties.
+const PARTY_VERSION: u8 = 2;
 
 /// Length of the id, with which a row's stored form begins.
 const ID_BYTES: usize = 17;
@@ -118,23 +123,57 @@ pub fn party_key(id_type: &str, id: &str, sub_id: Option<&str>) -> Vec<u8> {
     key
 }
 
-/// Value of a party identifier.
-pub fn write_party(currency: Option<Currency>, fsp: &FspName, out: &mut Vec<u8>) {
-    VALUE_VERSION.write(out);
-    match currency {
-        None => out.push(0),
-        Some(currency) => currency.write(out),
+/// Value of a party identifier: its entries, and the record that changed them last.
+pub fn write_party<'a>(
+    at: LogIndex,
+    entries: impl Iterator<Item = (Option<Currency>, &'a FspName)>,
+    out: &mut Vec<u8>,
+) {
+    PARTY_VERSION.write(out);
+    let mut rest = at.0;
+    while 0x80 <= rest {
+        out.push((rest & 0x7f) as u8 | 0x80);
+        rest >>= 7;
     }
-    fsp.write(out);
+    out.push(rest as u8);
+    for (currency, fsp) in entries {
+        match currency {
+            None => out.push(0),
+            Some(currency) => currency.write(out),
+        }
+        fsp.write(out);
+    }
 }
 
-/// Reads a value of a party identifier.
+/// The record that changed an identifier last, and its entries.
+pub type StoredParty = (LogIndex, Vec<(Option<Currency>, FspName)>);
+
+/// Reads a value of a party identifier. In version 1, the record is unknown, which is 0.
 ///
 /// # Errors
-/// [`FieldError`] if `stored` was not written by this version.
-pub fn read_party(stored: &[u8]) -> Result<(Option<Currency>, FspName), FieldError> {
+/// [`FieldError`] if `stored` was not written by this version or by version 1.
+pub fn read_party(stored: &[u8]) -> Result<StoredParty, FieldError> {
     let mut reader = Reader(stored);
-    check_version(&mut reader)?;
+    let mut entries = Vec::new();
+    let at = match reader.value::<u8>()? {
+        VALUE_VERSION => {
+            entries.push(read_party_entry(&mut reader)?);
+            0
+        }
+        PARTY_VERSION => {
+            let at = read_number(&mut reader)?;
+            while !reader.0.is_empty() {
+                entries.push(read_party_entry(&mut reader)?);
+            }
+            at
+        }
+        _ => return Err(FieldError::Value),
+    };
+    reader.end()?;
+    Ok((LogIndex(at), entries))
+}
+
+fn read_party_entry(reader: &mut Reader<'_>) -> Result<(Option<Currency>, FspName), FieldError> {
     let currency = match reader.0.first() {
         Some(0) => {
             reader.value::<u8>()?;
@@ -142,9 +181,22 @@ pub fn read_party(stored: &[u8]) -> Result<(Option<Currency>, FspName), FieldErr
         }
         _ => Some(reader.value()?),
     };
-    let fsp = reader.value::<FspName>()?;
-    reader.end()?;
-    Ok((currency, fsp))
+    Ok((currency, reader.value()?))
+}
+
+/// Reads a number in groups of seven bits, the lowest first.
+fn read_number(reader: &mut Reader<'_>) -> Result<u64, FieldError> {
+    let mut number = 0;
+    for shift in (0..u64::BITS).step_by(7) {
+        let byte = reader.value::<u8>()?;
+        let part = u64::from(byte & 0x7f);
+        number |= part << shift;
+        if byte < 0x80 {
+            let is_shortest = (0 < byte || shift == 0) && (number >> shift) == part;
+            return if is_shortest { Ok(number) } else { Err(FieldError::Value) };
+        }
+    }
+    Err(FieldError::Value)
 }
 
 /// Key of a binding in the party directory.

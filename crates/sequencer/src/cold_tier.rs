@@ -23,10 +23,11 @@ use std::time::Duration;
 use ledger::planted_bugs::{Bug, is_planted};
 use ledger::{
     ApplyStep, ArchivedSettlement, Command, DecisionRecorder, Effects, Eviction, FinalTransfer,
-    LogIndex, Outcome, PartyBinding, PartyChangeForm, Stamp, State, StatePart, TransferId, Window,
+    LogIndex, Outcome, PartyChangeForm, PartyChangeView, PartyOwnership, Stamp, State, StatePart,
+    TransferId, Window,
 };
 use ports::{
-    ColdReader, Log, LogError, PartyChange, PartyEffect, PartyRow, StopReading, StoreError,
+    ColdReader, Log, LogError, PartyChange, PartyEffect, PartyEntry, StopReading, StoreError,
     StoreMark, WaitFor, WriteBatch,
 };
 
@@ -217,9 +218,11 @@ impl ColdTier {
         let waiting = self.pending.len();
         self.pending.rows.extend_from_slice(&effects.final_rows);
         let mut settles = false;
-        for (command, outcome) in commands.zip(&effects.outcomes) {
+        // The mark is that of the last command.
+        let first = mark.log_index.0 + 1 - effects.outcomes.len() as u64;
+        for (log_index, (command, outcome)) in (first..).zip(commands.zip(&effects.outcomes)) {
             if let (Some(change), Outcome::Accepted) = (command.party_change(), outcome) {
-                self.pending.parties.extend(party_changes(change));
+                self.pending.parties.extend(party_changes(change, LogIndex(log_index)));
             }
             settles |= *outcome == Outcome::Accepted && changes_settlement(command);
         }
@@ -380,21 +383,30 @@ fn changed_settlements(state: &State) -> impl Iterator<Item = ArchivedSettlement
     windows.chain(settlements.cloned().map(ArchivedSettlement::Settlement))
 }
 
-/// The changes that an accepted command makes to the party directory: per identifier and
-/// sub-identifier the latest registration wins (hub-semantics 2.2). A release in a currency
-/// depends on the entry that wins before it in the log's order, so that all nodes agree.
+/// The changes that an accepted command makes to the party directory (hub-semantics 2.2). The
+/// effect of most depends on the entries before it in the log's order, so that all nodes agree.
 pub fn party_changes(
-    (form, parties): (PartyChangeForm, &[PartyBinding]),
+    change: PartyChangeView<'_>,
+    at: LogIndex,
 ) -> impl Iterator<Item = PartyChange> + '_ {
-    parties.iter().map(move |party| PartyChange {
-        key: record::cold_rows::key_of_party(party),
-        effect: match (form, party.currency) {
-            (PartyChangeForm::Delete, None) => PartyEffect::Release,
-            (PartyChangeForm::Delete, Some(currency)) => PartyEffect::ReleaseIn(currency),
-            (PartyChangeForm::Single | PartyChangeForm::Batch, currency) => {
-                PartyEffect::Bind(PartyRow { currency, fsp: party.fsp })
+    let owner = match change.ownership {
+        Some(PartyOwnership::OwnerOnly) => change.source.copied(),
+        Some(PartyOwnership::LatestWins) | None => None,
+    };
+    change.parties.iter().map(move |party| {
+        let entry = PartyEntry { currency: party.currency, fsp: party.fsp };
+        let effect = match (change.form, change.ownership) {
+            (PartyChangeForm::Delete, _) => {
+                // An operator names the FSP whose entries are released.
+                let of = if change.source.is_none() { Some(party.fsp) } else { owner };
+                PartyEffect::Release { of, currency: party.currency }
             }
-        },
+            (PartyChangeForm::Single | PartyChangeForm::Batch, None) => PartyEffect::Replace(entry),
+            (PartyChangeForm::Single | PartyChangeForm::Batch, Some(_)) => {
+                PartyEffect::Bind { entry, by: owner }
+            }
+        };
+        PartyChange { key: record::cold_rows::key_of_party(party), at, effect }
     })
 }
 

@@ -13,8 +13,8 @@ mod scheme;
 mod settlement;
 
 use ledger::{
-    AccountId, Activate, AdminOutcome, Change, Configure, Currency, FspName, NoticeId, Outcome,
-    PartyBinding, Redeliver, RegisterParties, State,
+    AccountId, Activate, AdminOutcome, AssignParties, Change, Configure, Currency, FormerOwner,
+    FspName, NoticeId, Outcome, PartyBinding, PartyChangeForm, Redeliver, RegisterParties, State,
 };
 
 use crate::transfers::{Actors, GHOST};
@@ -178,15 +178,36 @@ impl Reach for RegisterParties {
     ];
 }
 
+impl Reach for AssignParties {
+    const REACHED: Reached = &[
+        (
+            AdminOutcome::ParticipantNotFound,
+            By::Aim(|situation| vec![assignment(situation, Some("unknown"))]),
+        ),
+        (AdminOutcome::Accepted, By::Aim(|situation| vec![assignment(situation, None)])),
+    ];
+}
+
+/// An operator's change that takes an identifier from every participant.
+fn assignment(situation: &Situation<'_>, fsp: Option<&str>) -> Change {
+    let participants = situation.state.into_iter().flat_map(|state| state.registry().iter());
+    let former = participants.map(|(_, it)| FormerOwner { party: 0, fsp: it.name }).collect();
+    let parties = fsp.map(party_of).into_iter().collect();
+    AssignParties { form: PartyChangeForm::Batch, parties, former }.into()
+}
+
 fn registration(fsp: &str) -> Change {
-    let party = PartyBinding {
+    RegisterParties { parties: vec![party_of(fsp)] }.into()
+}
+
+fn party_of(fsp: &str) -> PartyBinding {
+    PartyBinding {
         id_type: "MSISDN".to_owned(),
         id: "1".to_owned(),
         sub_id: None,
         currency: None,
         fsp: FspName::new(fsp).expect("a name"),
-    };
-    RegisterParties { parties: vec![party] }.into()
+    }
 }
 
 impl Reach for Redeliver {

@@ -278,7 +278,7 @@ fn command(number: u64) -> Command {
         let form = ledger::PartyChangeForm::Single;
         let parties = Vec::new();
         let trace = [1; 16];
-        let change = ChangeParties { source: name, form, parties, trace };
+        let change = ChangeParties { source: name, form, parties, trace, rule: None };
         return Command::ChangeParties(Box::new(change));
     }
     let kind = AccountKind::HubReconciliation;

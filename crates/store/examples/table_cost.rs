@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ledger::{FinalTransfer, FspName, LogIndex, TransferId};
-use ports::{ColdStore, PartyChange, PartyEffect, PartyRow, StoreMark, WriteBatch};
+use ports::{ColdStore, PartyChange, PartyEffect, PartyEntry, StoreMark, WriteBatch};
 use record::cold_rows::party_key;
 use record::frame::LogIdentity;
 use store::contract::sample_row;
@@ -168,7 +168,8 @@ fn parties(from: u64, to: u64) -> WriteBatch {
     let fsp = FspName::new("payeefsp").unwrap();
     let change = |number: u64| PartyChange {
         key: party_key("MSISDN", &(254_700_000_000 + number).to_string(), None),
-        effect: PartyEffect::Bind(PartyRow { currency: None, fsp }),
+        at: LogIndex(to),
+        effect: PartyEffect::Bind { entry: PartyEntry { currency: None, fsp }, by: Some(fsp) },
     };
     WriteBatch {
         parties: (from..to).map(change).collect(),

@@ -13,7 +13,7 @@ use ledger::{
     SettlementAccount, SettlementId, SettlementState, SettlementWithAccounts, Stamp, TransferId,
     Window, WindowContent, WindowId, WindowState, WindowWithSums,
 };
-use ports::{ColdStore, PartyChange, PartyEffect, PartyRow, StoreMark, WriteBatch};
+use ports::{ColdStore, PartyChange, PartyEffect, PartyEntry, PartyRow, StoreMark, WriteBatch};
 use record::cold_rows::party_key;
 
 /// A store under test.
@@ -153,37 +153,66 @@ fn check_repeats(subject: &mut impl Subject) {
     assert_eq!(store.read(&sample_id(7), LogIndex(21)), Ok(Some(at_once)));
 }
 
+/// Rows follow from the changes of all batches, also if some of them are written again.
 fn check_directory(subject: &mut impl Subject) {
-    use PartyEffect::{Bind, Release, ReleaseIn};
+    use PartyEffect::{Bind, Release, Replace};
     let mut store = subject.make();
-    let name = |text| FspName::new(text).expect("a name");
-    let currency = |text| Currency::parse(text).expect("a currency");
-    let row = |text| PartyRow { currency: None, fsp: name(text) };
+    let entry = |text: &str| {
+        let (fsp, currency) = text.split_once(' ').unwrap_or((text, ""));
+        PartyEntry { currency: Currency::parse(currency), fsp: FspName::new(fsp).expect("a name") }
+    };
+    let take = |text| Bind { entry: entry(text), by: None };
+    let claim = |text| Bind { entry: entry(text), by: Some(entry(text).fsp) };
+    let free = |text| Release { of: Some(entry(text).fsp), currency: entry(text).currency };
+    let free_all = |currency| Release { of: None, currency: Currency::parse(currency) };
     let (plain, shop) = (party_key("MSISDN", "1", None), party_key("MSISDN", "1", Some("shop")));
-    let usd = PartyRow { currency: Some(currency("USD")), fsp: name("dfsp2") };
-    let (in_eur, in_usd) = (ReleaseIn(currency("EUR")), ReleaseIn(currency("USD")));
-    for (changes, expected) in [
-        (vec![(&plain, Bind(row("dfsp1")))], [Some(row("dfsp1")), None]),
-        (vec![(&shop, Bind(usd)), (&plain, Bind(row("dfsp3")))], [Some(row("dfsp3")), Some(usd)]),
-        (vec![(&plain, Release), (&shop, Release), (&shop, Bind(usd))], [None, Some(usd)]),
-        (vec![(&shop, in_eur), (&plain, in_eur)], [None, Some(usd)]),
-        (vec![(&plain, Bind(row("dfsp1"))), (&plain, in_eur)], [None, Some(usd)]),
-        (vec![(&plain, Bind(usd)), (&plain, in_eur), (&shop, in_usd)], [Some(usd), None]),
-        (vec![(&plain, in_usd), (&plain, Bind(row("dfsp1")))], [Some(row("dfsp1")), None]),
-        (vec![(&plain, in_usd), (&shop, Release), (&shop, Release)], [None, None]),
-    ] {
-        let change = |(key, effect): (&Vec<u8>, _)| PartyChange { key: key.clone(), effect };
-        let parties: Vec<_> = changes.into_iter().map(change).collect();
-        let log_index = store.mark().log_index.0 + 1;
-        let batch = WriteBatch { parties, mark: mark(log_index), ..WriteBatch::default() };
-        // Writing the last batch twice has no further effect.
-        for _ in 0..2 {
-            store.write(&batch).expect("it takes changes of the directory");
-            let found = [&plain, &shop].map(|key| store.party(key).expect("it reads"));
-            assert_eq!(found, expected);
-            store = subject.reopen(store);
+    let batches = [
+        (vec![(&plain, Replace(entry("dfsp1")))], ["dfsp1", "-"]),
+        (
+            vec![(&shop, Replace(entry("dfsp2 USD"))), (&plain, take("dfsp3"))],
+            ["dfsp3", "dfsp2 USD"],
+        ),
+        (
+            vec![(&shop, claim("dfsp1 KES")), (&shop, claim("dfsp1 USD"))],
+            ["dfsp3", "dfsp2 USD, dfsp1 KES"],
+        ),
+        (
+            vec![(&plain, claim("dfsp1 KES")), (&shop, claim("dfsp2"))],
+            ["dfsp3", "dfsp2 USD, dfsp1 KES"],
+        ),
+        (vec![(&shop, take("dfsp2")), (&plain, free_all("EUR"))], ["", "dfsp2 USD, dfsp2"]),
+        (vec![(&shop, free("dfsp1")), (&shop, free("dfsp2 USD"))], ["", ""]),
+        (vec![(&plain, claim("dfsp1 EUR")), (&plain, claim("dfsp2 EUR"))], ["dfsp1 EUR", ""]),
+        (vec![(&plain, free("dfsp1 EUR")), (&plain, claim("dfsp2 EUR"))], ["dfsp2 EUR", ""]),
+        (vec![(&plain, Replace(entry("dfsp1"))), (&plain, free_all(""))], ["", ""]),
+    ];
+    let mut written: Vec<WriteBatch> = Vec::new();
+    for (number, (changes, expected)) in (1..).zip(batches) {
+        let at = LogIndex(number);
+        let change = |(key, effect): (&Vec<u8>, _)| PartyChange { key: key.clone(), at, effect };
+        let parties = changes.into_iter().map(change).collect();
+        written.push(WriteBatch { parties, mark: mark(number), ..WriteBatch::default() });
+        // The last batches, written again, have no further effect.
+        for again in 0..written.len() {
+            for batch in &written[written.len() - 1 - again..] {
+                store.write(batch).expect("it takes changes of the directory");
+            }
+            let found = [&plain, &shop].map(|key| row_text(store.party(key).expect("it reads")));
+            assert_eq!(found, expected, "batch {number}, with {again} written again");
         }
+        store = subject.reopen(store);
+        assert_eq!(store.mark(), mark(number));
     }
+}
+
+/// The entries of a row; `-` without a row.
+fn row_text(row: Option<PartyRow>) -> String {
+    let Some(row) = row else { return "-".into() };
+    let entries = row.entries.iter().map(|entry| match entry.currency {
+        None => entry.fsp.to_string(),
+        Some(currency) => format!("{} {currency}", entry.fsp),
+    });
+    entries.collect::<Vec<_>>().join(", ")
 }
 
 /// The decisions of a transfer are found by its row, in the same batch or a later one, or by a

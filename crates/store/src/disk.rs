@@ -35,7 +35,7 @@ use record::frame::LogIdentity;
 
 use crate::decisions::DecisionKeyspaces;
 use crate::low_priority::run_at_low_priority;
-use crate::memory::{damaged, entries_after, party_row, party_value};
+use crate::memory::{damaged, party_row, party_value, rows_after};
 use crate::memtable_filter::{FilterRead, FilterWrite, MemtableFilter, Memtables};
 use crate::shutdown::{Journals, flush};
 use crate::sstables::{self, Tables};
@@ -605,11 +605,8 @@ impl Opened {
         let mut writing = self.buffered.begin_write(self.transfers.newest());
         self.insert_rows(&batch.rows, (&mut database_batch, &mut writing))?;
         self.decisions.write(batch, &mut database_batch);
-        for (key, row) in entries_after(&batch.parties, |key| self.party(key))? {
-            match party_value(row.as_ref()) {
-                Some(value) => database_batch.insert(&self.parties, key, value),
-                None => database_batch.remove(&self.parties, key),
-            }
+        for (key, row) in rows_after(&batch.parties, |key| self.party(key))? {
+            database_batch.insert(&self.parties, key, party_value(&row));
         }
         for row in &batch.settlements {
             let mut value = Vec::new();

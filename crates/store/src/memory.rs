@@ -1,5 +1,6 @@
 //! A cold store in memory, in the stored form, for tests and the simulator.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -7,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use ledger::{
     ArchiveKind, ArchivedSettlement, Decision, FinalTransfer, LogIndex, NoticeId, TransferId,
 };
-use ports::{ColdStore, PartyChange, PartyEffect, PartyRow, StoreError, StoreMark, WriteBatch};
+use ports::{ColdStore, PartyChange, PartyEntry, PartyRow, StoreError, StoreMark, WriteBatch};
 use record::cold_rows;
 use record::decision::{self, DecisionWriter};
 
@@ -107,11 +108,8 @@ impl ColdStore for Memory {
             *stored = value;
         }
         let stored = |key: &[u8]| tables.parties.get(key).map(|it| party_row(it)).transpose();
-        for (key, row) in entries_after(&batch.parties, stored)? {
-            match party_value(row.as_ref()) {
-                Some(value) => tables.parties.insert(key.to_vec(), value),
-                None => tables.parties.remove(key),
-            };
+        for (key, row) in rows_after(&batch.parties, stored)? {
+            tables.parties.insert(key.to_vec(), party_value(&row));
         }
         for row in &batch.settlements {
             let mut value = Vec::new();
@@ -136,46 +134,34 @@ impl ColdStore for Memory {
     }
 }
 
-/// A key of the directory with its entry, if there is one.
-pub(crate) type Entry<'a> = (&'a [u8], Option<PartyRow>);
-
-/// The entries after these changes, in order. `stored` reads an entry before the changes, which
-/// only a release in a currency needs.
-pub(crate) fn entries_after(
+/// The rows after these changes, one per identifier. `stored` reads a row before the changes.
+pub(crate) fn rows_after(
     changes: &[PartyChange],
     stored: impl Fn(&[u8]) -> Result<Option<PartyRow>, StoreError>,
-) -> Result<Vec<Entry<'_>>, StoreError> {
-    let reads = |change: &PartyChange| matches!(change.effect, PartyEffect::ReleaseIn(_));
-    let reads_any = changes.iter().any(reads);
-    let mut latest: HashMap<&[u8], Option<PartyRow>> = HashMap::new();
-    let mut entries = Vec::with_capacity(changes.len());
+) -> Result<HashMap<&[u8], PartyRow>, StoreError> {
+    let mut rows: HashMap<&[u8], PartyRow> = HashMap::with_capacity(changes.len());
     for change in changes {
-        let key = &change.key[..];
-        let before = match latest.get(key) {
-            Some(row) => *row,
-            None if reads(change) => stored(key)?,
-            None => None,
+        let row = match rows.entry(&change.key) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(stored(&change.key)?.unwrap_or_default()),
         };
-        let row = change.effect.apply(before);
-        if reads_any {
-            latest.insert(key, row);
-        }
-        entries.push((key, row));
+        row.apply(&change.effect, change.at);
     }
-    Ok(entries)
+    Ok(rows)
 }
 
-/// The stored form of an entry; `None` if it is removed.
-pub(crate) fn party_value(row: Option<&PartyRow>) -> Option<Vec<u8>> {
-    let row = row?;
+/// The stored form of a row.
+pub(crate) fn party_value(row: &PartyRow) -> Vec<u8> {
     let mut value = Vec::new();
-    cold_rows::write_party(row.currency, &row.fsp, &mut value);
-    Some(value)
+    let entries = row.entries.iter().map(|entry| (entry.currency, &entry.fsp));
+    cold_rows::write_party(row.at, entries, &mut value);
+    value
 }
 
 pub(crate) fn party_row(stored: &[u8]) -> Result<PartyRow, StoreError> {
-    let (currency, fsp) = cold_rows::read_party(stored).map_err(damaged)?;
-    Ok(PartyRow { currency, fsp })
+    let (at, entries) = cold_rows::read_party(stored).map_err(damaged)?;
+    let entries = entries.into_iter().map(|(currency, fsp)| PartyEntry { currency, fsp });
+    Ok(PartyRow { at, entries: entries.collect() })
 }
 
 pub(crate) fn damaged(error: record::FieldError) -> StoreError {

@@ -161,7 +161,8 @@ fn write_batch(log_index: u64) -> WriteBatch {
     let mark = StoreMark { log_index: LogIndex(log_index), chain: Digest([log_index as u8; 32]) };
     let parties = vec![ports::PartyChange {
         key: vec![log_index as u8],
-        effect: ports::PartyEffect::Release,
+        at: mark.log_index,
+        effect: ports::PartyEffect::Release { of: None, currency: None },
     }];
     WriteBatch { parties, mark, ..WriteBatch::default() }
 }

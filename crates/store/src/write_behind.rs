@@ -353,6 +353,8 @@ mod tests {
     use super::*;
     use crate::Memory;
 
+    const RELEASE: PartyEffect = PartyEffect::Release { of: None, currency: None };
+
     /// A store whose writes wait while a test holds the lock.
     #[derive(Debug, Default)]
     struct WriterGuard {
@@ -411,7 +413,7 @@ mod tests {
         let mark = StoreMark { log_index: LogIndex(log_index), ..StoreMark::default() };
         let key = |number: u64| [log_index.to_le_bytes(), number.to_le_bytes()].concat();
         let parties = (0..parties)
-            .map(|it| PartyChange { key: key(it), effect: PartyEffect::Release })
+            .map(|it| PartyChange { key: key(it), at: LogIndex(log_index), effect: RELEASE })
             .collect();
         WriteBatch { parties, mark, ..WriteBatch::default() }
     }

@@ -277,6 +277,7 @@ fn change_parties(
         form,
         parties,
         trace: envelope.trace.trace_id,
+        rule: None,
     }))
 }
 

@@ -7,15 +7,29 @@ use std::sync::Arc;
 use fspiop::egress_policy::CallTarget;
 use fspiop::endpoint::EndpointType;
 use fspiop::{ErrorCode, Refusal};
-use ledger::{FspName, ParticipantIndex, PartyBinding, PartyChangeForm};
+use ledger::{
+    FormerOwner, FspName, PARTY_RULES, ParticipantIndex, PartyBinding, PartyChangeForm,
+    PartyOwnership, PartyRule,
+};
 use node::{Handle, ParticipantsView};
-use ports::PartyRow;
+use ports::{PARTY_ENTRIES_MAX, PartyEntry};
 use tokio::sync::{Notify, oneshot};
 
 use crate::commands::error_of_another;
 use crate::counters::Counters;
 use crate::endpoint_cache::EndpointCache;
 use crate::message::ForwardedMessage;
+
+/// The code and the text of a refused change of the party directory.
+pub(crate) type PartyError = (ErrorCode, String);
+
+/// The code of a refused change.
+fn error_code(form: PartyChangeForm) -> ErrorCode {
+    match form {
+        PartyChangeForm::Delete => ErrorCode::DELETE_PARTY,
+        PartyChangeForm::Single | PartyChangeForm::Batch => ErrorCode::ADD_PARTY,
+    }
+}
 
 /// A view of the registry that includes every change that this node's admin API has confirmed.
 pub(crate) struct Directory {
@@ -119,44 +133,70 @@ impl Directory {
         self.counters.unknown_senders.add(1);
     }
 
-    /// The participant that serves a party.
+    /// The entries of a party that serve the currency of the query, the oldest first.
     ///
     /// # Errors
     /// 503 when the party directory cannot be read.
     pub(crate) fn find_party(
         &self,
         path: &fspiop::PartyPath<'_>,
-    ) -> Result<Option<PartyRow>, Refusal> {
+    ) -> Result<Vec<PartyEntry>, Refusal> {
         let sub_id = path.sub_id.as_ref().map(|sub_id| &*sub_id.text);
         let found = self.handle.find_party(path.kind.as_str(), &path.id.text, sub_id);
         let found = found.map_err(|_| Refusal::unavailable())?;
-        Ok(found.filter(|binding| binding.serves(path.currency)))
+        Ok(found.serving(path.currency).copied().collect())
     }
 
-    /// The error of a registration or release of an identifier that another FSP than its sender
-    /// serves.
+    /// The rule of a change that is recorded next; `None` before a version of the ledger's rules
+    /// that knows it.
+    pub(crate) fn party_rule(&self, former: Vec<FormerOwner>) -> Option<PartyRule> {
+        let ownership = match self.owner_only {
+            true => PartyOwnership::OwnerOnly,
+            false => PartyOwnership::LatestWins,
+        };
+        (PARTY_RULES <= self.view().rules_version).then_some(PartyRule { ownership, former })
+    }
+
+    /// Compares a registration or release with the entries of the identifier before it is recorded.
+    /// Returns the FSPs that lose an entry to it, or its error.
     ///
-    /// It is decided before the change is recorded. Two FSPs that register a free identifier at
-    /// the same time are both accepted, and the later record counts.
+    /// The directory applies the rule again in the order of the log: if two FSPs register a free
+    /// identifier at the same time, the first record counts.
     ///
     /// # Errors
     /// 503 when the party directory cannot be read.
-    pub(crate) fn ownership_error(
+    pub(crate) fn check_change(
         &self,
         (form, source): (PartyChangeForm, &FspName),
         party: &PartyBinding,
-    ) -> Result<Option<(ErrorCode, String)>, Refusal> {
-        if !self.owner_only {
-            return Ok(None);
-        }
+    ) -> Result<Result<Vec<FspName>, PartyError>, Refusal> {
         let found = self.handle.find_party(&party.id_type, &party.id, party.sub_id.as_deref());
         let found = found.map_err(|_| Refusal::unavailable())?;
-        let code = match form {
-            PartyChangeForm::Delete => ErrorCode::DELETE_PARTY,
-            PartyChangeForm::Single | PartyChangeForm::Batch => ErrorCode::ADD_PARTY,
+        let is_foreign = |entry: &&PartyEntry| entry.fsp != *source;
+        let mut serving = found.serving(party.currency);
+        let is_refused = match form {
+            PartyChangeForm::Single | PartyChangeForm::Batch => serving.any(|it| is_foreign(&it)),
+            PartyChangeForm::Delete => {
+                let own = serving.clone().any(|it| !is_foreign(&it));
+                serving.next().is_some() && !own
+            }
         };
-        let is_foreign = found.is_some_and(|entry| entry.fsp != *source);
-        Ok(is_foreign.then(|| error_of_another(code)))
+        if self.owner_only && is_refused {
+            return Ok(Err(error_of_another(error_code(form))));
+        }
+        if form == PartyChangeForm::Delete {
+            let lost = found.serving(party.currency).filter(|_| !self.owner_only);
+            return Ok(Ok(lost.filter(is_foreign).map(|entry| entry.fsp).collect()));
+        }
+        let is_new = |entry: &&PartyEntry| entry.fsp == party.fsp;
+        let lost = found.serving(party.currency).filter(|entry| !is_new(entry));
+        let lost: Vec<_> = lost.map(|entry| entry.fsp).collect();
+        let is_known = found.entries.iter().any(|entry| entry.currency == party.currency);
+        if lost.is_empty() && !is_known && PARTY_ENTRIES_MAX <= found.entries.len() {
+            let code = ErrorCode::ADD_PARTY;
+            return Ok(Err((code, code.describe("the identifier has the most entries allowed"))));
+        }
+        Ok(Ok(lost.into_iter().filter(|fsp| fsp != source).collect()))
     }
 
     /// Address of a participant: see [`EndpointCache::find`].

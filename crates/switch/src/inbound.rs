@@ -59,6 +59,19 @@ pub(crate) struct Trace {
 }
 
 impl Inbound {
+    /// A copy for one more recipient.
+    pub(crate) fn copy(&self) -> Self {
+        Self {
+            envelope: self.envelope,
+            method: self.method.clone(),
+            uri: self.uri.clone(),
+            headers: self.headers.clone(),
+            body: self.body.clone(),
+            span: self.span,
+            stages: RequestTrace::default(),
+        }
+    }
+
     /// The status of a request that was accepted: 200 of `PUT`, 202 of others.
     pub(crate) fn accepted(&self) -> StatusCode {
         if self.method == Method::PUT { StatusCode::OK } else { StatusCode::ACCEPTED }

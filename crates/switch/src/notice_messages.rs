@@ -19,8 +19,8 @@ use fspiop::time::retry_after_ms;
 use fspiop::{ErrorCode, PartyIdType, Resource, TraceContext, percent_encode};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use ledger::{
-    ChangeParties, Command, ErrorOutcome, LogIndex, Notice, NoticeKind, Outcome, PartyChangeForm,
-    TransferState, TransferView,
+    ChangeParties, Command, ErrorOutcome, FspName, LogIndex, Notice, NoticeKind, Outcome,
+    PartyBinding, PartyChangeForm, PartyChangeView, TransferState, TransferView,
 };
 use node::latency_trace::{TracePoint, monotonic_ns};
 use traces::SpanSubject;
@@ -173,8 +173,16 @@ impl Notices {
     async fn parties(&self, notice: &Notice) -> Option<RenderedNotice> {
         let record = self.records.load(notice.source).await?;
         let command = record::command::read_fields(record.kind, record.version, &record.fields);
-        let Ok(Command::ChangeParties(change)) = command else { return None };
+        let command = command.ok()?;
+        let change = command.party_change()?;
+        let recipient = self.egress.directory.view().get(notice.recipient).map(|it| it.name);
+        if change.source.copied() != recipient {
+            let (to, body) = lost_parties_message(notice, change, &recipient?)?;
+            let trace = self.trace_of(notice, None).await;
+            return self.own((to, Resource::Participants), trace, body).await;
+        }
         let message = stored_message(record)?;
+        let Command::ChangeParties(change) = command else { return None };
         let (to, body) = match change.form {
             PartyChangeForm::Batch => batch_registration_callback(notice, &change, &message)?,
             PartyChangeForm::Single | PartyChangeForm::Delete => {
@@ -438,25 +446,77 @@ fn single_registration_callback(
     change: &ChangeParties,
 ) -> Option<(Destination, Bytes)> {
     let party = change.parties.first()?;
-    let kind = PartyIdType::parse(&party.id_type)?;
-    let names = PartyNames {
-        kind,
-        id: percent_encode(&party.id).into_owned(),
-        sub_id: party.sub_id.as_deref().map(|sub_id| percent_encode(sub_id).into_owned()),
-    };
+    let names = names_of(party)?;
     let body = match change.form {
         PartyChangeForm::Delete => hub_messages::participant(&party.fsp),
         PartyChangeForm::Single | PartyChangeForm::Batch => {
-            let name = PartyName {
-                kind,
-                id: &party.id,
-                sub_id: party.sub_id.as_deref(),
-                fsp: Some(&party.fsp),
-            };
-            hub_messages::participant_registered(&name, party.currency)
+            hub_messages::participant_registered(&party_name(party)?, party.currency)
         }
     };
     Some((names.registration_callback(notice.recipient, RegistrationCallback::Put), body))
+}
+
+/// The message to an FSP that has lost entries: the FSP that serves the identifier now, in the form
+/// of the answer to a look-up, or, for several identifiers, to a batch. After a release it is an
+/// error.
+fn lost_parties_message(
+    notice: &Notice,
+    change: PartyChangeView<'_>,
+    recipient: &FspName,
+) -> Option<(Destination, Bytes)> {
+    let own = change.former.iter().filter(|owner| owner.fsp == *recipient);
+    let mut numbers: Vec<_> = own.map(|owner| usize::from(owner.party)).collect();
+    numbers.dedup();
+    let lost: Vec<_> = numbers.iter().filter_map(|number| change.parties.get(*number)).collect();
+    let party = lost.first()?;
+    if change.form == PartyChangeForm::Delete {
+        let to =
+            names_of(party)?.registration_callback(notice.recipient, RegistrationCallback::Error);
+        let code = ErrorCode::PARTY_NOT_FOUND;
+        let text = code.describe("the registration was released by another party");
+        return Some((to, hub_messages::error(code, &text, &[])));
+    }
+    if lost.len() == 1 {
+        let to =
+            names_of(party)?.registration_callback(notice.recipient, RegistrationCallback::Put);
+        return Some((to, hub_messages::participant(&party.fsp)));
+    }
+    let outcomes: Option<Vec<_>> = lost
+        .iter()
+        .map(|party| party_name(party).map(|party| BatchOutcome { party, refused: None }))
+        .collect();
+    // No request has this id: it is made from the number of the record.
+    let request = format!("00000000-0000-8000-8000-{:012x}", notice.source.0 & 0xffff_ffff_ffff);
+    Some((batch_callback(notice, request), hub_messages::batch_registered(&outcomes?, None)))
+}
+
+fn names_of(party: &PartyBinding) -> Option<PartyNames> {
+    Some(PartyNames {
+        kind: PartyIdType::parse(&party.id_type)?,
+        id: percent_encode(&party.id).into_owned(),
+        sub_id: party.sub_id.as_deref().map(|sub_id| percent_encode(sub_id).into_owned()),
+    })
+}
+
+fn party_name(party: &PartyBinding) -> Option<PartyName<'_>> {
+    Some(PartyName {
+        kind: PartyIdType::parse(&party.id_type)?,
+        id: &party.id,
+        sub_id: party.sub_id.as_deref(),
+        fsp: Some(&party.fsp),
+    })
+}
+
+/// `PUT /participants/{requestId}`.
+fn batch_callback(notice: &Notice, request: String) -> Destination {
+    Destination {
+        participant: notice.recipient,
+        endpoint: EndpointType::ParticipantBatchPut,
+        method: Method::PUT,
+        path: format!("/participants/{request}"),
+        variables: vec![("requestId", request)],
+        subject: None,
+    }
 }
 
 fn batch_registration_callback(
@@ -466,8 +526,6 @@ fn batch_registration_callback(
 ) -> Option<(Destination, Bytes)> {
     let batch = BatchRegistration::parse(&message.body).ok()?;
     let request: Cow<'_, str> = percent_encode(&batch.request);
-    let path = format!("/participants/{request}");
-    let variables = vec![("requestId", request.into_owned())];
     // In the order of the message, without the invalid entries and those of other FSPs.
     let mut recorded = change.parties.iter().peekable();
     let outcomes: Vec<_> = batch
@@ -489,14 +547,7 @@ fn batch_registration_callback(
             }),
         })
         .collect();
-    let to = Destination {
-        participant: notice.recipient,
-        endpoint: EndpointType::ParticipantBatchPut,
-        method: Method::PUT,
-        path,
-        variables,
-        subject: None,
-    };
+    let to = batch_callback(notice, request.into_owned());
     Some((to, hub_messages::batch_registered(&outcomes, batch.currency)))
 }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use fspiop::body::ErrorInformation;
 use fspiop::{ErrorCode, PartyPath, Refusal, Resource, Route};
 use http::{Method, StatusCode};
-use ledger::{Command, ParticipantIndex};
+use ledger::{Command, ENTRIES_MAX, FormerOwner, ParticipantIndex};
 
 use crate::commands;
 use crate::egress::{Egress, FailureCallback, OwnMessage};
@@ -39,12 +39,17 @@ pub(crate) fn change(
         let code = ErrorCode::ADD_PARTY;
         return egress.refuse(&inbound, sender, (code, code.describe("fspId is no participant")));
     }
-    if let Command::ChangeParties(change) = &command
+    let mut command = command;
+    if let Command::ChangeParties(change) = &mut command
         && let Some(party) = change.parties.first()
-        && let Some(error) =
-            egress.directory.ownership_error((change.form, &change.source), party)?
     {
-        return egress.refuse(&inbound, sender, error);
+        match egress.directory.check_change((change.form, &change.source), party)? {
+            Ok(former) => {
+                let former = former.into_iter().map(|fsp| FormerOwner { party: 0, fsp });
+                change.rule = egress.directory.party_rule(former.collect());
+            }
+            Err(error) => return egress.refuse(&inbound, sender, error),
+        }
     }
     Ok(AcceptStatus::AfterDecision(submitter.submit(command, inbound)?, accepted))
 }
@@ -73,18 +78,24 @@ pub(crate) fn post_batch(
     // The callback reports the entries that are missing in the record.
     let by = (change.form, &change.source);
     let mut parties = Vec::with_capacity(change.parties.len());
+    let mut former = Vec::new();
     for party in change.parties {
-        if egress.directory.ownership_error(by, &party)?.is_none() {
+        if let Ok(lost) = egress.directory.check_change(by, &party)? {
+            let party_number = u16::try_from(parties.len()).unwrap_or(u16::MAX);
+            former.extend(lost.into_iter().map(|fsp| FormerOwner { party: party_number, fsp }));
             parties.push(party);
         }
     }
     change.parties = parties;
+    former.truncate(ENTRIES_MAX);
+    change.rule = egress.directory.party_rule(former);
     let command = Command::ChangeParties(change);
     Ok(AcceptStatus::AfterDecision(submitter.submit(command, inbound)?, StatusCode::OK))
 }
 
-/// `GET /participants/{Type}/{ID}[/{SubId}]`: answered from the directory. A registration in a
-/// currency other than that of the query is ignored.
+/// `GET /participants/{Type}/{ID}[/{SubId}]`: answered from the directory, with the FSP of the
+/// oldest entry, as in the reference. Entries in other currencies than that of the query are
+/// ignored.
 pub(crate) fn get(
     egress: &Rc<Egress>,
     path: &PartyPath<'_>,
@@ -96,7 +107,8 @@ pub(crate) fn get(
     if path.has_braces {
         return egress.refuse(inbound, sender, braces_error());
     }
-    let Some(binding) = egress.directory.find_party(path)? else {
+    let found = egress.directory.find_party(path)?;
+    let Some(binding) = found.first() else {
         return egress.refuse(inbound, sender, error_without_details(ErrorCode::PARTY_NOT_FOUND));
     };
     let (to, body) = (

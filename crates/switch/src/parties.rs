@@ -6,6 +6,7 @@ use fspiop::endpoint::EndpointType;
 use fspiop::{ErrorCode, PartyPath, Refusal, Resource, body};
 use http::Method;
 use ledger::ParticipantIndex;
+use node::ParticipantInfo;
 
 use crate::egress::{Destination, Egress, FailureCallback};
 use crate::inbound::{Inbound, Trace};
@@ -13,9 +14,12 @@ use crate::party_names::{PartyNames, braces_error, error_without_details};
 use crate::submitter::AcceptStatus;
 
 /// `GET /parties/{Type}/{ID}[/{SubId}]`: forwarded to the destination. Without a destination it
-/// goes to the FSP that the directory names, unless that registration has another currency than the
-/// query. The query is forwarded. The directory is not consulted for a destination outside the
-/// scheme (hub-semantics 2.3).
+/// goes to each FSP that the directory names, except for entries in another currency than that of
+/// the query; each of them answers. The query is forwarded. The directory is not consulted for a
+/// destination outside the scheme (hub-semantics 2.3).
+///
+/// If one of several copies cannot be sent because too many messages are in flight, the look-up is
+/// refused with 503; its sender repeats it.
 pub(crate) fn get(
     egress: &Rc<Egress>,
     path: &PartyPath<'_>,
@@ -32,17 +36,34 @@ pub(crate) fn get(
         return egress.refuse(&inbound, sender, braces_error());
     }
     let named = match envelope.destination {
-        Some(name) => Some(name),
-        None => egress.directory.find_party(path)?.map(|binding| binding.fsp),
+        Some(name) => vec![name],
+        None => egress.directory.find_party(path)?.iter().map(|entry| entry.fsp).collect(),
     };
-    let Some(recipient) = named.and_then(|name| view.find(&name)) else {
+    let mut recipients: Vec<_> = Vec::with_capacity(named.len());
+    for recipient in named.iter().filter_map(|name| view.find(name)) {
+        if recipients.iter().all(|known: &&ParticipantInfo| known.index != recipient.index) {
+            recipients.push(recipient);
+        }
+    }
+    let Some((last, others)) = recipients.split_last() else {
         return egress.refuse(&inbound, sender, error_without_details(ErrorCode::PARTY_NOT_FOUND));
     };
-    let mut to = destination(&names, recipient.index, PartiesMessage::Get);
+    for recipient in others {
+        let sender = failure_callback(&names, source, &inbound);
+        let to = look_up(&names, recipient, &inbound);
+        egress.forward(inbound.copy(), &to, Some(&recipient.name), sender)?;
+    }
+    let to = look_up(&names, last, &inbound);
+    egress.forward(inbound, &to, Some(&last.name), sender)
+}
+
+/// The forwarded look-up, with its query.
+fn look_up(names: &PartyNames, recipient: &ParticipantInfo, inbound: &Inbound) -> Destination {
+    let mut to = destination(names, recipient.index, PartiesMessage::Get);
     if let Some(query) = inbound.uri.query() {
         to.path.extend(["?", query]);
     }
-    egress.forward(inbound, &to, Some(&recipient.name), sender)
+    to
 }
 
 /// `PUT /parties/{Type}/{ID}[/{SubId}]`: forwarded to the FSP that requested the look-up.

@@ -350,6 +350,7 @@ const STAIRS: &[(ChangeDeclaration, &str, &[&str])] = &[
         &["enrolled dfsp2 a", "enrolled dfsp1 a B", "enrolled dfsp1 b B"],
     ),
     (RegisterParties::DECLARATION, "", &["register-parties ghost", "register-parties dfsp1"]),
+    (AssignParties::DECLARATION, "", &["assign-parties ghost", "assign-parties dfsp1"]),
     (SetFourEyes::DECLARATION, "", &["four-eyes 41 40", "four-eyes 40 41"]),
     (
         Propose::DECLARATION,

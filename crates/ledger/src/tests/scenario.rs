@@ -619,6 +619,7 @@ impl ScenarioRunner {
                 form: PartyChangeForm::Single,
                 parties: Vec::new(),
                 trace: [3; 16],
+                rule: party_rule(words),
             })),
             _ => Command::Administer(Box::new(Administer {
                 actor: "operator".to_owned(),
@@ -812,6 +813,12 @@ impl ScenarioRunner {
             }
             "register-parties" => RegisterParties {
                 parties: words.plain[1..].iter().map(|fsp| party_of(fsp)).collect(),
+            }
+            .into(),
+            "assign-parties" => AssignParties {
+                form: PartyChangeForm::Batch,
+                parties: words.plain[1..].iter().map(|fsp| party_of(fsp)).collect(),
+                former: former_owners(words),
             }
             .into(),
             "audit" => RecordAudit {
@@ -1037,6 +1044,19 @@ fn kind_of_change(word: &&str) -> u8 {
 }
 
 /// A party that an FSP serves.
+/// `former=FSP,FSP`: the FSPs that lose an entry.
+fn former_owners(words: &LineWords<'_>) -> Vec<FormerOwner> {
+    let named = words.option("former", "");
+    let former = named.split(',').filter(|fsp| !fsp.is_empty());
+    former.map(|fsp| FormerOwner { party: 0, fsp: name(fsp) }).collect()
+}
+
+fn party_rule(words: &LineWords<'_>) -> Option<PartyRule> {
+    let former = former_owners(words);
+    let ownership = PartyOwnership::LatestWins;
+    (!former.is_empty()).then_some(PartyRule { ownership, former })
+}
+
 fn party_of(fsp: &str) -> PartyBinding {
     let (id_type, id) = ("MSISDN".to_owned(), "254700000001".to_owned());
     PartyBinding { id_type, id, sub_id: None, currency: None, fsp: name(fsp) }

@@ -147,16 +147,16 @@ impl AdminBackend for TestBackend {
         id_type: &str,
         id: &str,
         sub_id: Option<&str>,
-    ) -> Result<Option<PartyBinding>, Unavailable> {
+    ) -> Result<Vec<PartyBinding>, Unavailable> {
         let inner = self.inner();
-        let mut all = inner.recorded.iter().flat_map(|administer| {
-            let Change::RegisterParties(change) = &administer.change else { return &[][..] };
+        let all = inner.recorded.iter().flat_map(|administer| {
+            let Change::AssignParties(change) = &administer.change else { return &[][..] };
             &change.parties
         });
         let is_it = |party: &&PartyBinding| {
             (&*party.id_type, &*party.id, party.sub_id.as_deref()) == (id_type, id, sub_id)
         };
-        Ok(all.rfind(is_it).cloned())
+        Ok(all.filter(is_it).cloned().collect())
     }
 
     fn operators(&self) -> Arc<OperatorBook> {

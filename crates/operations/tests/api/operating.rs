@@ -222,7 +222,7 @@ async fn valid_rows_of_parties_are_one_change_and_errors_are_listed() {
     let body = format!(r#"{{"parties":[{}]}}"#, rows.join(","));
     server.check("POST /parties", &body, expect![[r#"200 {"registered":2,"refused":[{"row":1,"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"partyIdentifier\" must be 1 to 30 digits, + before them or not"}},{"row":2,"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - \"fspId\" dfsp3 is not a participant"}},{"row":3,"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - \"fspId\" Hub is not a participant"}},{"row":4,"errorInformation":{"errorCode":"3102","errorDescription":"Missing mandatory element - \"fspId\" is required"}},{"row":5,"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"currency\" must be an ISO 4217 currency code"}},{"row":6,"errorInformation":{"errorCode":"3103","errorDescription":"Too many elements - \"more\" is not allowed"}},{"row":8,"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"partyIdType\" must be an identifier type such as MSISDN; see /openapi/admin.json"}}]}"#]]).await;
     let recorded = server.backend.inner().recorded.last().cloned().expect("one change");
-    let Change::RegisterParties(change) = &recorded.change else { panic!("{recorded:?}") };
+    let Change::AssignParties(change) = &recorded.change else { panic!("{recorded:?}") };
     let found: Vec<_> = change.parties.iter().map(|it| (&*it.id, it.fsp.to_string())).collect();
     assert_eq!(found, [("254", "dfsp1".to_owned()), ("255", "dfsp2".to_owned())]);
     assert!(recorded.actor.contains("127.0.0.1"), "{recorded:?}");

@@ -121,9 +121,21 @@ fn known() -> Vec<(&'static str, Vec<u8>)> {
         }
         value
     };
-    let party = |currency| {
+    let fsp = FspName::new("bluebank").expect("a name");
+    let kes = Currency::parse("KES");
+    // As version 1 wrote it: one entry, without the number of a record.
+    let party = |currency: Option<Currency>| {
+        let mut value = Vec::from([VALUE_VERSION]);
+        match currency {
+            None => value.push(0),
+            Some(currency) => currency.write(&mut value),
+        }
+        fsp.write(&mut value);
+        value
+    };
+    let parties = |at, currencies: &[Option<Currency>]| {
         let mut value = Vec::new();
-        write_party(currency, &FspName::new("bluebank").expect("a name"), &mut value);
+        write_party(LogIndex(at), currencies.iter().map(|it| (*it, &fsp)), &mut value);
         value
     };
     let archived = |row: &ArchivedSettlement| {
@@ -143,6 +155,9 @@ fn known() -> Vec<(&'static str, Vec<u8>)> {
         ("key of a sub-identifier", party_key("BUSINESS", "shop", Some("till 4"))),
         ("window", archived(&window())),
         ("settlement", archived(&settlement())),
+        ("party with a record", parties(9, &[None])),
+        ("parties in two currencies", parties(1_234_567, &[kes, Currency::parse("USD")])),
+        ("party that was released", parties(300, &[])),
         ("key of a window", archive_key(ArchiveKind::Window, 3).into()),
     ])
 }
@@ -163,7 +178,7 @@ fn truncated_values_and_other_versions_are_refused() {
         let is_refused = |value: &[u8]| match name {
             "window" => read_archived(ArchiveKind::Window, value) != Ok(window()),
             "settlement" => read_archived(ArchiveKind::Settlement, value) != Ok(settlement()),
-            name if name.starts_with("party") => read_party(value).is_err(),
+            name if name.starts_with("part") => read_party(value).is_err(),
             _ => version_at(&id(), value, LogIndex(u64::MAX)).is_err(),
         };
         if name.starts_with("key") {
@@ -171,11 +186,18 @@ fn truncated_values_and_other_versions_are_refused() {
         }
         assert!(!is_refused(&value), "{name}");
         // Cut between two versions, or before the first, it is a valid row with fewer versions.
-        let is_between = |cut| cut == 1 || name == "expired and answered" && cut == 77;
+        let is_between = |cut| match name {
+            "expired and answered" => cut == 1 || cut == 77,
+            "party with a record" => cut == 2,
+            "parties in two currencies" => cut == 4 || cut == 16,
+            name if name.starts_with("part") => false,
+            _ => cut == 1,
+        };
         for cut in (1..value.len()).filter(|cut| !is_between(*cut)) {
             assert!(is_refused(&value[..cut]), "{name} cut at {cut}");
         }
-        for version in [0, 2, 255] {
+        let is_of_parties = name.starts_with("part") && value[0] == PARTY_VERSION;
+        for version in [0, if is_of_parties { 3 } else { 2 }, 255] {
             let mut other = value.clone();
             other[0] = version;
             assert!(is_refused(&other), "{name} of version {version}");

@@ -10,7 +10,7 @@ use std::{format, panic};
 
 use ledger::field::{Chooser, Field};
 use ledger::{
-    Amount, Batch, Change, Currency, DeliveryResult, Digest, ENTRIES_MAX, Effects,
+    Amount, Batch, Change, ChangeParties, Currency, DeliveryResult, Digest, ENTRIES_MAX, Effects,
     FinishedDelivery, FspName, Genesis, LogIndex, NoticeId, Outcome, Prepare, Stamp, State,
     TransferId,
 };
@@ -48,15 +48,23 @@ proptest! {
         if !fields.is_empty() {
             let short = &fields[..cut.index(fields.len())];
             let read_short = read_fields(command.number(), FIELDS_VERSION, short);
-            match without_fee_rule(&command) {
+            match without_last_field(&command) {
                 Some(without) if read_short.is_ok() => prop_assert_eq!(read_short, Ok(without)),
                 _ => prop_assert!(read_short.is_err()),
             }
         }
         fields.push(0);
         let long = read_fields(command.number(), FIELDS_VERSION, &fields);
-        let is_begun = matches!(&command, Command::Prepare(prepare) if prepare.fee_rule.is_none());
-        let expected = if is_begun { FieldError::Short } else { FieldError::Long };
+        // A byte in place of a field that is absent is read as its beginning.
+        let lacks_fee_rule =
+            matches!(&command, Command::Prepare(prepare) if prepare.fee_rule.is_none());
+        let lacks_rule =
+            matches!(&command, Command::ChangeParties(change) if change.rule.is_none());
+        let expected = match (lacks_fee_rule, lacks_rule) {
+            (true, _) => FieldError::Short,
+            (_, true) => FieldError::Value,
+            (false, false) => FieldError::Long,
+        };
         prop_assert_eq!(long, Err(expected));
     }
 
@@ -233,8 +241,12 @@ impl Chooser for Seeded {
     }
 }
 
-/// A prepare as a version without fee rules wrote it: the rule is at the end.
-fn without_fee_rule(command: &Command) -> Option<Command> {
+/// A command as a version without its last field wrote it.
+fn without_last_field(command: &Command) -> Option<Command> {
+    if let Command::ChangeParties(change) = command {
+        let change = ChangeParties { rule: None, ..(**change).clone() };
+        return Some(Command::ChangeParties(Box::new(change)));
+    }
     let Command::Prepare(prepare) = command else { return None };
     Some(Command::Prepare(Box::new(Prepare { fee_rule: None, ..(**prepare).clone() })))
 }

@@ -547,6 +547,7 @@ fn first_history(multilateral: bool) -> Vec<Command> {
             form: PartyChangeForm::Delete,
             parties: Vec::new(),
             trace: [9; 16],
+            rule: None,
         })),
     ]
 }

@@ -68,6 +68,7 @@ fn change(number: usize) -> Command {
         form: PartyChangeForm::Batch,
         parties: (0..PARTIES).map(party).collect(),
         trace: [0; 16],
+        rule: None,
     }))
 }
 

@@ -12,8 +12,9 @@
 
 use ledger::{
     Abort, Activate, AdminOutcome, Amount, Change, ChangeParties, Command, CreateParticipant,
-    Currency, Digest, FspName, Fulfil, FulfilState, Fulfilment, MoveFunds, PartyBinding,
-    PartyChangeForm, Prepare, RULES_VERSION, SetInitialPositionAndLimits, TransferId,
+    Currency, Digest, FormerOwner, FspName, Fulfil, FulfilState, Fulfilment, MoveFunds,
+    PartyBinding, PartyChangeForm, PartyOwnership, PartyRule, Prepare, RULES_VERSION,
+    SetInitialPositionAndLimits, TransferId,
 };
 
 use crate::aim::{self, Situation};
@@ -384,6 +385,10 @@ impl SimulationRun {
             form: PartyChangeForm::Single,
             parties: vec![binding],
             trace: spread16(number),
+            rule: number.is_multiple_of(3).then(|| PartyRule {
+                ownership: PartyOwnership::LatestWins,
+                former: vec![FormerOwner { party: 0, fsp: self.actors.name(0) }],
+            }),
         }))
     }
 

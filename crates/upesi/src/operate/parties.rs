@@ -58,9 +58,14 @@ enum PartyCommand {
     /// Participants are not notified.
     #[command(after_help = IMPORT_EXAMPLES)]
     Import(ImportArguments),
-    /// Show the FSP that serves a party, as look-ups see it.
+    /// Show the FSPs that serve a party, as look-ups see them.
     #[command(after_help = FIND_EXAMPLES)]
     Find(FindArguments),
+    /// Remove registrations of a party, regardless of their FSPs.
+    ///
+    /// Each FSP that loses a registration gets a callback.
+    #[command(after_help = RELEASE_EXAMPLES)]
+    Release(ReleaseArguments),
 }
 
 const IMPORT_EXAMPLES: &str = "\
@@ -74,6 +79,11 @@ const FIND_EXAMPLES: &str = "\
 Examples:
   upesi party find MSISDN 254700000001 --token /var/lib/upesi/admin-token
   upesi party find ACCOUNT_ID 0012345 --sub-id SAVINGS --token FILE --json";
+
+const RELEASE_EXAMPLES: &str = "\
+Examples:
+  upesi party release MSISDN 254700000001 --token FILE --reason 'number reassigned'
+  upesi party release MSISDN 254700000001 --fsp payerfsp --currency XOF --token FILE";
 
 #[derive(clap::Args)]
 struct ImportArguments {
@@ -130,6 +140,24 @@ struct FindArguments {
     json: bool,
 }
 
+#[derive(clap::Args)]
+struct ReleaseArguments {
+    #[command(flatten)]
+    party: FindArguments,
+    /// Remove only the registrations of this FSP.
+    #[arg(long, value_name = "NAME")]
+    fsp: Option<String>,
+    /// Remove only the registrations that serve this currency.
+    #[arg(long, value_name = "CODE")]
+    currency: Option<String>,
+    /// Name of the operator, for the audit trail.
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
+    /// Reason for the removal, for the audit trail.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
 /// A registration as it is sent.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -174,6 +202,7 @@ pub(crate) fn party(arguments: &PartyArguments) -> Result<(), CliError> {
     match &arguments.command {
         PartyCommand::Import(arguments) => import(arguments),
         PartyCommand::Find(arguments) => find(arguments),
+        PartyCommand::Release(arguments) => release(arguments),
     }
 }
 
@@ -219,13 +248,7 @@ impl<'a> Import<'a> {
         let rejects = arguments.rejects.as_deref();
         rejects.map_or(Ok(()), |path| source.keep_from(path))?;
         let mut admin = arguments.switch.client()?;
-        for (name, text) in [("x-actor", &arguments.by), ("x-reason", &arguments.reason)] {
-            let Some(text) = text else { continue };
-            if text.chars().any(char::is_control) {
-                return Err(CliError::new("--by and --reason take one line of text"));
-            }
-            admin.with(name, text);
-        }
+        name_author(&mut admin, (&arguments.by, &arguments.reason))?;
         let first = ask_patiently(&mut admin, arguments.wait, ("GET", "/participants", None));
         first.map_err(CliError::new)?;
         let fsps = admin.participants()?;
@@ -614,25 +637,69 @@ fn cannot(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Cli
 }
 
 fn find(arguments: &FindArguments) -> Result<(), CliError> {
-    let FindArguments { kind, id, sub_id, switch, json } = arguments;
-    let mut path = format!("/parties/{kind}/{}", fspiop::percent_encode(id));
-    if let Some(sub_id) = sub_id {
-        path += &format!("?subId={}", query_value(sub_id));
+    let path = arguments.path(&[]);
+    let text = admin_get(&arguments.switch, &path)?;
+    arguments.print(&text, "no FSP serves this party")
+}
+
+/// Removes registrations, and shows them.
+fn release(arguments: &ReleaseArguments) -> Result<(), CliError> {
+    let ReleaseArguments { party, fsp, currency, by, reason } = arguments;
+    let path = party.path(&[("fspId", fsp.as_deref()), ("currency", currency.as_deref())]);
+    let mut client = party.switch.client()?;
+    name_author(&mut client, (by, reason))?;
+    let answered = client.must("DELETE", &path, None, &[200])?;
+    let text = String::from_utf8_lossy(&answered.body).into_owned();
+    party.print(&text, "no such registration")
+}
+
+/// Adds the operator and the reason to all requests.
+fn name_author(
+    client: &mut Admin,
+    (by, reason): (&Option<String>, &Option<String>),
+) -> Result<(), CliError> {
+    for (name, text) in [("x-actor", by), ("x-reason", reason)] {
+        let Some(text) = text else { continue };
+        if text.chars().any(char::is_control) {
+            return Err(CliError::new("--by and --reason take one line of text"));
+        }
+        client.with(name, text);
     }
-    let text = admin_get(switch, &path)?;
-    if *json {
-        println!("{text}");
-        return Ok(());
-    }
-    let found: Vec<serde_json::Value> = serde_json::from_str(&text)
-        .map_err(|error| CliError::new(format!("the answer: {error}")))?;
-    let Some(found) = found.first() else {
-        return Err(CliError::new(format!("{kind} {id}: no FSP serves this party")));
-    };
-    let member = |name: &str| found[name].as_str().unwrap_or("-").to_owned();
-    println!("fsp       {}", member("fspId"));
-    println!("currency  {}", member("currency"));
     Ok(())
+}
+
+impl FindArguments {
+    /// The path of the party, with the sub-identifier and these members of the query.
+    fn path(&self, query: &[(&str, Option<&str>)]) -> String {
+        let mut path = format!("/parties/{}/{}", self.kind, fspiop::percent_encode(&self.id));
+        let all = [("subId", self.sub_id.as_deref())];
+        for (name, value) in all.iter().chain(query) {
+            if let Some(value) = value {
+                let mark = if path.contains('?') { '&' } else { '?' };
+                path += &format!("{mark}{name}={}", query_value(value));
+            }
+        }
+        path
+    }
+
+    /// Prints these registrations.
+    fn print(&self, text: &str, none: &str) -> Result<(), CliError> {
+        let found: Vec<serde_json::Value> = serde_json::from_str(text)
+            .map_err(|error| CliError::new(format!("the answer: {error}")))?;
+        if self.json {
+            println!("{text}");
+            return Ok(());
+        }
+        if found.is_empty() {
+            return Err(CliError::new(format!("{} {}: {none}", self.kind, self.id)));
+        }
+        for found in &found {
+            let member = |name: &str| found[name].as_str().unwrap_or("-").to_owned();
+            println!("fsp       {}", member("fspId"));
+            println!("currency  {}", member("currency"));
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -175,19 +175,20 @@ impl AdminBackend for NodeBackend {
         id_type: &str,
         id: &str,
         sub_id: Option<&str>,
-    ) -> Result<Option<PartyBinding>, Unavailable> {
+    ) -> Result<Vec<PartyBinding>, Unavailable> {
         let found = self.handle.find_party(id_type, id, sub_id);
         let row = found.map_err(|error| {
             tracing::error!(%error, "a party cannot be read");
             Unavailable::Unreadable
         })?;
-        Ok(row.map(|row| PartyBinding {
+        let binding = |entry: &ports::PartyEntry| PartyBinding {
             id_type: id_type.to_owned(),
             id: id.to_owned(),
             sub_id: sub_id.map(Into::into),
-            currency: row.currency,
-            fsp: row.fsp,
-        }))
+            currency: entry.currency,
+            fsp: entry.fsp,
+        };
+        Ok(row.entries.iter().map(binding).collect())
     }
 
     fn operators(&self) -> Arc<OperatorBook> {

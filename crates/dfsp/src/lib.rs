@@ -19,7 +19,6 @@ pub mod connections;
 pub mod forwarder;
 pub mod http1;
 mod ids;
-mod ilp;
 mod message;
 pub mod message_pairs;
 pub mod observations;

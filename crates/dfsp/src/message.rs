@@ -7,11 +7,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fspiop::ilp::push_base64;
 use ledger::{Amount, Currency, TransferId};
 
 use crate::clock::Clock;
 use crate::ids::{hexadecimal, push_id};
-use crate::ilp::push_base64;
 use crate::security::{SignedParts, Signer};
 use crate::simulator::{Expiry, SimulatorOptions, Version};
 

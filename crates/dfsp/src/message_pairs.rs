@@ -5,10 +5,10 @@
 //! condition and fulfilment match as for any simulated FSP. The cost is some microseconds per
 //! transfer, with constant memory.
 
+use fspiop::ilp::{Payment, Secret, base64_length, condition, push_base64, push_packet};
 use ledger::{Amount, Currency, TransferId};
 
 use crate::ids::{hexadecimal, push_id};
-use crate::ilp::{Payment, Secret, base64_length, condition, push_base64, push_packet};
 use crate::message::{Envelope, PartiesText, TransferRequest, Writer, push, push_transaction};
 use crate::simulator::SimulatorOptions;
 

@@ -7,9 +7,9 @@
 
 use std::collections::HashMap;
 
+use fspiop::ilp::{Secret, push_base64};
 use ledger::{Amount, FspName};
 
-use crate::ilp::{Secret, push_base64};
 use crate::message::{Envelope, QuoteRequest, Writer};
 use crate::received_bodies::{QuotePosted, Scratch, make_terms};
 

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
+use fspiop::ilp::{Payment, Secret, condition, push_packet};
 use ledger::{Amount, Currency, FspName, TransferId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::ilp::{Payment, Secret, condition, push_packet};
 use crate::message::{PartiesText, push, push_transaction};
 use crate::observations::Verdict;
 

@@ -17,6 +17,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fspiop::ilp::{Secret, condition, read_digest};
 use ledger::{Amount, Currency, FspName, TransferId};
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,7 +32,6 @@ use crate::connections::{
 };
 use crate::http1::{self, Request};
 use crate::ids::{TransactionId, trace_of, traced_id};
-use crate::ilp::{Secret, condition, read_digest};
 use crate::message::{
     Bodies, Envelope, MessageKind, Party, QuoteAnswer, QuoteRequest, TransferRequest, Writer,
 };

@@ -31,6 +31,7 @@ mod error;
 pub mod forwarded_headers;
 pub mod headers;
 pub mod hub_messages;
+pub mod ilp;
 mod json;
 pub mod line_ends;
 pub mod media;

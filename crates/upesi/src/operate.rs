@@ -1,5 +1,6 @@
 //! Commands for operators of a switch.
 
+pub(crate) mod adapter;
 pub(crate) mod apply;
 pub(crate) mod callbacks;
 pub(crate) mod certificates;

@@ -1,12 +1,12 @@
 //! Checks that responses match their requests. The results of a hub that confuses parties, amounts
 //! or statuses are worthless, so each mismatch is recorded and fails its unit.
 
+use fspiop::ilp::{condition, read_digest};
 use ledger::{Amount, FspName, TransferId};
 
 use super::{
     Cause, Context, End, Inner, Leg, Reaction, SendResult, SimulatorOptions, Status, Token,
 };
-use crate::ilp::{condition, read_digest};
 use crate::observations::Observations;
 use crate::received_bodies::{Money, OfferedTerms, PartyFound, QuoteAnswered, TransferPosted};
 

@@ -14,9 +14,9 @@ use crate::cli::stdout;
 use crate::data::{archive, backup, migrate, restore, snapshot};
 use crate::inspect::{audit, events, explain, replay, verify, what_if};
 use crate::operate::{
-    apply, callbacks, certificates, cluster, doctor, drill, funds, health, init, liquidity, login,
-    operators, oracles, participants, parties, proposals, quarantine, reconcile, settlement,
-    statement, status,
+    adapter, apply, callbacks, certificates, cluster, doctor, drill, funds, health, init,
+    liquidity, login, operators, oracles, participants, parties, proposals, quarantine, reconcile,
+    settlement, statement, status,
 };
 use crate::{config, serve};
 
@@ -47,7 +47,7 @@ Examples:
   upesi openapi fspiop";
 
 const GROUPS: &[HelpGroup] = &[
-    ("Run", &["init", "serve", "demo", "simulate"]),
+    ("Run", &["init", "serve", "adapter", "demo", "simulate"]),
     (
         "Operate",
         &[
@@ -86,6 +86,13 @@ const GROUPS: &[HelpGroup] = &[
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run a scheme adapter: a synchronous API for the back end of a DFSP.
+    ///
+    /// The back end pays with one request, `POST /transfers`. The adapter looks up the party,
+    /// requests the quote and sends the transfer over FSPIOP, and asks the back end about incoming
+    /// quotes and transfers. Its state is on disk: a restart continues payments in flight.
+    #[command(after_help = adapter::EXAMPLES)]
+    Adapter(adapter::AdapterArguments),
     /// Compress closed log segments, or move them to an archive.
     ///
     /// Segments are compressed, written to the archive, read back and compared before the local
@@ -390,6 +397,7 @@ fn command_line() -> clap::Command {
 impl Command {
     fn carry_out(self) -> Result<(), CliError> {
         match self {
+            Self::Adapter(arguments) => adapter::adapter(&arguments),
             Self::Archive(arguments) => archive::archive(&arguments),
             Self::Audit(arguments) => audit::run(&arguments),
             Self::Backup(arguments) => backup::backup(&arguments),

@@ -6,6 +6,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails at that line")]
 
+mod adapter;
 mod admin;
 #[cfg(feature = "real-receivers")]
 mod alerts;

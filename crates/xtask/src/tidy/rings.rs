@@ -15,6 +15,7 @@ const RINGS: &[(&str, Ring)] = &[
     ("sequencer", Ring::SansIo),
     ("delivery", Ring::SansIo),
     ("events", Ring::SansIo),
+    ("adapter", Ring::Driver),
     ("alerts", Ring::Driver),
     ("blobs", Ring::Driver),
     ("journal", Ring::Driver),

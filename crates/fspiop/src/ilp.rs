@@ -14,22 +14,25 @@ use sha2::{Digest, Sha256};
 const PAYMENT: u8 = 1;
 
 /// The payee's secret key.
-pub(crate) struct Secret(Hmac<Sha256>);
+pub struct Secret(Hmac<Sha256>);
 
 impl Secret {
-    pub(crate) fn new(key: &[u8]) -> Self {
+    /// A key of any length.
+    #[must_use]
+    pub fn new(key: &[u8]) -> Self {
         Self(Hmac::new_from_slice(key).expect("HMAC takes keys of every length"))
     }
 
     /// The secret of a simulated FSP. It is derived from the name, so that simulated payers can
-    /// compute terms without a quote (see [`crate::Course::Transfer`]). Never use it for real
-    /// money.
-    pub(crate) fn of(fsp: &str) -> Self {
+    /// compute terms without a quote. Never use it for real money.
+    #[must_use]
+    pub fn of(fsp: &str) -> Self {
         Self::new(&Sha256::digest(format!("upesi simulated fsp {fsp}")))
     }
 
     /// The fulfilment of a packet's text.
-    pub(crate) fn fulfilment(&self, packet: &[u8]) -> [u8; 32] {
+    #[must_use]
+    pub fn fulfilment(&self, packet: &[u8]) -> [u8; 32] {
         let mut mac = self.0.clone();
         mac.update(packet);
         mac.finalize().into_bytes().into()
@@ -37,22 +40,25 @@ impl Secret {
 }
 
 /// The condition of a fulfilment.
-pub(crate) fn condition(fulfilment: &[u8; 32]) -> [u8; 32] {
+#[must_use]
+pub fn condition(fulfilment: &[u8; 32]) -> [u8; 32] {
     Sha256::digest(fulfilment).into()
 }
 
 /// The content of a packet.
-pub(crate) struct Payment<'a> {
-    pub(crate) amount: Amount,
-    pub(crate) currency: Currency,
+pub struct Payment<'a> {
+    /// The amount of the transfer.
+    pub amount: Amount,
+    /// Its currency.
+    pub currency: Currency,
     /// `g.<fsp>.<type>.<id>`, in lower case.
-    pub(crate) account: &'a [u8],
+    pub account: &'a [u8],
     /// The transaction object as JSON.
-    pub(crate) transaction: &'a [u8],
+    pub transaction: &'a [u8],
 }
 
 /// Appends the text of a packet (base64url without padding).
-pub(crate) fn push_packet(out: &mut Vec<u8>, scratch: &mut Vec<u8>, payment: &Payment<'_>) {
+pub fn push_packet(out: &mut Vec<u8>, scratch: &mut Vec<u8>, payment: &Payment<'_>) {
     let data_length = base64_length(payment.transaction.len());
     let contents = 8
         + length_prefix(payment.account.len()).1
@@ -73,7 +79,7 @@ pub(crate) fn push_packet(out: &mut Vec<u8>, scratch: &mut Vec<u8>, payment: &Pa
 }
 
 /// Appends base64url without padding.
-pub(crate) fn push_base64(out: &mut Vec<u8>, bytes: &[u8]) {
+pub fn push_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     let start = out.len();
     out.resize(start + base64_length(bytes.len()), 0);
     let written = URL_SAFE_NO_PAD.encode_slice(bytes, &mut out[start..]);
@@ -81,7 +87,8 @@ pub(crate) fn push_base64(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// Parses 32 bytes of base64url; `None` for anything else.
-pub(crate) fn read_digest(text: &str) -> Option<[u8; 32]> {
+#[must_use]
+pub fn read_digest(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 33];
     let length = URL_SAFE_NO_PAD.decode_slice(text.trim_end_matches('='), &mut bytes).ok()?;
     (length == 32).then(|| bytes[..32].try_into().expect("32 bytes were asked for"))
@@ -100,7 +107,8 @@ fn minor_units(amount: Amount, currency: Currency) -> u64 {
 }
 
 /// Length of `bytes` bytes as base64url without padding.
-pub(crate) const fn base64_length(bytes: usize) -> usize {
+#[must_use]
+pub const fn base64_length(bytes: usize) -> usize {
     (bytes * 4).div_ceil(3)
 }
 

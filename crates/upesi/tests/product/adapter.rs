@@ -1,0 +1,201 @@
+//! Payments of two banks through their scheme adapters: hub, two adapters and two back ends.
+
+mod bank;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use self::bank::Scheme;
+
+/// `POST /transfers` of a back end.
+fn payment(home: &str, amount: &str) -> Value {
+    json!({
+        "homeTransactionId": home,
+        "from": { "idType": "MSISDN", "idValue": "111", "displayName": "Amani Juma" },
+        "to": { "idType": "MSISDN", "idValue": "222" },
+        "amountType": "SEND", "currency": "USD", "amount": amount,
+        "transactionType": "TRANSFER", "note": "rent",
+    })
+}
+
+/// One synchronous request pays: look-up, quote and transfer, with the reference's shape.
+#[test]
+fn one_request_pays_and_shows_every_message() {
+    let scheme = Scheme::start("", "");
+    let (status, paid) = scheme.payer.post("/transfers", &payment("home-1", "12.5"));
+    assert_eq!(status, 200, "{paid}");
+    assert_eq!(paid["currentState"], "COMPLETED");
+    assert_eq!(paid["homeTransactionId"], "home-1");
+    assert_eq!(paid["to"]["fspId"], "payeebank");
+    assert_eq!(paid["to"]["firstName"], "Neema");
+    assert_eq!(paid["getPartiesResponse"]["body"]["party"]["name"], "Neema Ali");
+    assert_eq!(paid["quoteResponse"]["body"]["payeeFspFee"]["amount"], "0.5");
+    assert_eq!(paid["quoteResponseSource"], "payeebank");
+    assert_eq!(paid["prepare"]["body"]["amount"], json!({ "amount": "12.5", "currency": "USD" }));
+    assert_eq!(paid["fulfil"]["body"]["transferState"], "COMMITTED");
+    let id = paid["transferId"].as_str().unwrap();
+    assert_eq!(scheme.admin.position("payerbank"), "12.5");
+    assert_eq!(scheme.admin.position("payeebank"), "-12.5");
+
+    let asked = scheme.payee.requests();
+    let lines: Vec<_> = asked.iter().map(|(line, _)| line.as_str()).collect();
+    assert_eq!(lines, ["GET /parties/MSISDN/222", "POST /quoterequests", "POST /transfers"]);
+    let (_, quote) = &asked[1];
+    assert_eq!(quote["amount"], "12.5");
+    assert_eq!(quote["from"]["displayName"], "Amani Juma");
+    assert_eq!(quote["initiator"], "PAYER");
+    let (_, transfer) = &asked[2];
+    assert_eq!(transfer["transferId"], id);
+    assert_eq!(transfer["quote"]["payeeFspFeeAmount"], "0.5");
+    assert_eq!(transfer["ilpPacket"]["data"]["transactionId"], id);
+    assert_eq!(transfer["note"], "rent");
+
+    let (status, shown) = scheme.payer.get(&format!("/transfers/{id}"));
+    assert_eq!((status, &shown["currentState"]), (200, &json!("COMPLETED")));
+    scheme.end();
+}
+
+/// The back end resends after it lost the answer, and pays once.
+#[test]
+fn repeated_home_transaction_id_pays_once() {
+    let scheme = Scheme::start("", "");
+    let (_, first) = scheme.payer.post("/transfers", &payment("home-1", "10"));
+    let (status, again) = scheme.payer.post("/transfers", &payment("home-1", "10"));
+    assert_eq!((status, &again["transferId"]), (200, &first["transferId"]));
+    let (status, changed) = scheme.payer.post("/transfers", &payment("home-1", "11"));
+    assert_eq!((status, &changed["statusCode"]), (400, &json!("3106")));
+    assert_eq!(scheme.admin.position("payerbank"), "10");
+    scheme.end();
+}
+
+/// Errors of every step reach the back end with their code, and move no money.
+#[test]
+fn errors_have_the_code_of_their_step() {
+    let scheme = Scheme::start("", "");
+    let mut unknown = payment("home-1", "10");
+    unknown["to"]["idValue"] = "404".into();
+    let (status, error) = scheme.payer.post("/transfers", &unknown);
+    assert_eq!(status, 500, "{error}");
+    let information = "/transferState/lastError/mojaloopError/errorInformation/errorCode";
+    assert_eq!(error["transferState"]["currentState"], "ERROR_OCCURRED");
+    assert_eq!(error.pointer(information), Some(&json!("3204")), "{error}");
+    assert_eq!(error["statusCode"], "3204");
+    for (amount, code) in [("123", "4001"), ("77", "5103"), ("1500", "4200")] {
+        let (status, error) = scheme.payer.post("/transfers", &payment(amount, amount));
+        assert_eq!((status, &error["statusCode"]), (500, &json!(code)), "{error}");
+    }
+    let mut wrong = payment("home-2", "10");
+    wrong["amount"] = json!(10);
+    let (status, error) = scheme.payer.post("/transfers", &wrong);
+    assert_eq!((status, &error["statusCode"]), (400, &json!("400")), "{error}");
+    assert_eq!(scheme.admin.position("payerbank"), "0");
+    scheme.end();
+}
+
+/// The back end decides about the party and about the quote.
+#[test]
+fn pauses_are_resumed_or_refused_by_the_back_end() {
+    let scheme = Scheme::start("auto_accept_party = false\nauto_accept_quotes = false", "");
+    let (status, paused) = scheme.payer.post("/transfers", &payment("home-1", "10"));
+    assert_eq!((status, &paused["currentState"]), (200, &json!("WAITING_FOR_PARTY_ACCEPTANCE")));
+    let path = format!("/transfers/{}", paused["transferId"].as_str().unwrap());
+    let (status, error) = scheme.payer.put(&path, &json!({ "acceptParty": "yes" }));
+    assert_eq!(status, 400, "{error}");
+    let (_, quoted) = scheme.payer.put(&path, &json!({ "acceptParty": true }));
+    assert_eq!(quoted["currentState"], "WAITING_FOR_QUOTE_ACCEPTANCE", "{quoted}");
+    let (_, paid) = scheme.payer.put(&path, &json!({ "acceptQuote": true }));
+    assert_eq!(paid["currentState"], "COMPLETED", "{paid}");
+    let (_, again) = scheme.payer.put(&path, &json!({ "acceptQuote": true }));
+    assert_eq!(again["currentState"], "COMPLETED");
+
+    let (_, paused) = scheme.payer.post("/transfers", &payment("home-2", "10"));
+    let path = format!("/transfers/{}", paused["transferId"].as_str().unwrap());
+    let (status, refused) = scheme.payer.put(&path, &json!({ "acceptParty": false }));
+    assert_eq!((status, &refused["currentState"]), (200, &json!("ABORTED")));
+    assert_eq!(refused["abortedReason"], "Payee rejected by backend");
+    assert_eq!(scheme.admin.position("payerbank"), "10");
+    scheme.end();
+}
+
+/// The routes with one step, and their errors.
+#[test]
+fn single_steps_have_routes_of_their_own() {
+    let scheme = Scheme::start("auto_accept_quotes = false", "");
+    let (status, found) = scheme.payer.get("/parties/MSISDN/222");
+    assert_eq!(status, 200, "{found}");
+    assert_eq!(found["party"]["body"]["partyIdInfo"]["fspId"], "payeebank");
+    let (status, error) = scheme.payer.get("/parties/MSISDN/404");
+    assert_eq!((status, &error["statusCode"]), (404, &json!("3204")), "{error}");
+    let (status, _) = scheme.payer.get("/parties/PHONE/1");
+    assert_eq!(status, 400);
+
+    // The terms of a paused transfer are used for single steps with new ids.
+    let (_, paused) = scheme.payer.post("/transfers", &payment("home-1", "10"));
+    let mut request = paused["quoteRequest"]["body"].clone();
+    let (quote, transfer) = (bank::uuid(), bank::uuid());
+    request["quoteId"] = quote.into();
+    request["transactionId"] = transfer.clone().into();
+    let body = json!({ "fspId": "payeebank", "quotesPostRequest": request });
+    let (status, quoted) = scheme.payer.post("/quotes", &body);
+    assert_eq!(status, 200, "{quoted}");
+    let terms = &quoted["quotes"]["body"];
+    let prepare = json!({
+        "transferId": transfer, "payerFsp": "payerbank", "payeeFsp": "payeebank",
+        "amount": terms["transferAmount"], "ilpPacket": terms["ilpPacket"],
+        "condition": terms["condition"], "expiration": bank::soon(),
+    });
+    let body = json!({ "fspId": "payeebank", "transfersPostRequest": prepare });
+    let (status, paid) = scheme.payer.post("/simpleTransfers", &body);
+    assert_eq!((status, &paid["currentState"]), (200, &json!("COMPLETED")), "{paid}");
+    assert_eq!(paid["transfer"]["body"]["transferState"], "COMMITTED");
+    assert_eq!(scheme.admin.position("payerbank"), "10");
+    scheme.end();
+}
+
+/// With a reservation, the payee's back end learns the outcome from the hub.
+#[test]
+fn reserved_transfer_is_notified_to_the_back_end() {
+    let scheme = Scheme::start("", "reserve_notification = true");
+    let (_, paid) = scheme.payer.post("/transfers", &payment("home-1", "10"));
+    assert_eq!(paid["currentState"], "COMPLETED", "{paid}");
+    let path = format!("PUT /transfers/{}", paid["transferId"].as_str().unwrap());
+    let notice = scheme.payee.wait_for(&path);
+    assert_eq!(notice["currentState"], "COMPLETED");
+    assert_eq!(notice["finalNotification"]["transferState"], "COMMITTED");
+    assert_eq!(notice["direction"], "INBOUND");
+    scheme.end();
+}
+
+/// Both adapters are killed while the payee's back end works. The payment ends as the hub decides.
+#[test]
+fn killed_adapters_continue_the_payment() {
+    let mut scheme = Scheme::start("", "");
+    scheme.payee.hold_transfers(true);
+    let held = scheme.payer.begin("/transfers", &payment("home-1", "10"));
+    let asked = scheme.payee.wait_for("POST /transfers");
+    let id = asked["transferId"].as_str().unwrap().to_owned();
+    scheme.payer.kill();
+    scheme.payee.kill();
+    assert!(held.join().unwrap().is_none(), "the connection breaks");
+    scheme.payee.hold_transfers(false);
+    scheme.restart();
+    let paid = scheme.payer.wait_until_paid(&id);
+    assert_eq!(paid["fulfil"]["body"]["transferState"], "COMMITTED", "{paid}");
+    let (_, again) = scheme.payer.post("/transfers", &payment("home-1", "10"));
+    assert_eq!((&again["transferId"], &again["currentState"]), (&json!(id), &json!("COMPLETED")));
+    assert_eq!(scheme.admin.position("payerbank"), "10");
+    scheme.end();
+}
+
+/// Health, metrics and an orderly end.
+#[test]
+fn health_and_metrics_are_served() {
+    let scheme = Scheme::start("", "");
+    scheme.payer.post("/transfers", &payment("home-1", "10"));
+    let (status, health) = scheme.payer.monitor("/health");
+    assert_eq!(status, 200, "{health}");
+    let (_, metrics) = scheme.payer.monitor("/metrics");
+    let line = "upesi_adapter_outbound_completed_total{dfsp=\"payerbank\"} 1";
+    assert!(metrics.contains(line), "{metrics}");
+    scheme.payer.stop(Signal::TERM);
+}

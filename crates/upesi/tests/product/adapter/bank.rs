@@ -1,0 +1,300 @@
+//! Banks of the tests: a back end, the adapter in front of it, and the hub that joins them.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testkit::http::{Connection, Headers, PATIENCE, Request, Response};
+use testkit::server::{Inbox, Reply, Server};
+
+pub(super) use crate::support::message::uuid;
+use crate::support::message::{Message, date_time};
+use crate::support::scheme::{Admin, FUNDS};
+use crate::support::switch::{Home, PROGRAM, Switch};
+
+const CAP: &str = "1000";
+
+/// A time in the near future, for an expiration.
+pub(super) fn soon() -> String {
+    date_time(30_000)
+}
+
+/// A hub with the banks `payerbank` and `payeebank`.
+pub(super) struct Scheme {
+    home: Home,
+    switch: Switch,
+    pub(super) admin: Admin,
+    pub(super) payer: Bank,
+    pub(super) payee: Bank,
+}
+
+impl Scheme {
+    /// With settings of the two banks' flows.
+    pub(super) fn start(payer: &str, payee: &str) -> Self {
+        let home = Home::new();
+        let switch = home.serve();
+        let admin = Admin::new(&home, &switch);
+        admin.prepare_hub();
+        let [payer, payee] = [("payerbank", payer), ("payeebank", payee)]
+            .map(|(name, flow)| Bank::start(name, switch.fspiop, flow));
+        for bank in [&payer, &payee] {
+            let base = format!("http://{}", bank.adapter.inbound);
+            admin.onboard(&bank.name, &base, FUNDS, CAP);
+        }
+        let scheme = Self { home, switch, admin, payer, payee };
+        for party in ["222", "404"] {
+            scheme.register(party);
+        }
+        scheme
+    }
+
+    /// Registers a party of `payeebank` with the hub.
+    fn register(&self, party: &str) {
+        let message = Message::new("POST", &format!("/participants/MSISDN/{party}"), "payeebank")
+            .body(r#"{"fspId":"payeebank","currency":"USD"}"#);
+        let mut connection = Connection::open(self.switch.fspiop).unwrap();
+        assert_eq!(connection.exchange(&message.render()).unwrap().status, 202);
+        let path = format!("/participants/MSISDN/{party}");
+        let question = Message::new("GET", &path, "payerbank");
+        assert_eq!(connection.exchange(&question.render()).unwrap().status, 202);
+    }
+
+    /// Starts killed adapters again, on the same ports and directories.
+    pub(super) fn restart(&mut self) {
+        self.payer.adapter = self.payer.launch();
+        self.payee.adapter = self.payee.launch();
+    }
+
+    /// Stops everything and verifies the hub's log.
+    pub(super) fn end(self) {
+        self.payer.stop(Signal::TERM);
+        self.payee.stop(Signal::TERM);
+        self.switch.stop(Signal::TERM);
+        let output = self.home.verify();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+/// The requests of a back end, and its behaviour.
+#[derive(Default)]
+struct Ledger {
+    requests: Vec<(String, Value)>,
+    holds_transfers: bool,
+}
+
+/// A bank with its adapter.
+pub(super) struct Bank {
+    pub(super) name: String,
+    directory: TempDir,
+    pub(super) adapter: Running,
+    inbox: Arc<Inbox<Ledger>>,
+    _backend: Server,
+}
+
+/// A running adapter. It is killed when this is dropped.
+pub(super) struct Running {
+    child: Child,
+    _stdout: BufReader<ChildStdout>,
+    outbound: SocketAddr,
+    pub(super) inbound: SocketAddr,
+    monitoring: SocketAddr,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended before.
+        let _killed = self.child.kill();
+        let _ended = self.child.wait();
+    }
+}
+
+impl Bank {
+    fn start(name: &str, hub: SocketAddr, flow: &str) -> Self {
+        let inbox: Arc<Inbox<Ledger>> = Arc::default();
+        let received = Arc::clone(&inbox);
+        let backend =
+            Server::start(Ipv4Addr::LOCALHOST, move |request| respond(request, &received));
+        let backend = backend.unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("secret"), "a secret of tests, long enough").unwrap();
+        let any = "127.0.0.1:0";
+        let text = configuration(&directory, name, hub, backend.address(), [any; 3], flow);
+        fs::write(directory.path().join("adapter.toml"), text).unwrap();
+        let adapter = launch(&directory);
+        // A restart must find the hub's endpoints unchanged.
+        let ports = [adapter.outbound, adapter.inbound, adapter.monitoring].map(|a| a.to_string());
+        let ports = [&*ports[0], &*ports[1], &*ports[2]];
+        let text = configuration(&directory, name, hub, backend.address(), ports, flow);
+        fs::write(directory.path().join("adapter.toml"), text).unwrap();
+        Self { name: name.to_owned(), directory, adapter, inbox, _backend: backend }
+    }
+
+    fn launch(&self) -> Running {
+        launch(&self.directory)
+    }
+
+    pub(super) fn kill(&mut self) {
+        self.adapter.child.kill().unwrap();
+        self.adapter.child.wait().unwrap();
+    }
+
+    /// Stops the adapter, which must end in order.
+    pub(super) fn stop(mut self, signal: Signal) {
+        let child = &mut self.adapter.child;
+        let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        kill_process(id.expect("it has an id"), signal).unwrap();
+        assert!(child.wait().unwrap().success());
+    }
+
+    pub(super) fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        call(self.adapter.outbound, "POST", path, body).unwrap()
+    }
+
+    pub(super) fn put(&self, path: &str, body: &Value) -> (u16, Value) {
+        call(self.adapter.outbound, "PUT", path, body).unwrap()
+    }
+
+    pub(super) fn get(&self, path: &str) -> (u16, Value) {
+        call(self.adapter.outbound, "GET", path, &Value::Null).unwrap()
+    }
+
+    /// The status and text of the monitoring port.
+    pub(super) fn monitor(&self, path: &str) -> (u16, String) {
+        let answer = exchange(self.adapter.monitoring, "GET", path, &Value::Null).unwrap();
+        (answer.status, answer.text())
+    }
+
+    /// Sends a request whose answer is awaited later; `None` if the connection breaks.
+    pub(super) fn begin(&self, path: &str, body: &Value) -> JoinHandle<Option<(u16, Value)>> {
+        let (address, path, body) = (self.adapter.outbound, path.to_owned(), body.clone());
+        std::thread::spawn(move || call(address, "POST", &path, &body))
+    }
+
+    /// Asks until a transfer has been completed.
+    pub(super) fn wait_until_paid(&self, id: &str) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let (status, shown) = self.get(&format!("/transfers/{id}"));
+            if status == 200 && shown["currentState"] == "COMPLETED" {
+                return shown;
+            }
+            assert!(Instant::now() < deadline, "{shown}");
+        }
+    }
+
+    /// Requests that the back end has received.
+    pub(super) fn requests(&self) -> Vec<(String, Value)> {
+        self.inbox.lock().requests.clone()
+    }
+
+    /// Waits for a request of the back end, and returns its body.
+    pub(super) fn wait_for(&self, line: &str) -> Value {
+        let found = self.inbox.wait(PATIENCE, |ledger| {
+            let found = ledger.requests.iter().find(|(known, _)| known == line);
+            found.map(|(_, body)| body.clone())
+        });
+        found.unwrap_or_else(|| panic!("{line} is missing: {:?}", self.requests()))
+    }
+
+    /// Whether the back end leaves transfers without an answer.
+    pub(super) fn hold_transfers(&self, holds: bool) {
+        self.inbox.lock().holds_transfers = holds;
+    }
+}
+
+fn configuration(
+    directory: &TempDir,
+    name: &str,
+    hub: SocketAddr,
+    backend: SocketAddr,
+    [outbound, inbound, monitoring]: [&str; 3],
+    flow: &str,
+) -> String {
+    let at = directory.path().display();
+    format!(
+        "data = \"{at}/data\"\noutbound = \"{outbound}\"\ninbound = \"{inbound}\"\n\
+         monitoring = \"{monitoring}\"\n[hub]\nurl = \"http://{hub}\"\n\
+         [[dfsp]]\nid = \"{name}\"\nbackend = \"http://{backend}\"\n\
+         ilp_secret_file = \"{at}/secret\"\n[dfsp.flow]\n{flow}\n"
+    )
+}
+
+fn launch(directory: &TempDir) -> Running {
+    let mut command = Command::new(PROGRAM);
+    command.arg("adapter").arg("--config").arg(directory.path().join("adapter.toml"));
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    while !line.contains("adapter: ready; ") {
+        line.clear();
+        assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "it ended");
+    }
+    let address = |label: &str| {
+        let (_, rest) = line.split_once(label).unwrap();
+        rest.split([',', '\n']).next().unwrap().trim().parse().unwrap()
+    };
+    let (outbound, inbound) = (address("back ends on "), address("hub on "));
+    Running { child, _stdout: stdout, outbound, inbound, monitoring: address("health on ") }
+}
+
+fn exchange(address: SocketAddr, method: &str, path: &str, body: &Value) -> Option<Response> {
+    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    let headers = Headers(vec![("content-type".to_owned(), "application/json".to_owned())]);
+    let (method, path) = (method.to_owned(), path.to_owned());
+    let request = Request { method, path, headers, body }.render("adapter");
+    Connection::open(address).ok()?.exchange(&request).ok()
+}
+
+fn call(address: SocketAddr, method: &str, path: &str, body: &Value) -> Option<(u16, Value)> {
+    let answer = exchange(address, method, path, body)?;
+    Some((answer.status, serde_json::from_slice(&answer.body).unwrap_or(Value::Null)))
+}
+
+fn json_reply(status: u16, body: &Value) -> Reply {
+    let headers = Headers(vec![("content-type".to_owned(), "application/json".to_owned())]);
+    let body = body.to_string().into_bytes();
+    Reply::Response(Response { headers, body, ..Response::of(status) })
+}
+
+/// The bank's own system: it knows one party, takes a fee of 0.50, and refuses two amounts.
+fn respond(request: &Request, inbox: &Inbox<Ledger>) -> Reply {
+    let body: Value = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
+    let line = format!("{} {}", request.method, request.path);
+    let holds = inbox.put(|ledger| {
+        ledger.requests.push((line.clone(), body.clone()));
+        ledger.holds_transfers
+    });
+    let error = |code: &str| json_reply(500, &json!({ "statusCode": code, "message": "refused" }));
+    match line.as_str() {
+        "GET /parties/MSISDN/222" => json_reply(
+            200,
+            &json!({
+                "idType": "MSISDN", "idValue": "222", "type": "CONSUMER",
+                "displayName": "Neema Ali", "firstName": "Neema", "lastName": "Ali",
+            }),
+        ),
+        "POST /quoterequests" if body["amount"] == "77" => error("5103"),
+        "POST /quoterequests" => json_reply(
+            200,
+            &json!({
+                "quoteId": body["quoteId"], "transactionId": body["transactionId"],
+                "transferAmount": body["amount"], "transferAmountCurrency": body["currency"],
+                "payeeFspFeeAmount": "0.5", "payeeFspFeeAmountCurrency": body["currency"],
+            }),
+        ),
+        "POST /transfers" if holds => Reply::Silence,
+        "POST /transfers" if body["amount"] == "123" => error("4001"),
+        "POST /transfers" => json_reply(200, &json!({ "homeTransactionId": "payee-1" })),
+        line if line.starts_with("GET /parties/") => {
+            json_reply(404, &json!({ "statusCode": "3204", "message": "no such party" }))
+        }
+        _ => Reply::Status(200),
+    }
+}

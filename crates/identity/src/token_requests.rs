@@ -37,6 +37,28 @@ pub struct TokenRequest {
     pub audience: Option<String>,
 }
 
+/// The tokens of a client or a person.
+#[derive(Clone)]
+pub struct ProviderTokens {
+    /// The access token.
+    pub access: String,
+    /// The token that renews it, if the provider gave one.
+    pub refresh: Option<String>,
+    /// How long the access token is valid; 0 if the provider names no time.
+    pub lifetime: Duration,
+}
+
+/// Why an access token was not renewed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RenewalError {
+    /// The provider refused the refresh token: it has expired, or was revoked or used.
+    #[error("{0}")]
+    Ended(ProviderError),
+    /// The provider cannot be reached, or gave no usable answer.
+    #[error("{0}")]
+    Failed(ProviderError),
+}
+
 /// The code that a person enters at the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceCode {
@@ -57,12 +79,37 @@ impl ProviderClient {
     ///
     /// # Errors
     /// In words.
-    pub async fn client_token(&self, request: &TokenRequest) -> Result<String, ProviderError> {
+    pub async fn client_token(
+        &self,
+        request: &TokenRequest,
+    ) -> Result<ProviderTokens, ProviderError> {
         let endpoints = self.endpoints(request).await?;
         let mut form = request.form();
         form.push(("grant_type", "client_credentials".into()));
         let (status, answer) = self.send(&endpoints.token, request, form).await?;
-        token_of(status, &answer)
+        tokens_of(status, &answer)
+    }
+
+    /// New tokens for a refresh token, which the provider may replace.
+    ///
+    /// # Errors
+    /// The provider refuses it, or gave no usable answer.
+    pub async fn renewed_token(
+        &self,
+        request: &TokenRequest,
+        refresh_token: &str,
+    ) -> Result<ProviderTokens, RenewalError> {
+        let endpoints = self.endpoints(request).await.map_err(RenewalError::Failed)?;
+        let mut form = request.form();
+        form.push(("grant_type", "refresh_token".into()));
+        form.push(("refresh_token", refresh_token.to_owned()));
+        let sent = self.send(&endpoints.token, request, form).await;
+        let (status, answer) = sent.map_err(RenewalError::Failed)?;
+        let tokens = tokens_of(status, &answer);
+        tokens.map_err(|error| match status.is_client_error() {
+            true => RenewalError::Ended(error),
+            false => RenewalError::Failed(error),
+        })
     }
 
     /// The access token of a person, who enters the code that `show` gets.
@@ -73,7 +120,7 @@ impl ProviderClient {
         &self,
         request: &TokenRequest,
         show: impl FnOnce(&DeviceCode),
-    ) -> Result<String, ProviderError> {
+    ) -> Result<ProviderTokens, ProviderError> {
         let endpoints = self.endpoints(request).await?;
         let missing = || ProviderError::new("the provider has no device codes");
         let device = endpoints.device.ok_or_else(missing)?;
@@ -103,7 +150,7 @@ impl ProviderClient {
         (url, request): (&str, &TokenRequest),
         code: &str,
         mut interval: Duration,
-    ) -> Result<String, ProviderError> {
+    ) -> Result<ProviderTokens, ProviderError> {
         loop {
             tokio::time::sleep(interval).await;
             let form = vec![
@@ -115,7 +162,7 @@ impl ProviderClient {
             match answer.get("error").and_then(Value::as_str) {
                 Some("authorization_pending") => {}
                 Some("slow_down") => interval += POLL_INTERVAL,
-                _ => return token_of(status, &answer),
+                _ => return tokens_of(status, &answer),
             }
         }
     }
@@ -179,9 +226,18 @@ fn encode(value: &str) -> String {
     encoded
 }
 
-fn token_of(status: StatusCode, answer: &Map<String, Value>) -> Result<String, ProviderError> {
-    match answer.get("access_token").and_then(Value::as_str) {
-        Some(token) if status == StatusCode::OK => Ok(token.to_owned()),
+fn tokens_of(
+    status: StatusCode,
+    answer: &Map<String, Value>,
+) -> Result<ProviderTokens, ProviderError> {
+    let text = |name: &str| answer.get(name).and_then(Value::as_str).map(str::to_owned);
+    let seconds = answer.get("expires_in").and_then(Value::as_u64);
+    match text("access_token") {
+        Some(access) if status == StatusCode::OK => Ok(ProviderTokens {
+            access,
+            refresh: text("refresh_token"),
+            lifetime: Duration::from_secs(seconds.unwrap_or_default()),
+        }),
         _ => Err(failure(status, answer)),
     }
 }

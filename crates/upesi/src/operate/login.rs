@@ -2,19 +2,18 @@
 
 mod provider;
 
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use harness::{Admin, session_file};
 use serde_json::{Value, json};
 
-use self::provider::ProviderArguments;
+use self::provider::{ProviderArguments, ProviderSession};
 use crate::CliError;
 use crate::cli::admin_address::{TlsFiles, authorities_file};
 use crate::cli::admin_client::member;
 use crate::cli::password;
+use crate::cli::session::{remove, remove_session, store, store_session};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -57,7 +56,7 @@ pub(crate) fn login(arguments: &LoginArguments) -> Result<(), CliError> {
     let file = file_for(admin)?;
     let Some(name) = name else {
         let issuer = provider.issuer.as_deref().unwrap_or_default();
-        return keep_token(&provider.token(issuer)?, (admin, &file), files);
+        return keep_token(&provider.session(issuer)?, (admin, &file), files);
     };
     let password = password::read("password", password_file.as_deref())?;
     let mut body = json!({"name": name, "password": password});
@@ -70,7 +69,7 @@ pub(crate) fn login(arguments: &LoginArguments) -> Result<(), CliError> {
     if answer.status != 201 {
         return Err(refused(answer.status, &value));
     }
-    let stored = store(&file, &format!("{}\n", member(&value, "token")));
+    let stored = store_session(&file, &member(&value, "token"), None);
     stored.map_err(|error| CliError::new(format!("{}: {error}", file.display())))?;
     remember_authorities(&file, files.ca(admin).as_deref())?;
     println!("logged in as {name} until {}", member(&value, "expirationDate"));
@@ -78,18 +77,23 @@ pub(crate) fn login(arguments: &LoginArguments) -> Result<(), CliError> {
 }
 
 /// Stores an access token, if the admin API accepts it.
-fn keep_token(token: &str, (admin, file): (&str, &Path), files: &TlsFiles) -> Result<(), CliError> {
-    let mut client = files.apply(admin, Admin::with_token(admin, token.to_owned())?)?;
+fn keep_token(
+    ProviderSession { token, renewal }: &ProviderSession,
+    (admin, file): (&str, &Path),
+    files: &TlsFiles,
+) -> Result<(), CliError> {
+    let mut client = files.apply(admin, Admin::with_token(admin, token.clone())?)?;
     let answer = client.call("GET", "/identity", None)?;
     let value = serde_json::from_slice::<Value>(&answer.body).unwrap_or(Value::Null);
     if answer.status != 200 {
         return Err(refused(answer.status, &value));
     }
-    let stored = store(file, &format!("{token}\n"));
+    let stored = store_session(file, token, renewal.as_ref());
     stored.map_err(|error| CliError::new(format!("{}: {error}", file.display())))?;
     remember_authorities(file, files.ca(admin).as_deref())?;
     let (name, end) = (member(&value, "name"), member(&value, "expirationDate"));
-    println!("logged in as {name} until {end}");
+    let renewed = if renewal.is_some() { "; later commands renew the token" } else { "" };
+    println!("logged in as {name} until {end}{renewed}");
     Ok(())
 }
 
@@ -103,11 +107,9 @@ fn refused(status: u16, answer: &Value) -> CliError {
 pub(crate) fn logout(arguments: &LogoutArguments) -> Result<(), CliError> {
     let file = file_for(&arguments.admin)?;
     remember_authorities(&file, None)?;
-    match fs::remove_file(&file) {
-        Ok(()) => println!("logged out of {}", arguments.admin),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            println!("there is no session with {}", arguments.admin);
-        }
+    match remove_session(&file) {
+        Ok(true) => println!("logged out of {}", arguments.admin),
+        Ok(false) => println!("there is no session with {}", arguments.admin),
         Err(error) => return Err(CliError::new(format!("{}: {error}", file.display()))),
     }
     Ok(())
@@ -125,28 +127,7 @@ fn remember_authorities(session: &Path, ca: Option<&Path>) -> Result<(), CliErro
     let done = match ca {
         Some(ca) if ca == kept => Ok(()),
         Some(ca) => fs::read_to_string(ca).and_then(|content| store(&kept, &content)),
-        None => match fs::remove_file(&kept) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        },
+        None => remove(&kept),
     };
     done.map_err(|error| CliError::new(format!("{}: {error}", kept.display())))
-}
-
-/// Writes a new file that only its owner can read, and renames it over an earlier one.
-fn store(file: &Path, content: &str) -> io::Result<()> {
-    if let Some(directory) = file.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    }
-    let mut name = file.as_os_str().to_owned();
-    name.push(".new");
-    let new = PathBuf::from(name);
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    opened.write_all(content.as_bytes())?;
-    opened.sync_all()?;
-    fs::rename(&new, file)
 }

@@ -1,7 +1,9 @@
 //! A real OpenID provider: tokens of participants by client credentials, of machines and people for
 //! the admin API by `upesi login`.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::json;
@@ -22,10 +24,11 @@ struct Provider {
 }
 
 impl Provider {
-    fn start() -> Self {
+    /// A provider whose access tokens are valid for some seconds.
+    fn start(lifetime: u32) -> Self {
         let mut child = Command::new("node")
             .arg(installed().join("provider.mjs"))
-            .arg(json!({ "audience": AUDIENCE }).to_string())
+            .arg(json!({ "audience": AUDIENCE, "lifetime": lifetime }).to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -53,6 +56,22 @@ impl Provider {
         answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
     }
 
+    /// Runs a login with a device code, which the person enters.
+    fn log_in(&mut self, mut person: Command) {
+        person.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut person = person.spawn().unwrap();
+        let mut line = String::new();
+        let mut complaints = BufReader::new(person.stderr.take().unwrap());
+        complaints.read_line(&mut line).unwrap();
+        let (_, code) =
+            line.trim().split_once("enter the code ").unwrap_or_else(|| panic!("{line}"));
+        self.enter(code);
+        let output = person.wait_with_output().unwrap();
+        let welcome = String::from_utf8_lossy(&output.stdout);
+        complaints.read_to_string(&mut line).unwrap();
+        assert!(welcome.starts_with("logged in as anna until 20"), "{welcome} {line}");
+    }
+
     /// The person enters the code.
     fn enter(&mut self, code: &str) {
         writeln!(self.child.stdin.as_mut().unwrap(), "{code}").unwrap();
@@ -68,13 +87,12 @@ impl Drop for Provider {
 
 #[test]
 fn tokens_of_a_real_provider_are_accepted() {
-    let mut provider = Provider::start();
+    let mut provider = Provider::start(300);
     let issuer = provider.issuer.clone();
     let settings = format!(
         "callers = \"token\"\ntoken_issuer = \"{issuer}\"\ntoken_audience = \"{AUDIENCE}\"\n\
-         token_scopes = [\"fspiop\"]\n[admin]\nauth = \"roles\"\noidc_issuer = \"{issuer}\"\n\
-         oidc_audience = \"{AUDIENCE}\"\n\
-         oidc_roles = [\"hub-admins=admin\", \"hub-viewers=viewer\"]\n"
+         token_scopes = [\"fspiop\"]\n{}",
+        admin_settings(&issuer)
     );
     let scheme = Scheme::configured(&settings);
     let [payer, payee] = ["payerfsp", "payeefsp"].map(|name| provider.token(name));
@@ -108,17 +126,73 @@ fn tokens_of_a_real_provider_are_accepted() {
     let refused = finish(wrong).fails();
     assert!(refused.contains("invalid_client"), "{refused}");
 
-    let mut person = command(&[&login[..], &["upesi", "--scope", "fspiop"]].concat());
-    person.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut person = person.spawn().unwrap();
-    let mut line = String::new();
-    let mut complaints = BufReader::new(person.stderr.take().unwrap());
-    complaints.read_line(&mut line).unwrap();
-    let (_, code) = line.trim().split_once("enter the code ").unwrap_or_else(|| panic!("{line}"));
-    provider.enter(code);
-    let output = person.wait_with_output().unwrap();
-    let welcome = String::from_utf8_lossy(&output.stdout);
-    complaints.read_to_string(&mut line).unwrap();
-    assert!(welcome.starts_with("logged in as anna until 20"), "{welcome} {line}");
+    provider.log_in(command(&[&login[..], &["upesi", "--scope", "fspiop"]].concat()));
     finish(command(&["operator", "add", "bert", "--role", "viewer"])).succeeds();
+}
+
+/// Settings of the admin API for the tokens of a provider.
+fn admin_settings(issuer: &str) -> String {
+    format!(
+        "[admin]\nauth = \"roles\"\noidc_issuer = \"{issuer}\"\noidc_audience = \"{AUDIENCE}\"\n\
+         oidc_roles = [\"hub-admins=admin\", \"hub-viewers=viewer\"]\n"
+    )
+}
+
+/// The token of a person ends after seconds. Commands renew it until the provider refuses.
+#[test]
+fn session_of_a_person_is_renewed_until_the_provider_ends_it() {
+    let mut provider = Provider::start(20);
+    let scheme = Scheme::configured(&admin_settings(&provider.issuer));
+    let config = tempfile::tempdir().unwrap();
+    let admin = format!("http://{}", scheme.switch.admin);
+    let command = |arguments: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).args(["--admin", &admin]).env("XDG_CONFIG_HOME", config.path());
+        command
+    };
+    let issuer = provider.issuer.clone();
+    let login = ["login", "--issuer", &issuer, "--audience", AUDIENCE, "--scope", "fspiop"];
+    provider.log_in(command(&[&login[..], &["--client-id", "upesi"]].concat()));
+    let session = config.path().join("upesi/sessions");
+    let session = session.join(format!("127.0.0.1_{}", scheme.switch.admin.port()));
+    let renewal =
+        session.with_file_name(format!("127.0.0.1_{}.renewal", scheme.switch.admin.port()));
+    let mode = fs::metadata(&renewal).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+    let read = || [&session, &renewal].map(|file| fs::read_to_string(file).unwrap());
+    let list = || finish(command(&["operator", "list"]));
+
+    // Each command renews a token that ends within 30 s, and both tokens change.
+    let first = read();
+    list().succeeds();
+    let second = read();
+    assert!(first[0] != second[0] && first[1] != second[1], "{first:?} {second:?}");
+    // Two at a time renew it one after the other: a refresh token can be used once.
+    std::thread::scope(|scope| {
+        let both = [scope.spawn(list), scope.spawn(list)];
+        both.into_iter().for_each(|output| drop(output.join().unwrap().succeeds()));
+    });
+    list().succeeds();
+
+    // The provider ends the session. A valid token is used up; then the command says what to do.
+    let mut stored: serde_json::Value = serde_json::from_str(&read()[1]).unwrap();
+    let mut revoke = Command::new("curl");
+    revoke.args(["--silent", "--show-error", "--fail", "--data", "client_id=upesi", "--data"]);
+    revoke.arg(format!("token={}", stored["refreshToken"].as_str().unwrap()));
+    revoke.arg(format!("{issuer}/token/revocation"));
+    finish(revoke).succeeds();
+    list().succeeds();
+    stored["expires"] = 0.into();
+    fs::write(&renewal, stored.to_string()).unwrap();
+    let refused = list().fails();
+    assert!(refused.contains("the session has ended"), "{refused}");
+    assert!(refused.contains("invalid_grant"), "{refused}");
+    assert!(refused.contains(&format!("upesi login --issuer {issuer} --client-id")), "{refused}");
+
+    // The provider is down: another text.
+    drop(provider);
+    let refused = list().fails();
+    assert!(refused.contains("the session cannot be renewed"), "{refused}");
+    finish(command(&["logout"])).succeeds();
+    assert!(!session.exists() && !renewal.exists());
 }

@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import { createInterface } from 'node:readline';
 import Provider from 'oidc-provider';
 
-const { audience } = JSON.parse(process.argv[2]);
+const { audience, lifetime } = JSON.parse(process.argv[2]);
 const DEVICE = 'urn:ietf:params:oauth:grant-type:device_code';
 const machine = (id) => ({
   client_id: id,
@@ -24,7 +24,7 @@ const provider = new Provider(issuer, {
     {
       client_id: 'upesi',
       token_endpoint_auth_method: 'none',
-      grant_types: [DEVICE],
+      grant_types: [DEVICE, 'refresh_token'],
       redirect_uris: [],
       response_types: [],
     },
@@ -32,6 +32,7 @@ const provider = new Provider(issuer, {
   features: {
     clientCredentials: { enabled: true },
     deviceFlow: { enabled: true },
+    revocation: { enabled: true },
     resourceIndicators: {
       enabled: true,
       defaultResource: () => audience,
@@ -40,11 +41,13 @@ const provider = new Provider(issuer, {
         audience,
         scope: 'fspiop',
         accessTokenFormat: 'jwt',
-        accessTokenTTL: 300,
+        accessTokenTTL: lifetime,
         jwt: { sign: { alg: 'RS256' } },
       }),
     },
   },
+  issueRefreshToken: () => true,
+  rotateRefreshToken: true,
   extraTokenClaims: (_context, token) => {
     const name = token.accountId ?? token.clientId;
     const groups = { anna: ['hub-admins'], robot: ['hub-viewers'] }[name] ?? [];

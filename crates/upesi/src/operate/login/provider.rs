@@ -7,6 +7,7 @@ use tokio::runtime::Builder;
 
 use crate::CliError;
 use crate::cli::password;
+use crate::cli::session::Renewal;
 
 /// The environment variable with the client's secret.
 const SECRET_VARIABLE: &str = "UPESI_CLIENT_SECRET";
@@ -42,7 +43,7 @@ impl ProviderArguments {
     ///
     /// # Errors
     /// The provider refused, or gave no usable answer.
-    pub(super) fn token(&self, issuer: &str) -> Result<String, CliError> {
+    pub(super) fn session(&self, issuer: &str) -> Result<ProviderSession, CliError> {
         let request = TokenRequest {
             issuer: issuer.to_owned(),
             client_id: self.client_id.clone().unwrap_or_default(),
@@ -54,12 +55,22 @@ impl ProviderArguments {
         let client = ProviderClient::new("issuer", self.issuer_ca.clone()).map_err(failed)?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| CliError::new(error.to_string()))?;
-        let token = match request.client_secret {
+        let tokens = match request.client_secret {
             Some(_) => runtime.block_on(client.client_token(&request)),
             None => runtime.block_on(client.device_token(&request, show)),
         };
-        token.map_err(failed)
+        let tokens = tokens.map_err(failed)?;
+        // A client with a secret logs in again by itself: its secret is stored nowhere.
+        let is_person = request.client_secret.is_none();
+        let renewal = Renewal::new(&request, self.issuer_ca.as_deref(), &tokens);
+        Ok(ProviderSession { token: tokens.access, renewal: renewal.filter(|_| is_person) })
     }
+}
+
+/// An access token, and how it is renewed.
+pub(super) struct ProviderSession {
+    pub(super) token: String,
+    pub(super) renewal: Option<Renewal>,
 }
 
 fn show(code: &DeviceCode) {

@@ -15,16 +15,14 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tls::ClientTls;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::{AbortHandle, spawn_local};
 
 use crate::http1;
-use crate::security::call;
+use crate::security::{FspTls, call};
 use crate::socket_options::tune;
 use crate::wire::SharedWire;
 
@@ -119,7 +117,7 @@ pub struct HubConnections<T>(Rc<Inner<T>>);
 struct Inner<T> {
     /// Never empty; the first one is the home node.
     addresses: Vec<SocketAddr>,
-    tls: Option<Arc<ClientTls>>,
+    tls: Option<FspTls>,
     options: ConnectionOptions,
     answered: Box<dyn Fn(T, SendResult)>,
     state: RefCell<State<T>>,
@@ -184,13 +182,13 @@ impl<T: Copy + 'static> HubConnections<T> {
         Self::over(None, addresses, options, answered)
     }
 
-    /// The same, over TLS if it is given. The certificate of a hub must contain its address.
+    /// The same, over TLS if it is given. The certificate of a hub must contain its host.
     ///
     /// # Panics
     ///
     /// If `addresses` is empty.
     pub fn over(
-        tls: Option<Arc<ClientTls>>,
+        tls: Option<FspTls>,
         addresses: &[SocketAddr],
         options: ConnectionOptions,
         answered: impl Fn(T, SendResult) + 'static,
@@ -576,7 +574,7 @@ async fn open_connection<T: Copy + 'static>(inner: Rc<Inner<T>>) {
     let connecting = async {
         let stream = TcpStream::connect(inner.addresses[place]).await?;
         tune(&stream);
-        call(stream, inner.tls.as_deref()).await
+        call(stream, inner.tls.as_ref()).await
     };
     let connected = tokio::time::timeout(inner.options.answer_timeout, connecting).await;
     let wire = match connected {

@@ -26,6 +26,8 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct FspTls {
     /// Its calls to the hub.
     pub client: Arc<ClientTls>,
+    /// The host in the hub's certificate; `None` for the called address.
+    pub hub: Option<Arc<str>>,
     /// Its listener.
     pub server: Arc<ServerTls>,
 }
@@ -39,11 +41,11 @@ pub struct Signatures {
     pub keys: KeyRing,
 }
 
-/// A call to the hub at an address, whose certificate must contain the address.
-pub(crate) async fn call(stream: TcpStream, tls: Option<&ClientTls>) -> io::Result<Wire> {
-    let Some(tls) = tls else { return Ok(Wire::Plain(stream)) };
-    let host = stream.peer_addr()?.ip().to_string();
-    match tls.connect(("", &host), stream).await {
+/// A call to the hub, whose certificate must contain its host, or the called address.
+pub(crate) async fn call(stream: TcpStream, tls: Option<&FspTls>) -> io::Result<Wire> {
+    let Some(FspTls { client, hub, .. }) = tls else { return Ok(Wire::Plain(stream)) };
+    let address = stream.peer_addr()?.ip().to_string();
+    match client.connect(("", hub.as_deref().unwrap_or(&address)), stream).await {
         Ok(stream) => Ok(Wire::Called(Box::new(stream))),
         Err(fault) => Err(io::Error::other(format!("TLS: {}", fault.text()))),
     }

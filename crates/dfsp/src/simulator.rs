@@ -306,7 +306,7 @@ impl Simulator {
             Inner {
                 address,
                 connections: HubConnections::over(
-                    options.tls.as_ref().map(|tls| Arc::clone(&tls.client)),
+                    options.tls.clone(),
                     &addresses(&options),
                     options.connections,
                     answered,

@@ -142,6 +142,14 @@ pub struct SimulateOptions {
     /// File with the bearer token of the admin API.
     #[arg(long, value_name = "FILE")]
     pub token: Option<PathBuf>,
+    /// Directory of `upesi init` with certificates and keys of the FSPs.
+    ///
+    /// The FSPs then call the hub over TLS with their certificates, require its certificate, and
+    /// sign their messages. Needs the folders participants, tls and jws, and, without --token,
+    /// administrator.token. --hub and --admin begin with https://. The certificates of the FSPs
+    /// are valid for localhost and 127.0.0.1.
+    #[arg(long, value_name = "DIR")]
+    pub secure: Option<PathBuf>,
     /// Address of this machine that the hub sends callbacks to.
     #[arg(long, default_value = "127.0.0.1")]
     pub listen: IpAddr,

@@ -95,7 +95,7 @@ impl SecureScheme {
         let mut command = command.clone();
         let configuration = self.directory.join("upesi.toml").into_os_string();
         command.serve.extend([OsString::from("--config"), configuration]);
-        command.token_file = self.directory.join("administrator.token");
+        command.token_file = self.token_file();
         command.admin_tls = Some(Arc::clone(&self.admin));
         command
     }
@@ -110,6 +110,20 @@ impl SecureScheme {
     #[must_use]
     pub fn admin(&self) -> Arc<ClientTls> {
         Arc::clone(&self.admin)
+    }
+
+    /// The token of the first administrator.
+    #[must_use]
+    pub fn token_file(&self) -> PathBuf {
+        self.directory.join("administrator.token")
+    }
+
+    /// Gives an FSP its certificate and its key, to call a hub with this host in its certificate.
+    pub fn protect_for(&self, simulator: &mut SimulatorOptions, hub: &str) {
+        self.protect(simulator);
+        if let Some(tls) = &mut simulator.tls {
+            tls.hub = Some(hub.into());
+        }
     }
 
     /// Gives an FSP its certificate and its key.
@@ -133,6 +147,7 @@ fn read_fsp(
         certificate: Some((certificate, key)),
         ca: ca.clone(),
         ca_directory: None,
+        crl: None,
         minimum: MinimumVersion::Tls13,
     });
     let server = ServerTls::open(ServerFiles {
@@ -147,7 +162,7 @@ fn read_fsp(
         protocols: PROTOCOLS,
     });
     let (client, server) = (client.map_err(unusable)?, server.map_err(unusable)?);
-    let tls = FspTls { client: Arc::new(client), server: Arc::new(server) };
+    let tls = FspTls { client: Arc::new(client), hub: None, server: Arc::new(server) };
     let key = SigningKey::from_pem(&read(&own.join("signing.key"))?).map_err(unusable)?;
     Ok((tls, Signatures { key: Arc::new(key), keys: keys.clone() }))
 }

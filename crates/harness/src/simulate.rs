@@ -13,6 +13,7 @@ use crate::onboarding::onboard;
 use crate::options::SimulateOptions;
 use crate::pairs::Pairs;
 use crate::scenario::Scenario;
+use crate::secure_scheme::SecureScheme;
 use crate::simulators::{FspResult, SimulatorPlan, SimulatorResult, Simulators, place, plan};
 use crate::status_line::{RunPhase, StatusLine};
 use crate::switch_process::read_token;
@@ -35,18 +36,23 @@ pub fn simulate(options: &SimulateOptions) -> Result<(), HarnessError> {
         (None, Some(_)) => Load::Closed,
         (None, None) => Load::None,
     };
+    let scheme = scheme(options)?;
     let mut placed = plan(&options.fsps, &[hub]);
     for (index, simulator) in placed.iter_mut().enumerate() {
         simulator.listen = place(options.listen, options.port, index);
+        if let Some(scheme) = &scheme {
+            scheme.protect_for(simulator, host(&options.hub));
+        }
     }
     let (scenario, pairs, threads) = (Scenario::Whole, Pairs::Uniform, options.fsps.threads);
     let simulator_plan = SimulatorPlan { scenario, pairs, load, threads, keeps_ends: false };
     let simulators = Simulators::start(&placed, simulator_plan)?;
     for fsp in simulators.bound() {
-        live.step(&format!("{} at http://{}", fsp.name, fsp.address));
+        let protocol = if scheme.is_some() { "https" } else { "http" };
+        live.step(&format!("{} at {protocol}://{}", fsp.name, fsp.address));
     }
     if !options.no_onboard {
-        set_up(options, &simulators, &interrupt)?;
+        set_up((options, scheme.as_ref()), &simulators, &interrupt)?;
         live.step("onboarded");
     }
     simulators.behave()?;
@@ -83,15 +89,42 @@ pub fn simulate(options: &SimulateOptions) -> Result<(), HarnessError> {
     }
 }
 
+/// The certificates and keys of the FSPs, if the hub needs them.
+fn scheme(options: &SimulateOptions) -> Result<Option<SecureScheme>, HarnessError> {
+    let Some(directory) = &options.secure else { return Ok(None) };
+    let urls = [("--hub", Some(&options.hub)), ("--admin", options.admin.as_ref())];
+    for (option, url) in urls {
+        if url.is_some_and(|url| !url.starts_with("https://")) {
+            let problem = format!("{option}: must begin with https:// with --secure");
+            return Err(HarnessError::Options(problem));
+        }
+    }
+    let names: Vec<_> = (0..options.fsps.fsps).map(|index| options.fsps.name(index)).collect();
+    SecureScheme::open(directory, &names).map(Some)
+}
+
+/// The host of a URL.
+fn host(url: &str) -> &str {
+    let authority = url.split_once("://").map_or(url, |(_, authority)| authority);
+    authority.rsplit_once(':').map_or(authority, |(host, _)| host)
+}
+
 fn set_up(
-    options: &SimulateOptions,
+    (options, scheme): (&SimulateOptions, Option<&SecureScheme>),
     simulators: &Simulators,
     interrupt: &Interrupt,
 ) -> Result<(), HarnessError> {
     let needed = || HarnessError::Options("--admin: required for onboarding".to_owned());
-    let address = resolve(options.admin.as_deref().ok_or_else(needed)?)?;
-    let token = options.token.as_deref().map(read_token).transpose()?;
-    let mut admin = Admin::new(address, token);
+    let url = options.admin.as_deref().ok_or_else(needed)?;
+    let stored = scheme.map(SecureScheme::token_file);
+    let token = options.token.as_deref().or(stored.as_deref());
+    let token = token.map(read_token).transpose()?;
+    let mut admin = match (scheme, token) {
+        (None, token) => Admin::new(resolve(url)?, token),
+        (Some(scheme), token) => {
+            Admin::with_token(url, token.unwrap_or_default())?.over_tls(scheme.admin())
+        }
+    };
     onboard(&mut admin, options.fsps.currency, &simulators.bound(), interrupt)?;
     simulators.register(options.fsps.patience(), interrupt)
 }

@@ -298,3 +298,26 @@ bank-b PUT /transfers/{id}/error 3
         assert!(switch.end().0.success());
     }
 }
+
+/// Simulated participants on another machine use the files that `upesi init` wrote.
+#[test]
+fn simulated_participants_use_their_certificates_and_keys() {
+    let scheme = NewScheme::new(&["--participant", "fsp1,fsp2"]);
+    let home = Home::new();
+    let switch = home.started(scheme.serve());
+    let url = |address: std::net::SocketAddr| format!("https://127.0.0.1:{}", address.port());
+    let simulate = |hub: &str| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["simulate", "--fsps", "2", "--first", "1", "--concurrency", "2"]);
+        command.args(["--transactions", "5", "--hub", hub, "--admin", &url(switch.admin)]);
+        command.arg("--secure").arg(scheme.path("scheme"));
+        finish(command)
+    };
+    let output = simulate(&url(switch.fspiop)).succeeds();
+    assert!(output.out().contains("fsp1"), "{output:?}");
+    assert!(output.err().contains("https://127.0.0.1:"), "{output:?}");
+    let refused = simulate(&format!("http://{}", switch.fspiop)).fails();
+    assert!(refused.contains("--hub: must begin with https:// with --secure"), "{refused}");
+    switch.signal(Signal::TERM);
+    assert!(switch.end().0.success());
+}

@@ -11,7 +11,8 @@ use testkit::http::Connection;
 
 use crate::support::container::{Container, Mount};
 use crate::support::namespaces::{Need, apart, run};
-use crate::support::switch::{Home, Printed};
+use crate::support::scheme::Admin;
+use crate::support::switch::{Home, Ports, Printed};
 
 const TOKEN: &str = "a-token-that-an-operator-has-made";
 /// Address of the container in its network.
@@ -220,6 +221,77 @@ fn ask(address: &str, request: &str, host: &str, more: &str) -> u16 {
     let text = format!("{request} HTTP/1.1\r\nhost: {host}\r\ncontent-length: 0\r\n{more}\r\n");
     let mut connection = Connection::open(address.parse().unwrap()).unwrap();
     connection.exchange(text.as_bytes()).unwrap().status
+}
+
+/// The switch makes only system calls that the unit allows, and maps no memory that is writable and
+/// executable, from its start over a payment to its end.
+#[test]
+fn system_calls_of_the_switch_pass_the_filter_of_the_unit() {
+    let Some(sets) = output_of("systemd-analyze", &["syscall-filter"]) else {
+        return println!("not checked: there is no systemd-analyze on this machine");
+    };
+    if output_of("strace", &["-V"]).is_none() {
+        return println!("not checked: there is no strace on this machine");
+    }
+    let unit = read("deploy/systemd/upesi.service");
+    let filters: Vec<_> =
+        unit.lines().filter_map(|line| line.strip_prefix("SystemCallFilter=")).collect();
+    let [allowed, removed] = filters[..] else { panic!("{filters:?}") };
+    let removed = calls_of(&sets, removed.strip_prefix('~').unwrap());
+    let mut allowed = calls_of(&sets, allowed);
+    allowed.retain(|call| !removed.contains(call));
+    allowed.extend(calls_of(&sets, "@default"));
+
+    let home = Home::new();
+    let (trace, command) = (home.data().with_file_name("trace"), home.command(Ports::free()));
+    let mut traced = std::process::Command::new("strace");
+    traced.args(["-D", "-f", "-qq", "-o"]).arg(&trace).arg(command.get_program());
+    traced.args(command.get_args());
+    let switch = home.started(traced);
+    let admin = Admin::new(&home, &switch);
+    admin.prepare_hub();
+    switch.signal(Signal::TERM);
+    let (status, complaints) = switch.end();
+    assert!(status.success(), "{complaints}");
+
+    let text = fs::read_to_string(&trace).unwrap();
+    let calls = text.lines().filter_map(|line| {
+        let (_, call) = line.split_once(char::is_whitespace)?;
+        let (name, arguments) = call.trim_start().split_once('(')?;
+        Some((name, arguments))
+            .filter(|_| name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_'))
+    });
+    let (mut seen, mut refused) = (BTreeSet::new(), BTreeSet::new());
+    for (name, arguments) in calls {
+        seen.insert(name);
+        let is_code = arguments.contains("PROT_WRITE|PROT_EXEC");
+        if is_code || !allowed.contains(name) {
+            refused.insert(name);
+        }
+    }
+    assert!(seen.contains("fdatasync") && seen.contains("accept4"), "{seen:?}");
+    assert!(refused.is_empty(), "{refused:?}");
+}
+
+/// What a program prints; `None` if this machine does not have it.
+fn output_of(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = std::process::Command::new(program).args(arguments).output().ok()?;
+    output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+}
+
+/// The system calls of a set, and of the sets in it, in the list of systemd.
+fn calls_of(sets: &str, set: &str) -> BTreeSet<String> {
+    let lines = sets.lines().skip_while(|line| *line != set).skip(1);
+    let lines = lines.take_while(|line| line.starts_with(' ')).map(str::trim);
+    let mut calls = BTreeSet::new();
+    for line in lines.filter(|line| !line.starts_with('#')) {
+        match line.starts_with('@') {
+            true => calls.extend(calls_of(sets, line)),
+            false => drop(calls.insert(line.to_owned())),
+        }
+    }
+    assert!(!calls.is_empty(), "no set {set}");
+    calls
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod address;
 mod client;
 mod connect;
 mod consumer;
+mod message_sender;
 mod migrate;
 mod publisher;
 mod security;
@@ -37,6 +38,7 @@ mod trim;
 
 pub use address::{Address, AddressError};
 pub use connect::{ConnectReport, ConnectedLog, MissingLog, TopicOptions, open};
+pub use message_sender::MessageSender;
 pub use migrate::{
     ExportReport, MigrateError, MigrationObserver, MigrationStep, TopicReader, compare, export,
     send_log_moved,

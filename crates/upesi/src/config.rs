@@ -273,6 +273,11 @@ impl Config {
                  key",
             ),
             (
+                self.chain_heads.topic.is_some() && self.chain_heads_key().is_none(),
+                "chain_heads.topic needs chain_heads.key or jws.signing_key, the file with a \
+                 private key",
+            ),
+            (
                 self.transfers.expiration_max.is_some_and(|span| span.0 < EXPIRATION_MAX_LEAST),
                 "transfers.expiration_max must be at least 1s",
             ),
@@ -300,6 +305,7 @@ impl Config {
             (keys.keys.is_some(), "jws.keys", "signatures", signatures),
             (keys.signing_key.is_some(), "jws.signing_key", "signatures", signatures),
             (self.chain_heads.to.is_some(), "chain_heads.to", "signatures", signatures),
+            (self.chain_heads.topic.is_some(), "chain_heads.topic", "signatures", signatures),
             (self.fspiop_issuer().is_some(), "fspiop.callers", "signatures", signatures),
             (self.admin_issuer().is_some(), "admin.oidc_issuer", "signatures", signatures),
             (self.events.brokers.is_some(), "events.brokers", "kafka", kafka),

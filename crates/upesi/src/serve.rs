@@ -7,7 +7,7 @@ pub(crate) mod bare_node;
 #[cfg(test)]
 mod boards;
 pub(crate) mod certificates;
-mod chain_heads;
+pub(crate) mod chain_heads;
 pub(crate) mod descriptors;
 pub(crate) mod durable_mark_thread;
 mod events;
@@ -159,9 +159,9 @@ fn serve_at(
     prepare_directory(arguments)?;
     let (certificates, issuers) = (Certificates::open(config)?, Issuers::start(config)?);
     let auth = admin_access(config, &arguments.data, (&certificates, &issuers))?;
-    let alerts = config.alerts.receivers()?;
     let keys = Keys::open(config, certificates.signing_key.as_ref())?;
-    let traces = &TraceExport::start(config, addresses.fspiop)?;
+    let alerts = certificates.receivers(config)?;
+    let traces = &TraceExport::start(config, &certificates, addresses.fspiop)?;
     let OpenedNode { sequencer, directory, snapshots, segments, shared, quarantined } =
         open(config, &arguments.data, options, &clock)?;
     // Before the switch reports that it is ready, because a client may send a signal then.
@@ -902,6 +902,7 @@ fn switch_options(
         security: ListenerSecurity {
             tls: certificates.fspiop.clone(),
             callers: config.callers(issuers.fspiop.as_ref()),
+            handshake_rate: NonZeroU32::new(config.fspiop.tls_handshakes_per_address),
         },
         egress_policy: Arc::clone(egress_policy),
         expiration_max: config.transfers.expiration_max.map(|span| span.0),

@@ -16,7 +16,8 @@ use crate::CliError;
 use crate::cli::units::{Bytes, Count, Milliseconds};
 use crate::config::{self, Auth, Config, TakesEffect};
 use crate::serve;
-use crate::serve::{certificates, issuers, signatures};
+use crate::serve::certificates::Certificates;
+use crate::serve::{chain_heads, issuers, signatures};
 
 /// Arguments of `check-config`.
 #[derive(clap::Args)]
@@ -108,11 +109,10 @@ pub(crate) fn check_start(config: &Config) -> Result<(), CliError> {
     if config.admin.auth == Auth::Roles {
         serve::given_secrets_key(config)?;
     }
-    config.alerts.receivers()?;
+    Certificates::open(config)?.receivers(config)?;
     config.traces.export(&config::traces::variable, "")?;
-    certificates::check(config)?;
     issuers::check(config)?;
-    issuers::check(config)?;
+    chain_heads::check(config)?;
     signatures::check(config)
 }
 

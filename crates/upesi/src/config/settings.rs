@@ -93,6 +93,10 @@ settings! {
         tls_ocsp_file: Option<PathBuf> = None => Reload;
         /// The lowest version of TLS: `"1.3"` or `"1.2"`
         tls_version_min: TlsVersion = TlsVersion::Tls13;
+        /// Full TLS handshakes of one address, or of one /64 network for IPv6, per second and
+        /// thread; 0 for no limit. Those of one second may come at once after a pause, and resumed
+        /// sessions do not count. Beyond it a connection is closed before its handshake
+        tls_handshakes_per_address: u32 = 500, ..=100_000;
         /// How the sender of a request is known. `"anyone"`: `FSPIOP-Source` is believed.
         /// `"certificate"`: it must be a name in the client's certificate. `"token"`: it must be
         /// the name in the request's access token. `"gateway"`: it must be the name in
@@ -292,6 +296,10 @@ settings! {
         /// Directory of PEM files `<fspId>.pem`: the only authorities of this participant's server
         /// certificates, instead of `endpoints.tls_ca_file`
         tls_ca_directory: Option<PathBuf> = None => Reload;
+        /// PEM file with revocation lists, one of each authority of participants' server
+        /// certificates and of the authorities below a root. An endpoint with a revoked
+        /// certificate, or with one that no list covers, is not called
+        tls_crl_file: Option<PathBuf> = None => Reload;
         /// The lowest version of TLS: `"1.3"` or `"1.2"`
         tls_version_min: TlsVersion = TlsVersion::Tls13;
     }
@@ -432,8 +440,14 @@ settings! {
         /// Addresses of operators, which get every alert. The hub and each participant also get
         /// their own, at their endpoints of the types `..._EMAIL`
         mail_to: Vec<String> = Vec::new();
-        /// PEM file with the CA certificates for webhook and relay; unset, the system's
+        /// PEM file with the CA certificates for webhook and relay; unset, the system's. A changed
+        /// file is read again for webhooks, like the other `tls_...` files
         ca: Option<PathBuf> = None;
+        /// PEM file with the certificate that the hub presents to an `https://` webhook, then those
+        /// of its issuers. See [TLS](security/tls.md)
+        tls_certificate_file: Option<PathBuf> = None => Reload;
+        /// PEM file with its private key, without a password, not readable by others
+        tls_key_file: Option<PathBuf> = None => Reload;
         /// How long an alert is retried. After that it is given up, with a line on standard error
         horizon_seconds: u64 = DAY_SECONDS, 1..=MONTH_SECONDS;
     }
@@ -495,6 +509,13 @@ settings! {
         /// File with headers of each export, such as a token, one `name: value` per line, not
         /// readable by others. It is read at the start. `OTEL_EXPORTER_OTLP_HEADERS` adds to them
         headers_file: Option<PathBuf> = None;
+        /// PEM file with the authorities of an `https://` collector; unset, the system's
+        tls_ca_file: Option<PathBuf> = None => Reload;
+        /// PEM file with the certificate that the hub presents to the collector, then those of its
+        /// issuers. See [TLS](security/tls.md)
+        tls_certificate_file: Option<PathBuf> = None => Reload;
+        /// PEM file with its private key, without a password, not readable by others
+        tls_key_file: Option<PathBuf> = None => Reload;
     }
 
     /// Snapshots of the state.
@@ -566,6 +587,10 @@ settings! {
         /// bucket, best where operators of the hub cannot delete. `upesi audit verify` compares a
         /// log with them ([security/signed-log.md](security/signed-log.md))
         to: Option<String> = None;
+        /// Kafka topic for signed chain heads, such as `"kafka://broker:9092/chain-heads"`, instead
+        /// of `chain_heads.to` or in addition. It must exist; let it keep messages for ever. TLS
+        /// and login are those of `[kafka]`
+        topic: Option<String> = None;
         /// Interval between two chain heads, if records were added
         every_seconds: u64 = 300, 1..=86_400;
         /// Private key that signs them, in PEM. Unset, `jws.signing_key` signs them

@@ -1,7 +1,8 @@
 //! Signed chain heads: statements that let a third party prove that a log was not changed later.
 //!
 //! A chain head covers every byte of the log before it. Each statement is a compact JWS in an
-//! object of its own, `heads/<log index>.jws`, in a blob store that belongs to the log. Its payload
+//! object of its own, `heads/<log index>.jws`, in a blob store that belongs to the log, or in a
+//! message of a Kafka topic with the key `<log index>.jws`. Its payload
 //! is a [`ChainHead`] in JSON. A statement that exists is never replaced.
 
 use journal::{BlobError, BlobStore};
@@ -30,15 +31,6 @@ pub(crate) struct ChainHead {
     pub(crate) chain_head: String,
 }
 
-/// Why a statement could not be published.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PublishError {
-    #[error(transparent)]
-    BlobStore(#[from] BlobError),
-    #[error(transparent)]
-    Sign(#[from] SignError),
-}
-
 /// Why a statement is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
@@ -53,16 +45,26 @@ pub(crate) enum ReadError {
     OtherName(u64),
 }
 
-/// Signs the end of a log and publishes the statement, unless it exists.
+/// Publishes the statement about the end of a log, unless it exists.
 pub(crate) fn publish(
     store: &dyn BlobStore,
-    key: &SigningKey,
     tail: &Tail,
-) -> Result<(), PublishError> {
+    statement: &str,
+) -> Result<(), BlobError> {
     let name = object_name(tail.end);
     if store.length(&name)?.is_some() {
         return Ok(());
     }
+    journal::put(store, &name, statement.as_bytes())
+}
+
+/// The key of a statement in a topic: the name of its object in the folder.
+pub(crate) fn message_key(tail: &Tail) -> String {
+    format!("{:020}{EXTENSION}", tail.end.0)
+}
+
+/// The statement about the end of a log.
+pub(crate) fn sign(key: &SigningKey, tail: &Tail) -> Result<String, SignError> {
     let head = ChainHead {
         log: tail.identity.to_string(),
         log_index: tail.end.0,
@@ -70,8 +72,7 @@ pub(crate) fn publish(
         chain_head: tail.chain.to_string(),
     };
     let payload = serde_json::to_vec(&head).expect("texts and a number are JSON");
-    let statement = jws::sign_statement(&payload, key)?;
-    Ok(journal::put(store, &name, statement.as_bytes())?)
+    jws::sign_statement(&payload, key)
 }
 
 /// The names of the published statements, in the order of the log.

@@ -100,8 +100,8 @@ impl BackgroundJobs {
             jobs.spawn("backup", interval, move |stopping| backup.run(stopping))?;
         }
         let place = open(config.chain_heads.to.as_deref())?;
-        let publisher = place.map(|place| Publisher::open(place, config, &segments.log, frames));
-        if let Some(mut publisher) = publisher.transpose()?.flatten() {
+        let publisher = Publisher::open(place, config, &segments.log, frames)?;
+        if let Some(mut publisher) = publisher {
             let reporter = JobReporter::new("chain heads", &jobs.storage, |it| &mut it.chain_heads);
             let interval = Duration::from_secs(config.chain_heads.every_seconds);
             jobs.spawn("chain-heads", interval, move |_| {

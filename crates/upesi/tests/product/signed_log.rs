@@ -174,3 +174,48 @@ fn an_unreachable_destination_stops_no_payment() {
     scheme.wait_until_delivered();
     scheme.end();
 }
+
+/// A third party that has only the messages of the topic and the public key verifies a log.
+#[cfg(feature = "real-brokers")]
+#[test]
+fn a_log_matches_the_chain_heads_in_a_topic() {
+    use kafka_testkit::{Cluster, ClusterOptions};
+    use stream::{Consumer, ConsumerSettings, Properties, ReceivedMessage};
+
+    let auditor = Auditor::new();
+    let options = ClusterOptions::new(1, auditor.path("brokers"));
+    let cluster = Cluster::start(options, &mut |line| println!("{line}")).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (brokers, properties) = (cluster.bootstrap(), Properties::new());
+    let created = runtime.block_on(stream::create_topic(brokers, &properties, "heads", 1, 1));
+    assert!(created.unwrap());
+    let scheme = Scheme::configured(&format!(
+        "[chain_heads]\ntopic = \"kafka://{}/heads\"\nevery_seconds = 1\nkey = \"{}\"\n",
+        cluster.bootstrap(),
+        auditor.path("ec.private").display()
+    ));
+    scheme.pay("1");
+    scheme.wait_until_delivered();
+    let signed = wait_until_signed(&scheme.admin);
+
+    let directory = auditor.path("heads/heads");
+    fs::create_dir(&directory).unwrap();
+    let settings = ConsumerSettings::new(cluster.bootstrap(), "auditor", &["heads"]);
+    let consumer = Consumer::connect(settings).unwrap();
+    let control = consumer.control();
+    let copy = async |batch: &[ReceivedMessage<'_>]| {
+        for message in batch {
+            let name = std::str::from_utf8(message.key().unwrap()).unwrap();
+            fs::write(directory.join(name), message.bytes()).unwrap();
+            if signed <= name.strip_suffix(".jws").unwrap().parse().unwrap() {
+                control.stop();
+            }
+        }
+        Ok(())
+    };
+    runtime.block_on(consumer.run(copy)).unwrap();
+    let report = auditor.verify(&scheme.home.data(), "ec.public").succeeds().json();
+    assert_eq!((&report["ok"], &report["faults"]), (&json!(true), &json!([])), "{report}");
+    assert!(signed <= report["covered"]["log_index"].as_u64().unwrap(), "{report}");
+    scheme.end();
+}

@@ -12,8 +12,6 @@
 mod mail;
 mod message;
 mod queue;
-#[cfg(feature = "tls")]
-mod tls;
 mod webhook;
 
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //! The headers `webhook-id`, `webhook-timestamp` and `webhook-signature` follow its version 1:
 //! HMAC-SHA256 over `id.timestamp.body`. A receiver verifies them with any of its libraries.
 
-use std::path::Path;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,6 +17,7 @@ use hyper::client::conn::http1;
 use hyper::rt::{Read, Write};
 use hyper_util::rt::TokioIo;
 use sha2::Sha256;
+use tls::ClientTls;
 use tokio::net::TcpStream;
 
 use crate::{AlertMessage, InvalidSetting, TIMEOUT};
@@ -60,20 +61,18 @@ pub struct Webhook {
     host: String,
     port: u16,
     secret: WebhookSecret,
-    #[cfg(feature = "tls")]
-    tls: Option<crate::tls::TlsClient>,
+    tls: Option<Arc<ClientTls>>,
 }
 
 impl Webhook {
-    /// A webhook at a URL. Certificates are verified with the CA certificates in `ca`, or with
-    /// those of the system.
+    /// A webhook at a URL. One with `https://` needs `tls`, which verifies its certificate.
     ///
     /// # Errors
     /// [`InvalidSetting`]: the URL is not absolute, or its scheme cannot be used.
     pub fn new(
         url: &str,
         secret: WebhookSecret,
-        ca: Option<&Path>,
+        tls: Option<Arc<ClientTls>>,
     ) -> Result<Self, InvalidSetting> {
         let invalid = |why: &str| InvalidSetting(format!("{url:?}: {why}"));
         let uri: Uri = url.parse().map_err(|_| invalid("not a URL"))?;
@@ -88,19 +87,10 @@ impl Webhook {
         };
         let host = authority.host().trim_matches(['[', ']']).to_owned();
         let port = authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-        #[cfg(not(feature = "tls"))]
-        if is_tls {
-            let _unused = ca;
+        if is_tls && tls.is_none() {
             return Err(invalid("this build has no TLS; build it with the feature tls"));
         }
-        Ok(Self {
-            host,
-            port,
-            secret,
-            #[cfg(feature = "tls")]
-            tls: is_tls.then(|| crate::tls::TlsClient::new(ca)).transpose()?,
-            uri,
-        })
+        Ok(Self { host, port, secret, tls: tls.filter(|_| is_tls), uri })
     }
 
     /// Sends an alert and waits for the answer, at most [`TIMEOUT`]. Any 2xx is a success.
@@ -131,9 +121,9 @@ impl Webhook {
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<(), String> {
         let stream = TcpStream::connect((&*self.host, self.port)).await;
         let stream = stream.map_err(|error| format!("cannot connect: {error}"))?;
-        #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
-            let stream = tls.connect(&self.host, stream).await?;
+            let stream = tls.connect(("", &*self.host), stream).await;
+            let stream = stream.map_err(|fault| format!("TLS: {}", fault.text()))?;
             return exchange(TokioIo::new(stream), request).await;
         }
         exchange(TokioIo::new(stream), request).await
@@ -227,7 +217,7 @@ mod tests {
         for (url, expected) in [
             ("http://127.0.0.1:9/alerts?a=b", None),
             ("http://[::1]/", None),
-            ("https://alerts.example/x", (!crate::HAS_TLS).then_some("no TLS")),
+            ("https://alerts.example/x", Some("no TLS")),
             ("ftp://alerts.example", Some("expected http:// or https://")),
             ("alerts.example", Some("expected http:// or https://")),
             ("http://user:secret@alerts.example", Some("passwords are not supported")),

@@ -361,6 +361,7 @@ pub fn authorities(ca: Option<&Path>) -> Result<Arc<ClientTls>, HarnessError> {
         certificate: None,
         ca: ca.map(Path::to_owned),
         ca_directory: None,
+        crl: None,
         minimum: MinimumVersion::Tls12,
     };
     let opened = ClientTls::open(files).map(Arc::new);

@@ -66,7 +66,8 @@ impl ProviderClient {
             return Ok(Self { tls: None });
         }
         let minimum = MinimumVersion::Tls12;
-        let files = ClientFiles { section, certificate: None, ca, ca_directory: None, minimum };
+        let (certificate, ca_directory, crl) = (None, None, None);
+        let files = ClientFiles { section, certificate, ca, ca_directory, crl, minimum };
         let tls = ClientTls::open(files).map_err(|error| ProviderError::new(error.to_string()))?;
         Ok(Self { tls: Some(Arc::new(tls)) })
     }

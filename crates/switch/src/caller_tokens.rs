@@ -13,24 +13,20 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use fspiop::admission::network_of;
 use fspiop::{ErrorCode, Refusal};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode};
 use identity::{Claims, IssuerKeys, KeyRefresh, KeySet, TokenFault, TokenRules};
 use ledger::FspName;
 
+use crate::address_allowance::{AddressAllowances, Allowance};
 use crate::caller_names::{NamePattern, refuse};
 use crate::counters::Counters;
 
 /// Maximum number of remembered tokens of a thread.
 const REMEMBERED_MAX: usize = 8_192;
-/// Refused tokens of an address, or of a /64 network for IPv6, before others are not looked at.
-const ALLOWANCE_MAX: u32 = 50;
-/// Time until one more is looked at, in milliseconds.
-const ALLOWANCE_MS: u64 = 100;
-/// Maximum number of addresses with an allowance of their own; others share one.
-const ADDRESSES_MAX: usize = 1_024;
+/// Refused tokens of an address before others are not looked at.
+const REFUSED_TOKENS: Allowance = Allowance { most: 50, interval_us: 100_000 };
 /// Longest part of a claim in an error text, in characters.
 const SHOWN_MAX: usize = 64;
 
@@ -60,7 +56,7 @@ struct TokenState {
     set: Option<Arc<KeySet>>,
     generation: u64,
     remembered: HashMap<[u8; 32], RememberedToken>,
-    refused: RefusedTokens,
+    refused: AddressAllowances,
 }
 
 struct RememberedToken {
@@ -93,7 +89,7 @@ impl CallerTokens {
             set: None,
             generation: 0,
             remembered: HashMap::new(),
-            refused: RefusedTokens::default(),
+            refused: AddressAllowances::new(REFUSED_TOKENS),
         };
         Self { settings, state: RefCell::new(state) }
     }
@@ -116,7 +112,7 @@ impl CallerTokens {
         if let Some(known) = state.remembered.get(&hash).filter(|known| now < known.expires) {
             return Ok(TokenCheck::Known(known.name));
         }
-        if !state.refused.may_try(from, now_ms) {
+        if !state.refused.is_left(from, 1_000 * now_ms) {
             counters.tokens_limited.add(1);
             return Err(too_many());
         }
@@ -146,7 +142,7 @@ impl CallerTokens {
                 Ok(TokenCheck::Known(name))
             }
             Err(refusal) => {
-                state.refused.count(from, now_ms);
+                state.refused.count(from, 1_000 * now_ms);
                 Err(refusal)
             }
         }
@@ -261,80 +257,9 @@ fn count(fault: TokenFault, counters: &Counters) {
     counter.add(1);
 }
 
-/// The refused tokens by address.
-#[derive(Default)]
-struct RefusedTokens {
-    addresses: HashMap<IpAddr, Allowance>,
-    /// The shared allowance of addresses beyond the bound.
-    others: Allowance,
-}
-
-/// Used parts of an allowance at a time, in milliseconds since 1970.
-#[derive(Clone, Copy, Default)]
-struct Allowance {
-    used: u32,
-    since_ms: u64,
-}
-
-impl Allowance {
-    /// The used parts now.
-    fn used(self, now_ms: u64) -> u32 {
-        let refilled = now_ms.saturating_sub(self.since_ms) / ALLOWANCE_MS;
-        self.used.saturating_sub(u32::try_from(refilled).unwrap_or(u32::MAX))
-    }
-}
-
-impl RefusedTokens {
-    fn may_try(&self, from: IpAddr, now_ms: u64) -> bool {
-        let own = self.addresses.get(&network_of(from));
-        let allowance = match own {
-            None if self.addresses.len() < ADDRESSES_MAX => return true,
-            None => self.others,
-            Some(own) => *own,
-        };
-        allowance.used(now_ms) < ALLOWANCE_MAX
-    }
-
-    fn count(&mut self, from: IpAddr, now_ms: u64) {
-        let network = network_of(from);
-        if ADDRESSES_MAX <= self.addresses.len() && !self.addresses.contains_key(&network) {
-            self.addresses.retain(|_, allowance| 0 < allowance.used(now_ms));
-        }
-        let has_place =
-            self.addresses.len() < ADDRESSES_MAX || self.addresses.contains_key(&network);
-        let allowance = match has_place {
-            true => self.addresses.entry(network).or_default(),
-            false => &mut self.others,
-        };
-        *allowance = Allowance { used: allowance.used(now_ms) + 1, since_ms: now_ms };
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn refused_tokens_of_an_address_are_bounded_and_forgotten() {
-        let address = |number: u32| IpAddr::from(number.to_be_bytes());
-        let mut refused = RefusedTokens::default();
-        let mut tried = 0;
-        while refused.may_try(address(1), 0) {
-            refused.count(address(1), 0);
-            tried += 1;
-        }
-        assert_eq!(tried, ALLOWANCE_MAX);
-        assert!(refused.may_try(address(2), 0), "another address has its own allowance");
-        assert!(!refused.may_try(address(1), ALLOWANCE_MS - 1));
-        assert!(refused.may_try(address(1), ALLOWANCE_MS));
-        (2..5_000).for_each(|number| refused.count(address(number), 1));
-        assert_eq!(refused.addresses.len(), ADDRESSES_MAX);
-        assert!(!refused.may_try(address(9_000), 1), "further addresses share an allowance");
-        let later = 1 + ALLOWANCE_MS * u64::from(ALLOWANCE_MAX);
-        assert!(refused.may_try(address(9_000), 1 + ALLOWANCE_MS * 5_000));
-        refused.count(address(9_000), later);
-        assert_eq!(refused.addresses.len(), 1, "unused allowances make room");
-    }
 
     #[test]
     fn bearer_token_is_read_from_one_header() {

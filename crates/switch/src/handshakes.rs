@@ -3,9 +3,13 @@
 //! Handshakes in progress are limited per thread and per address. At a limit, a new one ends the
 //! one that has waited longest ([`fspiop::admission`]), so that unfinished handshakes do not delay
 //! other clients. Each has the time of a request's headers.
+//!
+//! Full handshakes, which cost signatures, may also be limited per address and second. Beyond the
+//! limit a connection is closed before its handshake.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +19,7 @@ use fspiop::{ErrorCode, Refusal};
 use tls::{Peer, ServerTls, TlsStream};
 use tokio::net::TcpStream;
 
+use crate::address_allowance::{AddressAllowances, Allowance};
 use crate::callers::{Caller, CallerCheck, CallerPolicy};
 use crate::connections::ClientConnection;
 use crate::directory::Directory;
@@ -31,6 +36,8 @@ pub struct ListenerSecurity {
     pub tls: Option<Arc<ServerTls>>,
     /// How senders are identified.
     pub callers: CallerPolicy,
+    /// Full handshakes of one address per second and thread; `None` for no limit.
+    pub handshake_rate: Option<NonZeroU32>,
 }
 
 /// The checks of clients, of one thread.
@@ -47,8 +54,10 @@ impl Security {
         time: Duration,
         (thread, directory): (&Rc<Thread>, &Rc<Directory>),
     ) -> Self {
-        let ListenerSecurity { tls, callers } = options;
-        let handshakes = tls.map(|tls| Handshakes::new((tls, callers.clone()), time, thread));
+        let ListenerSecurity { tls, callers, handshake_rate } = options;
+        let rate = handshake_rate.map(allowance);
+        let handshakes =
+            tls.map(|tls| Handshakes::new((tls, callers.clone()), (time, rate), thread));
         Self { handshakes, callers: CallerCheck::new(callers, thread, directory) }
     }
 }
@@ -61,6 +70,8 @@ pub(crate) struct Handshakes {
     time: Duration,
     thread: Rc<Thread>,
     in_progress: RefCell<Admission<Rc<ClientConnection>>>,
+    /// With a limit of full handshakes.
+    allowances: Option<RefCell<AddressAllowances>>,
 }
 
 /// A handshake in progress, until it is dropped.
@@ -72,11 +83,12 @@ struct Permit<'a> {
 impl Handshakes {
     fn new(
         (tls, policy): (Arc<ServerTls>, CallerPolicy),
-        time: Duration,
+        (time, rate): (Duration, Option<Allowance>),
         thread: &Rc<Thread>,
     ) -> Self {
+        let allowances = rate.map(|rate| RefCell::new(AddressAllowances::new(rate)));
         let in_progress = RefCell::new(Admission::new(LIMITS));
-        Self { tls, policy, time, thread: Rc::clone(thread), in_progress }
+        Self { tls, policy, time, thread: Rc::clone(thread), in_progress, allowances }
     }
 
     /// Makes the handshake of a connection, and notes who its client is. `None` if it failed.
@@ -85,6 +97,10 @@ impl Handshakes {
         (stream, from): (TcpStream, IpAddr),
         client: &Rc<ClientConnection>,
     ) -> Option<TlsStream<TcpStream>> {
+        if !self.begin(from) {
+            self.tls.count_limited();
+            return None;
+        }
         let permit = self.admit(from, client)?;
         let accepting = self.tls.accept(stream, self.time);
         let Some(accepted) = socket::unless_evicted(client, accepting).await else {
@@ -94,6 +110,9 @@ impl Handshakes {
         drop(permit);
         match accepted {
             Ok(accepted) => {
+                if accepted.is_resumed {
+                    self.give_back(from);
+                }
                 self.note(client, accepted.peer);
                 Some(accepted.stream)
             }
@@ -106,6 +125,24 @@ impl Handshakes {
                 }
                 None
             }
+        }
+    }
+
+    /// Counts a handshake of an address; false beyond the limit.
+    fn begin(&self, from: IpAddr) -> bool {
+        let Some(allowances) = &self.allowances else { return true };
+        let (mut allowances, now_us) = (allowances.borrow_mut(), self.thread.now().monotonic_us);
+        let is_left = allowances.is_left(from, now_us);
+        if is_left {
+            allowances.count(from, now_us);
+        }
+        is_left
+    }
+
+    /// Does not count a resumed session, which costs little.
+    fn give_back(&self, from: IpAddr) {
+        if let Some(allowances) = &self.allowances {
+            allowances.borrow_mut().give_back(from);
         }
     }
 
@@ -125,6 +162,10 @@ impl Handshakes {
         }
         Some(Permit { handshakes: self, id })
     }
+}
+
+fn allowance(rate: NonZeroU32) -> Allowance {
+    Allowance { most: rate.get(), interval_us: 1_000_000 / u64::from(rate.get()) }
 }
 
 impl Drop for Permit<'_> {

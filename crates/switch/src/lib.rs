@@ -33,6 +33,7 @@
 //! `io_thread` assembles them. There are no import cycles.
 #![warn(missing_docs)]
 
+mod address_allowance;
 mod breaker;
 mod call_stream;
 mod caller_names;

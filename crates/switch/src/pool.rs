@@ -208,6 +208,8 @@ struct Connection {
     busy_since: Cell<u64>,
     place: Cell<usize>,
     timed_out: Cell<bool>,
+    /// Of the TLS files when it was opened.
+    generation: u64,
     written_at: WrittenAt,
 }
 
@@ -270,7 +272,7 @@ impl Pools {
         };
         // An idle connection may have been closed meanwhile: an unwritten request is sent on
         // another one.
-        while let Some(connection) = peer.take_idle() {
+        while let Some(connection) = peer.take_idle(self.generation()) {
             match self.exchange(&peer, connection, &mut letter.request).await {
                 Ok(answer) => return Ok(answer),
                 Err(_) if letter.request.is_some() => {}
@@ -413,6 +415,8 @@ impl Pools {
 
     async fn connect(&self, peer: &Rc<Peer>) -> Result<Rc<Connection>, Failure> {
         self.make_room(&peer.account);
+        // Before the handshake, which may use newer files.
+        let generation = self.generation();
         let connecting = tokio::time::timeout(self.limits.connect, self.open(peer));
         let stream = match connecting.await {
             Ok(Err(Failure::Denied)) => return Err(self.deny(&peer.name)),
@@ -427,8 +431,14 @@ impl Pools {
             busy_since: Cell::new(0),
             place: Cell::new(0),
             timed_out: Cell::new(false),
+            generation,
             written_at,
         }))
+    }
+
+    /// The generation of the TLS files. Connections of earlier files are used for no new request.
+    fn generation(&self) -> u64 {
+        self.tls.as_ref().map_or(0, |tls| tls.generation())
     }
 
     /// Connects, and makes a handshake if the endpoint uses TLS.
@@ -579,11 +589,12 @@ impl ParticipantConnections {
 
 impl Peer {
     /// The most recently used connection, so that the peer closes those that are not needed.
-    fn take_idle(&self) -> Option<Rc<Connection>> {
+    fn take_idle(&self, generation: u64) -> Option<Rc<Connection>> {
         loop {
             let connection = self.idle.borrow_mut().pop()?;
             self.count_idle(1, 0);
-            if !connection.sender.borrow().is_closed() {
+            let is_current = connection.generation == generation;
+            if is_current && !connection.sender.borrow().is_closed() {
                 return Some(connection);
             }
         }

@@ -5,23 +5,26 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::net::TcpStream as BlockingTcpStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::fault::{HandshakeCounts, HandshakeFault};
 use crate::file::{
-    AUTHORITY_FILES_MAX, CERTIFICATES_BYTES_MAX, CertificateStatus, ClientFiles, FileToRead,
-    KEY_BYTES_MAX, ReloadOutcome, TlsFileError,
+    AUTHORITY_FILES_MAX, CERTIFICATES_BYTES_MAX, CRL_BYTES_MAX, CertificateStatus, ClientFiles,
+    FileToRead, KEY_BYTES_MAX, ReloadOutcome, TlsFileError,
 };
-use crate::server::{certificates, check_validity, expiry, key_fault, now, versions};
+use crate::server::{
+    certificates, check_validity, expiry, key_fault, now, revocation_lists, versions,
+};
 
 /// The certificate of the hub and the trusted authorities of calls, for any thread.
 #[derive(Debug)]
@@ -30,6 +33,7 @@ pub struct ClientTls {
     /// The files as last read, to recognise changes.
     content: Mutex<Content>,
     loaded: RwLock<Arc<Loaded>>,
+    generation: AtomicU64,
     has_failed: AtomicBool,
     counts: HandshakeCounts,
 }
@@ -39,6 +43,7 @@ pub struct ClientTls {
 struct Content {
     certificate: Option<(Vec<u8>, Vec<u8>)>,
     ca: Option<Vec<u8>>,
+    crl: Option<Vec<u8>>,
     /// By the name of the participant.
     participants: Vec<(String, PathBuf, Vec<u8>)>,
 }
@@ -49,6 +54,14 @@ struct Loaded {
     others: Arc<ClientConfig>,
     participants: HashMap<String, Arc<ClientConfig>>,
     status: Arc<[CertificateStatus]>,
+}
+
+/// The files of calls, in PEM.
+pub struct ClientPem {
+    /// The certificate that is presented, and its private key.
+    pub certificate: Option<(Vec<u8>, Vec<u8>)>,
+    /// Trusted authorities; `None` for those of the system.
+    pub ca: Option<Vec<u8>>,
 }
 
 /// A TLS connection over a blocking socket, after its handshake.
@@ -65,7 +78,8 @@ impl ClientTls {
         let content = read_files(&files)?;
         let loaded = RwLock::new(Arc::new(load(&files, &content)?));
         let (content, has_failed) = (Mutex::new(content), AtomicBool::new(false));
-        Ok(Self { files, content, loaded, has_failed, counts: HandshakeCounts::default() })
+        let (generation, counts) = (AtomicU64::new(0), HandshakeCounts::default());
+        Ok(Self { files, content, loaded, generation, has_failed, counts })
     }
 
     /// Reads the files again. If they have changed and can be used, later connections use them.
@@ -83,6 +97,7 @@ impl ClientTls {
             let loaded = Arc::new(load(&self.files, &content)?);
             *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
             *before = content;
+            self.generation.fetch_add(1, Ordering::Release);
             Ok(ReloadOutcome::Replaced)
         });
         self.has_failed.store(reloaded.is_err(), Ordering::Relaxed);
@@ -116,10 +131,31 @@ impl ClientTls {
         self.count(connected)
     }
 
+    /// The configuration of hosts without authorities of their own, for a library that makes the
+    /// handshakes itself. It does not count them here.
+    #[must_use]
+    pub fn shared_config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.loaded().others)
+    }
+
+    /// The files as last read, in PEM, for a library that reads them itself.
+    #[must_use]
+    pub fn pem(&self) -> ClientPem {
+        let content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        ClientPem { certificate: content.certificate.clone(), ca: content.ca.clone() }
+    }
+
     /// The loaded certificates.
     #[must_use]
     pub fn status(&self) -> Arc<[CertificateStatus]> {
         Arc::clone(&self.loaded().status)
+    }
+
+    /// Rises whenever files were replaced, so that callers close older connections. One atomic
+    /// load.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 
     /// Whether the last attempt to read the files failed.
@@ -241,11 +277,14 @@ fn read_files(files: &ClientFiles) -> Result<Content, TlsFileError> {
     };
     let ca = files.ca.as_ref();
     let ca = ca.map(|path| to_read(files, "tls_ca_file", path).read(CERTIFICATES_BYTES_MAX));
+    let crl = files.crl.as_ref();
+    let crl = crl.map(|path| to_read(files, "tls_crl_file", path).read(CRL_BYTES_MAX));
     let participants = files.ca_directory.as_deref();
     let participants = participants.map(|path| read_directory(files, path));
     Ok(Content {
         certificate,
         ca: ca.transpose()?,
+        crl: crl.transpose()?,
         participants: participants.transpose()?.unwrap_or_default(),
     })
 }
@@ -280,7 +319,9 @@ fn load(files: &ClientFiles, content: &Content) -> Result<Loaded, TlsFileError> 
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut status = Vec::new();
     let own = own_certificate(files, content, &mut status)?;
-    let config = |roots| client_config(files, (&provider, roots), own.as_ref());
+    let crl = files.crl.as_ref().map(|path| to_read(files, "tls_crl_file", path));
+    let lists = revocation_lists(crl.as_ref().zip(content.crl.as_deref()), &mut status)?;
+    let config = |roots| client_config(files, (&provider, roots, &lists), own.as_ref());
     let others = match (&files.ca, &content.ca) {
         (Some(path), Some(content)) => {
             roots(&to_read(files, "tls_ca_file", path), content, &mut status)?
@@ -312,6 +353,8 @@ fn roots(
     Ok(roots)
 }
 
+type RevocationList = CertificateRevocationListDer<'static>;
+
 /// The chain and the key of the hub.
 type OwnCertificate = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
@@ -335,15 +378,18 @@ fn own_certificate(
 
 fn client_config(
     files: &ClientFiles,
-    (provider, roots): (&Arc<CryptoProvider>, RootCertStore),
+    (provider, roots, lists): (&Arc<CryptoProvider>, RootCertStore, &[RevocationList]),
     own: Option<&OwnCertificate>,
 ) -> Result<Arc<ClientConfig>, TlsFileError> {
     let path = files.certificate.as_ref().map_or(Path::new(""), |(_, key)| key);
     let file = to_read(files, "tls_key_file", path);
     let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
         .with_protocol_versions(versions(files.minimum))
-        .map_err(|error| file.failed(error.to_string()))?
-        .with_root_certificates(roots);
+        .map_err(|error| file.failed(error.to_string()))?;
+    let builder = match lists.is_empty() {
+        true => builder.with_root_certificates(roots),
+        false => builder.with_webpki_verifier(verifier(files, (provider, roots, lists))?),
+    };
     let config = match (own, &files.certificate) {
         (Some((chain, key)), Some((certificate, _))) => builder
             .with_client_auth_cert(chain.clone(), key.clone_key())
@@ -351,4 +397,16 @@ fn client_config(
         _ => builder.with_no_client_auth(),
     };
     Ok(Arc::new(config))
+}
+
+/// A verifier that also consults revocation lists.
+fn verifier(
+    files: &ClientFiles,
+    (provider, roots, lists): (&Arc<CryptoProvider>, RootCertStore, &[RevocationList]),
+) -> Result<Arc<WebPkiServerVerifier>, TlsFileError> {
+    let file = to_read(files, "tls_crl_file", files.crl.as_deref().unwrap_or(Path::new("")));
+    WebPkiServerVerifier::builder_with_provider(roots.into(), Arc::clone(provider))
+        .with_crls(lists.iter().cloned())
+        .build()
+        .map_err(|error| file.failed(error.to_string()))
 }

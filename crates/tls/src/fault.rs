@@ -19,6 +19,8 @@ pub enum HandshakeFault {
     UnknownRevocation,
     /// The certificate of a called host does not contain its name.
     WrongName,
+    /// The client sent too many certificates, or too large ones.
+    LongChain,
     /// The client's certificate is damaged, or not for clients.
     InvalidCertificate,
     /// The client offers no version or cipher suite that is allowed.
@@ -31,6 +33,8 @@ pub enum HandshakeFault {
     TimedOut,
     /// Too many handshakes were in progress, and this one had waited longest.
     Evicted,
+    /// The address of the client made too many handshakes in a second.
+    RateLimited,
     /// The client speaks HTTP without TLS.
     PlainHttp,
     /// The bytes are not TLS, or break its rules.
@@ -68,7 +72,7 @@ impl HandshakeCounts {
 
 impl HandshakeFault {
     /// All faults, in the order of their declaration.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::NoCertificate,
         Self::Untrusted,
         Self::Expired,
@@ -76,12 +80,14 @@ impl HandshakeFault {
         Self::Revoked,
         Self::UnknownRevocation,
         Self::WrongName,
+        Self::LongChain,
         Self::InvalidCertificate,
         Self::Incompatible,
         Self::RefusedByPeer,
         Self::Closed,
         Self::TimedOut,
         Self::Evicted,
+        Self::RateLimited,
         Self::PlainHttp,
         Self::Malformed,
     ];
@@ -97,12 +103,14 @@ impl HandshakeFault {
             Self::Revoked => "revoked",
             Self::UnknownRevocation => "unknown_revocation",
             Self::WrongName => "wrong_name",
+            Self::LongChain => "long_chain",
             Self::InvalidCertificate => "invalid_certificate",
             Self::Incompatible => "incompatible",
             Self::RefusedByPeer => "refused_by_peer",
             Self::Closed => "closed",
             Self::TimedOut => "timed_out",
             Self::Evicted => "evicted",
+            Self::RateLimited => "rate_limited",
             Self::PlainHttp => "plain_http",
             Self::Malformed => "malformed",
         }
@@ -119,12 +127,14 @@ impl HandshakeFault {
             Self::Revoked => "the certificate is revoked",
             Self::UnknownRevocation => "no revocation list covers the certificate",
             Self::WrongName => "the certificate does not contain the name of the host",
+            Self::LongChain => "the chain of certificates is too long",
             Self::InvalidCertificate => "the certificate is invalid",
             Self::Incompatible => "no common version or cipher suite",
             Self::RefusedByPeer => "the other side refused the handshake",
             Self::Closed => "the connection was closed",
             Self::TimedOut => "the handshake took too long",
             Self::Evicted => "too many handshakes are in progress",
+            Self::RateLimited => "too many handshakes of this address",
             Self::PlainHttp => "the other side does not use TLS",
             Self::Malformed => "the other side does not speak TLS correctly",
         }
@@ -136,6 +146,7 @@ mod of_rustls {
     use rustls::{CertificateError, Error};
 
     use super::HandshakeFault;
+    use crate::chain_limit::ChainTooLong;
 
     impl From<&Error> for HandshakeFault {
         fn from(error: &Error) -> Self {
@@ -171,6 +182,7 @@ mod of_rustls {
             E::Revoked => HandshakeFault::Revoked,
             E::UnknownRevocationStatus => HandshakeFault::UnknownRevocation,
             E::NotValidForName | E::NotValidForNameContext { .. } => HandshakeFault::WrongName,
+            E::Other(error) if error.0.is::<ChainTooLong>() => HandshakeFault::LongChain,
             E::UnknownIssuer | E::BadSignature => HandshakeFault::Untrusted,
             _ => HandshakeFault::InvalidCertificate,
         }

@@ -53,6 +53,8 @@ pub struct ClientFiles {
     pub ca: Option<PathBuf>,
     /// Directory with `NAME.pem`: the only authorities that are trusted for this participant.
     pub ca_directory: Option<PathBuf>,
+    /// PEM: revocation lists, at least one of each authority that issues certificates of hosts.
+    pub crl: Option<PathBuf>,
     /// The lowest version of TLS.
     pub minimum: MinimumVersion,
 }

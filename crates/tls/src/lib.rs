@@ -13,9 +13,10 @@
 //! certificates.
 //!
 //! Costs: a connection takes a read lock once. Bounds: [`CERTIFICATES_BYTES_MAX`] and the other
-//! limits of files; a client's messages of a handshake have at most 64 KiB.
+//! limits of files; a client's messages of a handshake have at most 64 KiB, and its chain at most 8
+//! certificates and 32 KiB.
 //!
-//! Only this crate uses the libraries for TLS and for certificates. Without the feature `rustls` no
+//! Other crates use the libraries for TLS only to hand [`ClientTls`] to a client library. Without the feature `rustls` no
 //! file can be opened ([`IS_AVAILABLE`]).
 
 #![warn(missing_docs)]
@@ -24,6 +25,8 @@
 pub mod authority;
 #[cfg(feature = "rustls")]
 mod certificate;
+#[cfg(feature = "rustls")]
+mod chain_limit;
 #[cfg(feature = "rustls")]
 mod client;
 #[cfg(feature = "rustls")]
@@ -44,7 +47,9 @@ pub const IS_AVAILABLE: bool = cfg!(feature = "rustls");
 #[cfg(feature = "rustls")]
 pub use certificate::{split_chain, summarize};
 #[cfg(feature = "rustls")]
-pub use client::{BlockingTlsStream, ClientTls};
+pub use chain_limit::{CHAIN_BYTES_MAX, CHAIN_CERTIFICATES_MAX};
+#[cfg(feature = "rustls")]
+pub use client::{BlockingTlsStream, ClientPem, ClientTls};
 #[cfg(feature = "rustls")]
 pub use enrolment::{ParticipantAuthority, SigningRequest};
 pub use fault::{HandshakeCounts, HandshakeFault};

@@ -18,6 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::certificate::{self, CertificateFacts, split_chain};
+use crate::chain_limit::ChainLimit;
 use crate::fault::{HandshakeCounts, HandshakeFault};
 use crate::file::{
     CERTIFICATES_BYTES_MAX, CRL_BYTES_MAX, CertificateStatus, ClientCertificates, FileToRead,
@@ -179,6 +180,11 @@ impl ServerTls {
     /// Counts a handshake that the caller ended.
     pub fn count_evicted(&self) {
         self.counts.failed(HandshakeFault::Evicted);
+    }
+
+    /// Counts a connection that the caller closed before its handshake.
+    pub fn count_limited(&self) {
+        self.counts.failed(HandshakeFault::RateLimited);
     }
 
     /// The handshakes since the start.
@@ -421,25 +427,24 @@ fn client_verifier(
     for authority in authorities {
         roots.add(authority).map_err(|error| file.failed(error.to_string()))?;
     }
-    let lists = revocation_lists(files, content, status)?;
+    let crl = files.crl.as_ref().map(|path| to_read(files, "tls_crl_file", path));
+    let lists = revocation_lists(crl.as_ref().zip(content.crl.as_deref()), status)?;
     let builder = WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(provider));
     let builder = match files.client_certificates {
         ClientCertificates::Required => builder,
         ClientCertificates::Optional => builder.allow_unauthenticated(),
     };
     let built = builder.with_crls(lists).build();
-    built.map(Some).map_err(|error| file.failed(error.to_string()))
+    let built = built.map_err(|error| file.failed(error.to_string()))?;
+    Ok(Some(Arc::new(ChainLimit(built))))
 }
 
-fn revocation_lists(
-    files: &ServerFiles,
-    content: &Content,
+/// Reads PEM revocation lists, at least one, and adds them to the shown ones.
+pub(crate) fn revocation_lists(
+    file: Option<(&FileToRead<'_>, &[u8])>,
     status: &mut Vec<CertificateStatus>,
 ) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsFileError> {
-    let (Some(path), Some(content)) = (&files.crl, &content.crl) else {
-        return Ok(Vec::new());
-    };
-    let file = to_read(files, "tls_crl_file", path);
+    let Some((file, content)) = file else { return Ok(Vec::new()) };
     let damaged = || file.failed("contains a damaged revocation list");
     let mut lists = Vec::new();
     for list in CertificateRevocationListDer::pem_slice_iter(content) {

@@ -81,6 +81,11 @@ impl ServerTls {
     }
 
     /// Not possible.
+    pub fn count_limited(&self) {
+        match self.0 {}
+    }
+
+    /// Not possible.
     pub fn count_evicted(&self) {
         match self.0 {}
     }
@@ -273,6 +278,12 @@ impl Peer {
 pub struct ClientTls(Infallible);
 
 impl ClientTls {
+    /// Not possible.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        match self.0 {}
+    }
+
     /// Fails.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
@@ -16,11 +17,11 @@ use opentelemetry_http::hyper::HyperClient;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig, WithTonicConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SpanExporter as _;
-use rustls::{ClientConfig, RootCertStore};
+use tls::ClientTls;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tonic::metadata::MetadataMap;
-use tonic::transport::ClientTlsConfig;
+use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 use crate::options::{ExportOptions, ExportProtocol, InvalidSetting};
 use crate::queue::{ExportResult, WaitingSpans};
@@ -42,18 +43,20 @@ pub struct ExportThread {
     thread: JoinHandle<()>,
 }
 
-/// Starts the thread. It connects to the collector with the first spans.
+/// Starts the thread. It connects to the collector with the first spans. When the files of `tls`
+/// have changed, it connects again.
 ///
 /// # Errors
 /// [`InvalidSetting`]: the collector cannot be called with these options, or the thread cannot be
 /// started.
 pub fn start(
     options: &ExportOptions,
+    tls: Arc<ClientTls>,
     waiting: WaitingSpans,
 ) -> Result<ExportThread, InvalidSetting> {
     let cannot_start = |error: io::Error| InvalidSetting(error.to_string());
     let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot_start)?;
-    let exporter = runtime.block_on(async { Exporter::new(options) })?;
+    let exporter = runtime.block_on(async { Exporter::new(options.clone(), tls) })?;
     let (stop, stopping) = watch::channel(false);
     let work = move || run(&runtime, exporter, waiting, stopping);
     let thread = std::thread::Builder::new().name("traces".into()).spawn(work);
@@ -113,27 +116,39 @@ async fn export_all(
 struct Exporter {
     exporter: SpanExporter,
     scope: InstrumentationScope,
-    monotonic_ns: fn() -> u64,
+    options: ExportOptions,
+    tls: Arc<ClientTls>,
+    /// Of the TLS files that the exporter uses.
+    generation: u64,
     /// Whether the last export failed.
     is_failing: bool,
 }
 
 impl Exporter {
-    fn new(options: &ExportOptions) -> Result<Self, InvalidSetting> {
-        let built = match options.protocol {
-            ExportProtocol::Http => http_exporter(options)?,
-            ExportProtocol::Grpc => grpc_exporter(options)?,
-        };
-        let mut exporter =
-            built.map_err(|error| InvalidSetting(format!("{}: {error}", options.endpoint)))?;
-        exporter.set_resource(&resource(options));
+    fn new(options: ExportOptions, tls: Arc<ClientTls>) -> Result<Self, InvalidSetting> {
+        let generation = tls.generation();
+        let exporter = built(&options, &tls)?;
         let scope = InstrumentationScope::builder("upesi").with_version(options.service_version);
-        let (scope, monotonic_ns) = (scope.build(), options.monotonic_ns);
-        Ok(Self { exporter, scope, monotonic_ns, is_failing: false })
+        let scope = scope.build();
+        Ok(Self { exporter, scope, options, tls, generation, is_failing: false })
+    }
+
+    /// Uses the TLS files as last read. If that fails, the exporter of earlier ones stays.
+    fn renew(&mut self) {
+        let generation = self.tls.generation();
+        if generation == self.generation {
+            return;
+        }
+        self.generation = generation;
+        match built(&self.options, &self.tls) {
+            Ok(exporter) => self.exporter = exporter,
+            Err(error) => tracing::warn!(%error, "the TLS files of the trace export are not used"),
+        }
     }
 
     async fn export(&mut self, spans: Vec<crate::SpanRecord>) -> ExportResult {
-        let monotonic_ns = (self.monotonic_ns)();
+        self.renew();
+        let monotonic_ns = (self.options.monotonic_ns)();
         let clocks = ClockPair { monotonic_ns, wall: SystemTime::now() };
         let spans = spans.into_iter().map(|span| span_data(span, clocks, &self.scope)).collect();
         let sent = tokio::time::timeout(TIMEOUT, self.exporter.export(spans)).await;
@@ -161,30 +176,44 @@ impl Exporter {
 
 type Built = Result<SpanExporter, opentelemetry_otlp::ExporterBuildError>;
 
-fn http_exporter(options: &ExportOptions) -> Result<Built, InvalidSetting> {
-    let connector = HttpsConnectorBuilder::new().with_tls_config(tls()?).https_or_http();
+fn built(options: &ExportOptions, tls: &ClientTls) -> Result<SpanExporter, InvalidSetting> {
+    let built = match options.protocol {
+        ExportProtocol::Http => http_exporter(options, tls),
+        ExportProtocol::Grpc => grpc_exporter(options, tls)?,
+    };
+    let mut exporter =
+        built.map_err(|error| InvalidSetting(format!("{}: {error}", options.endpoint)))?;
+    exporter.set_resource(&resource(options));
+    Ok(exporter)
+}
+
+fn http_exporter(options: &ExportOptions, tls: &ClientTls) -> Built {
+    let config = Arc::unwrap_or_clone(tls.shared_config());
+    let connector = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http();
     let client = HyperClient::new(connector.enable_http1().build(), TIMEOUT, None);
     let headers: HashMap<_, _> = options.headers.iter().cloned().collect();
-    Ok(SpanExporter::builder()
+    SpanExporter::builder()
         .with_http()
         .with_http_client(client)
         .with_endpoint(&options.endpoint)
         .with_headers(headers)
-        .build())
+        .build()
 }
 
-/// TLS with the CA certificates of the system, or those in `SSL_CERT_FILE`.
-fn tls() -> Result<ClientConfig, InvalidSetting> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    let config = ClientConfig::builder_with_provider(provider.into())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| InvalidSetting(error.to_string()))?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
+/// tonic makes the handshakes with the same files.
+fn grpc_tls(tls: &ClientTls) -> ClientTlsConfig {
+    let pem = tls.pem();
+    let config = match pem.ca {
+        None => ClientTlsConfig::new().with_native_roots(),
+        Some(ca) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)),
+    };
+    match pem.certificate {
+        None => config,
+        Some((chain, key)) => config.identity(Identity::from_pem(chain, key)),
+    }
 }
 
-fn grpc_exporter(options: &ExportOptions) -> Result<Built, InvalidSetting> {
+fn grpc_exporter(options: &ExportOptions, tls: &ClientTls) -> Result<Built, InvalidSetting> {
     let failed = |name: &str| InvalidSetting(format!("{name}: not a header"));
     let mut headers = HeaderMap::new();
     for (name, value) in &options.headers {
@@ -196,7 +225,7 @@ fn grpc_exporter(options: &ExportOptions) -> Result<Built, InvalidSetting> {
         .with_endpoint(&options.endpoint)
         .with_metadata(MetadataMap::from_headers(headers));
     Ok(match options.endpoint.starts_with("https:") {
-        true => builder.with_tls_config(ClientTlsConfig::new().with_native_roots()).build(),
+        true => builder.with_tls_config(grpc_tls(tls)).build(),
         false => builder.build(),
     })
 }

@@ -1,6 +1,9 @@
 //! The interface of the export in a build without it.
 
 use std::convert::Infallible;
+use std::sync::Arc;
+
+use tls::ClientTls;
 
 use crate::options::{ExportOptions, InvalidSetting};
 use crate::queue::WaitingSpans;
@@ -15,6 +18,7 @@ pub struct ExportThread(Infallible);
 /// Always.
 pub fn start(
     _options: &ExportOptions,
+    _tls: Arc<ClientTls>,
     _waiting: WaitingSpans,
 ) -> Result<ExportThread, InvalidSetting> {
     Err(InvalidSetting("this build exports no traces; build it with the feature traces".into()))

@@ -8,6 +8,7 @@ use harness::{Admin, HarnessError, session_file};
 use tls::{ClientFiles, ClientTls, HandshakeFault, MinimumVersion};
 
 use crate::CliError;
+use crate::cli::session;
 use crate::cli::terminal::show_wide_tables;
 
 /// Names the file of authorities, like `--ca`.
@@ -47,10 +48,13 @@ impl AdminAddress {
     /// A client of the admin API with the token.
     ///
     /// # Errors
-    /// The address is invalid, or a file cannot be read.
+    /// The address is invalid, a file cannot be read, or the stored session has ended.
     pub(crate) fn client(&self) -> Result<Admin, CliError> {
         if self.wide {
             show_wide_tables();
+        }
+        if self.token.is_none() {
+            session::renew(&self.admin)?;
         }
         self.files.apply(&self.admin, Admin::at(&self.admin, self.token.as_deref())?)
     }
@@ -77,6 +81,7 @@ impl TlsFiles {
             certificate: certificate.map(|file| (file.clone(), file.clone())),
             ca: self.ca(url),
             ca_directory: None,
+            crl: None,
             minimum: MinimumVersion::Tls12,
         };
         let tls = ClientTls::open(files).map_err(|error| self.named(&error))?;

@@ -1,10 +1,12 @@
 //! Receivers of alerts: the section `[alerts]`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use alerts::{
     InvalidSetting, MailOptions, MailTls, Mailer, SmtpLogin, Webhook, WebhookSecret, check_address,
 };
+use tls::ClientTls;
 
 use crate::CliError;
 use crate::config::secrets;
@@ -70,20 +72,24 @@ impl Alerts {
         faults.iter().find(|(fault, _)| *fault).map(|(_, text)| *text)
     }
 
-    /// Reads secrets and certificates, and checks addresses. Connects to nothing.
-    pub(crate) fn receivers(&self) -> Result<AlertReceivers, CliError> {
+    /// Reads secrets, and checks addresses. Connects to nothing. A webhook with `https://` needs
+    /// `tls`.
+    pub(crate) fn receivers(
+        &self,
+        tls: Option<Arc<ClientTls>>,
+    ) -> Result<AlertReceivers, CliError> {
         for address in &self.mail_to {
             check_address(address).map_err(named("alerts.mail_to"))?;
         }
         Ok(AlertReceivers {
-            webhook: self.webhook()?,
+            webhook: self.webhook(tls)?,
             mailer: self.mailer()?,
             mail_to: self.mail_to.clone(),
             horizon: Duration::from_secs(self.horizon_seconds),
         })
     }
 
-    fn webhook(&self) -> Result<Option<Webhook>, CliError> {
+    fn webhook(&self, tls: Option<Arc<ClientTls>>) -> Result<Option<Webhook>, CliError> {
         let Some((url, path)) = self.webhook_url.as_ref().zip(self.webhook_secret_file.as_ref())
         else {
             return Ok(None);
@@ -91,7 +97,7 @@ impl Alerts {
         const SECRET: &str = "alerts.webhook_secret_file";
         let secret = secrets::one_line(SECRET, path)?;
         let secret = WebhookSecret::parse(&secret).map_err(named(SECRET))?;
-        let webhook = Webhook::new(url, secret, self.ca.as_deref());
+        let webhook = Webhook::new(url, secret, tls);
         webhook.map(Some).map_err(named("alerts.webhook_url"))
     }
 
@@ -202,7 +208,7 @@ mod tests {
             (mail(relay, "no-address", address), "alerts.mail_from: "),
             (mail(relay, address, "no-address"), "alerts.mail_to: "),
         ] {
-            let error = read(&text).receivers().err().map(|error| error.to_string());
+            let error = read(&text).receivers(None).err().map(|error| error.to_string());
             let error = error.unwrap_or_default();
             assert_eq!(error.is_empty(), expected.is_empty(), "{text}: {error}");
             assert!(error.contains(expected), "{text}: {error}");

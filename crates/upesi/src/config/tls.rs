@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tls::{AuthorityFiles, ClientCertificates, ClientFiles, MinimumVersion, ServerFiles};
 
-use super::settings::{Admin, Config, Enrolment, Fspiop};
+use super::settings::{Admin, Alerts, Config, Enrolment, Fspiop, Traces};
 use super::values::{CertificateName, TlsVersion};
 
 /// The settings of a listener's TLS.
@@ -40,7 +40,35 @@ impl Config {
             certificate: certificate.clone().zip(key.clone()),
             ca: endpoints.tls_ca_file.clone(),
             ca_directory: endpoints.tls_ca_directory.clone(),
+            crl: endpoints.tls_crl_file.clone(),
             minimum: endpoints.tls_version_min.minimum(),
+        }
+    }
+
+    /// Files of webhooks with `https://`.
+    pub(crate) fn alerts_tls(&self) -> Option<ClientFiles> {
+        let Alerts { webhook_url, ca, tls_certificate_file, tls_key_file, .. } = &self.alerts;
+        webhook_url.as_ref().filter(|url| url.starts_with("https://"))?;
+        Some(ClientFiles {
+            section: "alerts",
+            certificate: tls_certificate_file.clone().zip(tls_key_file.clone()),
+            ca: ca.clone(),
+            ca_directory: None,
+            crl: None,
+            minimum: MinimumVersion::Tls12,
+        })
+    }
+
+    /// Files of the export of traces.
+    pub(crate) fn traces_tls(&self) -> ClientFiles {
+        let Traces { tls_ca_file, tls_certificate_file, tls_key_file, .. } = &self.traces;
+        ClientFiles {
+            section: "traces",
+            certificate: tls_certificate_file.clone().zip(tls_key_file.clone()),
+            ca: tls_ca_file.clone(),
+            ca_directory: None,
+            crl: None,
+            minimum: MinimumVersion::Tls12,
         }
     }
 
@@ -74,13 +102,20 @@ impl Config {
     }
 
     fn calls_fault(&self) -> Option<String> {
-        let endpoints = &self.endpoints;
-        let (has, needs) = match (&endpoints.tls_certificate_file, &endpoints.tls_key_file) {
-            (Some(_), None) => ("certificate", "key"),
-            (None, Some(_)) => ("key", "certificate"),
-            (Some(_), Some(_)) | (None, None) => return None,
-        };
-        Some(format!("endpoints.tls_{has}_file needs endpoints.tls_{needs}_file"))
+        let (endpoints, alerts, traces) = (&self.endpoints, &self.alerts, &self.traces);
+        let pairs = [
+            ("endpoints", &endpoints.tls_certificate_file, &endpoints.tls_key_file),
+            ("alerts", &alerts.tls_certificate_file, &alerts.tls_key_file),
+            ("traces", &traces.tls_certificate_file, &traces.tls_key_file),
+        ];
+        pairs.into_iter().find_map(|(section, certificate, key)| {
+            let (has, needs) = match (certificate, key) {
+                (Some(_), None) => ("certificate", "key"),
+                (None, Some(_)) => ("key", "certificate"),
+                (Some(_), Some(_)) | (None, None) => return None,
+            };
+            Some(format!("{section}.tls_{has}_file needs {section}.tls_{needs}_file"))
+        })
     }
 }
 

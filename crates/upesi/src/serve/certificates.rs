@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use metrics::{Labels, Number};
 use tls::{
-    CertificateStatus, ClientTls, HandshakeCounts, ParticipantAuthority, ReloadOutcome,
-    ServerFiles, ServerTls, TlsFileError,
+    CertificateStatus, ClientFiles, ClientTls, HandshakeCounts, ParticipantAuthority,
+    ReloadOutcome, ServerFiles, ServerTls, TlsFileError,
 };
 use tokio::task::JoinHandle;
 
 use crate::CliError;
 use crate::cli::stdout;
-use crate::config::Config;
+use crate::config::traces::variable;
+use crate::config::{AlertReceivers, Config};
 use crate::serve::signatures::SigningKeyFile;
 
 /// Interval of reading the files again.
@@ -64,12 +65,16 @@ pub(crate) struct Certificates {
     pub(super) fspiop: Option<Arc<ServerTls>>,
     pub(super) admin: Option<Arc<ServerTls>>,
     pub(super) calls: Option<Arc<ClientTls>>,
+    /// Of webhooks.
+    pub(super) alerts: Option<Arc<ClientTls>>,
+    /// Of the export of traces.
+    pub(super) traces: Option<Arc<ClientTls>>,
     /// The authority that signs requests of participants.
     pub(super) authority: Option<Arc<ParticipantAuthority>>,
     /// The key of the hub's signatures.
     pub(super) signing_key: Option<SigningKeyFile>,
     /// The last error of each, so that a timer reports it once.
-    reported: Mutex<[String; 3]>,
+    reported: Mutex<[String; 5]>,
     reading: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -86,17 +91,33 @@ impl Certificates {
         let fspiop = config.fspiop_tls().map(open).transpose()?.map(Arc::new);
         let admin = config.admin_tls().map(open).transpose()?.map(Arc::new);
         let calls = open_calls(config)?;
+        let alerts = config.alerts_tls().map(open_client).transpose()?;
+        let is_traced = config.traces.export(&variable, "")?.is_some();
+        let traces = is_traced.then(|| open_client(config.traces_tls())).transpose()?;
         let authority = config.participant_authority();
         let authority = authority.map(|files| ParticipantAuthority::open(&files)).transpose();
         let authority = authority.map_err(|error| CliError::new(error.to_string()))?.map(Arc::new);
         let signing_key = SigningKeyFile::of_hub(config)?;
-        Ok(Arc::new(Self { fspiop, admin, calls, authority, signing_key, ..Self::default() }))
+        let reported = Mutex::default();
+        let reading = Mutex::default();
+        Ok(Arc::new(Self {
+            fspiop,
+            admin,
+            calls,
+            alerts,
+            traces,
+            authority,
+            signing_key,
+            reported,
+            reading,
+        }))
     }
 
     fn all(&self) -> impl Iterator<Item = &dyn TlsFiles> {
         let listeners = [&self.fspiop, &self.admin].into_iter().flatten();
         let listeners = listeners.map(|listener| &**listener as &dyn TlsFiles);
-        listeners.chain(self.calls.as_deref().map(|calls| calls as &dyn TlsFiles))
+        let calls = [&self.calls, &self.alerts, &self.traces].into_iter().flatten();
+        listeners.chain(calls.map(|calls| &**calls as &dyn TlsFiles))
     }
 
     /// Begins to read the files again on another thread, unless that is in progress.
@@ -125,7 +146,7 @@ impl Certificates {
                     }
                 }
                 Err(error) => {
-                    let error = error.to_string();
+                    let error = named(error).to_string();
                     if reason == ReloadReason::Signal || *reported != error {
                         tracing::error!(%error, "the TLS files read before stay in use");
                     }
@@ -135,7 +156,12 @@ impl Certificates {
         }
     }
 
-    /// Handshakes by listener and result.
+    /// The receivers of alerts, with the TLS of webhooks.
+    pub(crate) fn receivers(&self, config: &Config) -> Result<AlertReceivers, CliError> {
+        config.alerts.receivers(self.alerts.clone())
+    }
+
+    /// Handshakes by listener and result. A library makes those of the export of traces.
     pub(super) fn handshakes(&self) -> Vec<(Labels, Number)> {
         let of = |files: &dyn TlsFiles| -> Vec<_> {
             let section = files.section();
@@ -145,7 +171,7 @@ impl Certificates {
             };
             files.counts().by_result().map(sample).collect()
         };
-        self.all().flat_map(of).collect()
+        self.all().filter(|files| files.section() != "traces").flat_map(of).collect()
     }
 
     /// Whether the files of a listener could not be used when they were last read.
@@ -174,11 +200,6 @@ impl Certificates {
     }
 }
 
-/// Checks the files as [`Certificates::open`] does.
-pub(crate) fn check(config: &Config) -> Result<(), CliError> {
-    Certificates::open(config).map(drop)
-}
-
 fn open(files: ServerFiles) -> Result<ServerTls, CliError> {
     ServerTls::open(files).map_err(|error: TlsFileError| CliError::new(error.to_string()))
 }
@@ -186,12 +207,24 @@ fn open(files: ServerFiles) -> Result<ServerTls, CliError> {
 /// The files of calls. A program without TLS has none.
 fn open_calls(config: &Config) -> Result<Option<Arc<ClientTls>>, CliError> {
     let files = config.calls_tls();
-    let is_set = files.certificate.is_some() || files.ca.is_some() || files.ca_directory.is_some();
+    let is_set = files.certificate.is_some() || files.ca.is_some();
+    let is_set = is_set || files.ca_directory.is_some() || files.crl.is_some();
     if !tls::IS_AVAILABLE && !is_set {
         return Ok(None);
     }
-    let opened = ClientTls::open(files).map_err(|error| CliError::new(error.to_string()))?;
-    Ok(Some(Arc::new(opened)))
+    open_client(files).map(Some)
+}
+
+fn open_client(files: ClientFiles) -> Result<Arc<ClientTls>, CliError> {
+    ClientTls::open(files).map(Arc::new).map_err(|error| CliError::new(named(error).to_string()))
+}
+
+/// The error with the name of the setting, which is an older one for webhooks.
+fn named(mut error: TlsFileError) -> TlsFileError {
+    if error.setting == "alerts.tls_ca_file" {
+        error.setting = "alerts.ca".into();
+    }
+    error
 }
 
 fn sample(section: &'static str, status: &CertificateStatus) -> (Labels, Number) {

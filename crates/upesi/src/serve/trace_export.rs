@@ -2,12 +2,15 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
+use tls::ClientTls;
 use traces::{ExportOptions, SpanQueue};
 
 use crate::CliError;
 use crate::config::Config;
 use crate::config::traces::variable;
+use crate::serve::certificates::Certificates;
 
 /// The export, which ends when this is dropped. Without a collector nothing runs.
 #[derive(Default)]
@@ -18,14 +21,25 @@ pub(crate) struct TraceExport {
 
 impl TraceExport {
     /// Starts the thread that exports, for a switch that listens on this address.
-    pub(crate) fn start(config: &Config, fspiop: SocketAddr) -> Result<Self, CliError> {
+    pub(crate) fn start(
+        config: &Config,
+        certificates: &Certificates,
+        fspiop: SocketAddr,
+    ) -> Result<Self, CliError> {
         let options = config.traces.export(&variable, &instance(fspiop))?;
-        options.map_or_else(|| Ok(Self::default()), |options| Self::begin(config, &options))
+        match options.zip(certificates.traces.clone()) {
+            None => Ok(Self::default()),
+            Some((options, tls)) => Self::begin(config, &options, tls),
+        }
     }
 
-    fn begin(config: &Config, options: &ExportOptions) -> Result<Self, CliError> {
+    fn begin(
+        config: &Config,
+        options: &ExportOptions,
+        tls: Arc<ClientTls>,
+    ) -> Result<Self, CliError> {
         let (queue, waiting) = traces::queue(config.traces.sampling());
-        let thread = traces::start(options, waiting)
+        let thread = traces::start(options, tls, waiting)
             .map_err(|error| CliError::new(format!("cannot export traces: {error}")))?;
         tracing::info!(collector = options.endpoint, "exports traces");
         Ok(Self { queue: Some(queue), thread: Some(thread) })

@@ -2,7 +2,7 @@
 //! clients.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -179,6 +179,7 @@ fn only_valid_certificates_of_the_scheme_are_accepted() {
     pki.issue("expired", &with_days(-30..-1));
     pki.issue("early", &with_days(1..30));
     pki.issue("revoked", &request("payerfsp", REVOKED));
+    self_signed(&pki, "self");
     let same_name = Authority::new("Scheme CA");
     pki.keep("forged", &same_name.issue(&request("payerfsp", 21)));
     pki.keep("foreign", &Authority::new("Other CA").issue(&request("payerfsp", 22)));
@@ -187,6 +188,17 @@ fn only_valid_certificates_of_the_scheme_are_accepted() {
     let long = pki.authority.issue(&request("payerfsp", 24));
     let chain = format!("{}{}", long.certificate, pki.authority.pem().repeat(200));
     pki.keep("long", &Issued { certificate: chain, ..long });
+    // Authorities of one name, of which each could be the issuer. The client also sends its own
+    // certificate twice.
+    let with_namesakes = |file: &str, serial, count| {
+        let issued = pki.authority.issue(&request("payerfsp", serial));
+        let namesakes = (0..count).map(|_| Authority::new("Scheme CA").pem());
+        let chain = format!("{}{}", issued.certificate, namesakes.collect::<String>());
+        pki.keep(file, &Issued { certificate: chain, ..issued });
+    };
+    with_namesakes("eight", 25, 6);
+    with_namesakes("nine", 26, 7);
+    with_namesakes("sixty", 27, 58);
 
     check(&scheme, Some("payerfsp"), &[], (200, "complete"));
     check(&scheme, None, &[], (0, "no_certificate"));
@@ -195,8 +207,12 @@ fn only_valid_certificates_of_the_scheme_are_accepted() {
     check(&scheme, Some("revoked"), &[], (0, "revoked"));
     check(&scheme, Some("forged"), &[], (0, "untrusted"));
     check(&scheme, Some("foreign"), &[], (0, "untrusted"));
+    check(&scheme, Some("self"), &[], (0, "untrusted"));
     check(&scheme, Some("uncovered"), &[], (0, "unknown_revocation"));
     check(&scheme, Some("long"), &[], (0, "malformed"));
+    check(&scheme, Some("eight"), &[], (200, "complete"));
+    check(&scheme, Some("nine"), &[], (0, "long_chain"));
+    check(&scheme, Some("sixty"), &[], (0, "long_chain"));
     check(&scheme, Some("payerfsp"), &["-tls1_2"], (0, "incompatible"));
     check(
         &scheme,
@@ -212,6 +228,18 @@ fn only_valid_certificates_of_the_scheme_are_accepted() {
     check(&scheme, Some("uncovered"), &[], (200, "complete"));
     assert_eq!(scheme.admin.state(), before);
     scheme.end();
+}
+
+/// Writes a certificate that its own key has signed, with the name of a participant.
+fn self_signed(pki: &Pki, file: &str) {
+    let mut command = Command::new("openssl");
+    command.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=payerfsp"]);
+    command.args(["-addext", "subjectAltName=IP:127.0.0.1"]);
+    command.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
+    command.arg("-keyout").arg(pki.path(&format!("{file}.key")));
+    command.arg("-out").arg(pki.path(&format!("{file}.pem")));
+    let outcome = run(command, b"");
+    assert!(pki.path(&format!("{file}.pem")).exists(), "{outcome:?}");
 }
 
 #[test]
@@ -450,7 +478,7 @@ fn sessions_are_resumed_until_files_change() {
 #[test]
 fn unfinished_handshakes_end_in_time_and_delay_nobody() {
     let pki = Pki::new();
-    let scheme = pki.scheme("header_timeout_ms = 1000\n");
+    let scheme = pki.scheme("header_timeout_ms = 1000\ntls_handshakes_per_address = 0\n");
     let look_up = Message::new("GET", "/parties/MSISDN/254700000001", "payerfsp");
     let connect = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(scheme.switch.fspiop).unwrap();
@@ -474,6 +502,25 @@ fn unfinished_handshakes_end_in_time_and_delay_nobody() {
     }
     let counts = handshakes(&scheme);
     assert!(1_800 <= counts["timed_out"] + counts["evicted"] + counts["closed"], "{counts:?}");
+    scheme.end();
+}
+
+#[test]
+fn handshakes_of_an_address_are_limited() {
+    let pki = Pki::new();
+    let scheme = pki.scheme("tls_handshakes_per_address = 1\n");
+    let ask = || run(pki.client(scheme.switch.fspiop, Some("payerfsp"), &[]), HEALTH.as_bytes());
+    assert_eq!(ask().status(), 200);
+    let deadline = Instant::now() + PATIENCE;
+    while handshakes(&scheme)["rate_limited"] == 0 {
+        let outcome = ask();
+        assert!([0, 200].contains(&outcome.status()), "{outcome:?}");
+        assert!(Instant::now() < deadline, "{:?}", handshakes(&scheme));
+    }
+    // A handshake is possible again as time passes.
+    while ask().status() != 200 {
+        assert!(Instant::now() < deadline, "{:?}", handshakes(&scheme));
+    }
     scheme.end();
 }
 
@@ -673,6 +720,36 @@ impl SecurePayee {
     }
 }
 
+/// A server with a certificate that [`ServerTls`] refuses to use.
+struct OpensslServer {
+    child: Child,
+    port: u16,
+}
+
+impl OpensslServer {
+    fn start(pki: &Pki, certificate: &str) -> Self {
+        let mut command = Command::new("openssl");
+        command.args(["s_server", "-accept", "127.0.0.1:0", "-cert"]);
+        command.arg(pki.path(&format!("{certificate}.pem"))).arg("-key");
+        command.arg(pki.path(&format!("{certificate}.key")));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let port = output.lines().find_map(|line| {
+            let line = line.unwrap();
+            line.strip_prefix("ACCEPT ")?.rsplit_once(':')?.1.parse().ok()
+        });
+        Self { child, port: port.expect("a port") }
+    }
+}
+
+impl Drop for OpensslServer {
+    fn drop(&mut self) {
+        let _killed = self.child.kill();
+        let _ended = self.child.wait();
+    }
+}
+
 /// Answers each request with 200.
 async fn answer<T>(mut stream: TlsStream<tokio::net::TcpStream>, seen: impl Fn(String) -> T) {
     let mut text = Vec::new();
@@ -749,6 +826,23 @@ fn endpoints_are_called_over_tls_with_the_hubs_certificate() {
     move_to(&scheme, &own);
     scheme.switch.wait_for_complaint("was not issued by a trusted authority");
     assert!(own.requests.try_recv().is_err() && count(&scheme, "untrusted") != 0);
+    let expired = CertificateRequest::new("payee", &["127.0.0.1"], 53);
+    pki.issue("old", &CertificateRequest { valid_days: -30..-1, ..expired });
+    self_signed(&pki, "self");
+    for (certificate, result, reason) in [
+        ("old", "expired", "the certificate has expired"),
+        ("self", "untrusted", "was not issued by a trusted authority"),
+    ] {
+        let server = OpensslServer::start(&pki, certificate);
+        let before = count(&scheme, result);
+        let value = format!("https://127.0.0.1:{}/transfers", server.port);
+        scheme.admin.set_endpoint("payeefsp", "TRANSFER_POST", &value);
+        let result =
+            format!("upesi_tls_handshakes_total{{listener=\"endpoints\",result=\"{result}\"}}");
+        scheme.admin.wait_for(&result, |count| before < count);
+        scheme.switch.wait_for_complaint(reason);
+    }
+    move_to(&scheme, &own);
     // It is trusted for this participant alone, and the owed callback is delivered.
     write_at_once(&directory.join("payeefsp.pem"), &other.pem()).unwrap();
     reload(&mut scheme, "endpoints: certificate of CN=hub, 2 authorities");
@@ -762,4 +856,111 @@ fn endpoints_are_called_over_tls_with_the_hubs_certificate() {
     scheme.send(&message, 202);
     let untrusted = "upesi_tls_handshakes_total{listener=\"endpoints\",result=\"untrusted\"}";
     scheme.admin.wait_for(untrusted, |count| before < count);
+}
+
+/// A participant whose server certificate is revoked is not called, also not on a connection that
+/// was open before; its callbacks wait until it has another certificate.
+#[test]
+fn revoked_servers_of_participants_are_not_called() {
+    let pki = Pki::new();
+    pki.issue("payee", &CertificateRequest::new("payee", &["127.0.0.1"], 50));
+    let settings = format!(
+        "[endpoints]\ntls_certificate_file = \"{}\"\ntls_key_file = \"{}\"\ntls_ca_file = \"{}\"\n\
+         tls_crl_file = \"{}\"\n",
+        pki.path("hub.pem").display(),
+        pki.path("hub.key").display(),
+        pki.path("ca.pem").display(),
+        pki.path("crl.pem").display(),
+    );
+    let mut scheme = Scheme::configured(&settings);
+    let payee = SecurePayee::start(&pki, "payee");
+    let value = format!("https://{}/transfers", payee.address);
+    scheme.admin.set_endpoint("payeefsp", "TRANSFER_POST", &value);
+    scheme.send(&Transfer::of("1").prepare(), 202);
+    assert_eq!(payee.next(), "hub POST /transfers HTTP/1.1");
+    scheme.wait_until_delivered();
+
+    pki.write("crl.pem", &pki.authority.revocation_list(&[REVOKED, 50]));
+    reload(&mut scheme, "endpoints: certificate of CN=hub, 1 authorities and 1 revocation lists");
+    scheme.send(&Transfer::of("1").prepare(), 202);
+    let complaint = scheme.switch.wait_for_complaint("TLS handshake failed");
+    assert!(complaint.contains("the certificate is revoked"), "{complaint}");
+    assert!(complaint.contains("participant=\"payeefsp\""), "{complaint}");
+    let revoked = "upesi_tls_handshakes_total{listener=\"endpoints\",result=\"revoked\"}";
+    assert_ne!(scheme.admin.metric(revoked), 0);
+    assert_eq!(scheme.admin.metric("upesi_notices_owed"), 1);
+    assert!(payee.requests.try_recv().is_err(), "it was called");
+
+    // The participant has another certificate.
+    pki.issue("renewed", &CertificateRequest::new("payee", &["127.0.0.1"], 51));
+    let renewed = SecurePayee::start(&pki, "renewed");
+    let value = format!("https://{}/transfers", renewed.address);
+    scheme.admin.set_endpoint("payeefsp", "TRANSFER_POST", &value);
+    assert_eq!(renewed.next(), "hub POST /transfers HTTP/1.1");
+    scheme.wait_until_delivered();
+    scheme.switch.signal(Signal::TERM);
+    let (status, complaints) = scheme.switch.end();
+    assert!(status.success() && complaints.lines().count() == 1, "{complaints}");
+}
+
+/// A receiver of alerts and a collector of traces, which both demand a certificate, get that of the
+/// hub, and a changed one without a restart.
+#[test]
+fn webhooks_and_traces_present_the_certificate_of_the_hub() {
+    let pki = Pki::new();
+    pki.issue("server", &CertificateRequest::new("server", &["127.0.0.1"], 60));
+    pki.write("secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n");
+    let (webhook, collector) =
+        (SecurePayee::start(&pki, "server"), SecurePayee::start(&pki, "server"));
+    let path = |file: &str| pki.path(file).display().to_string();
+    let own = format!(
+        "tls_certificate_file = \"{}\"\ntls_key_file = \"{}\"\n",
+        path("hub.pem"),
+        path("hub.key")
+    );
+    let settings = format!(
+        "[alerts]\nwebhook_url = \"https://{}/alerts\"\nwebhook_secret_file = \"{}\"\n\
+         ca = \"{}\"\n{own}[traces]\nendpoint = \"https://{}\"\nratio = 1.0\n\
+         tls_ca_file = \"{}\"\n{own}",
+        webhook.address,
+        path("secret"),
+        path("ca.pem"),
+        collector.address,
+        path("ca.pem"),
+    );
+    let scheme = Scheme::configured(&settings);
+    let received = |name: &str, limit: &str| {
+        scheme.admin.set_limit("payerfsp", limit);
+        assert_eq!(webhook.next(), format!("{name} POST /alerts HTTP/1.1"));
+        // Spans of earlier messages may still be exported with the former certificate.
+        scheme.send(&Transfer::of("1").prepare(), 202);
+        while collector.next() != format!("{name} POST /v1/traces HTTP/1.1") {
+            scheme.send(&Transfer::of("1").prepare(), 202);
+        }
+    };
+    received("hub", "900");
+    pki.issue("hub", &CertificateRequest::new("renewed", &["localhost", "127.0.0.1"], 61));
+    let expires = "upesi_certificate_expires_timestamp_seconds";
+    for section in ["alerts", "traces"] {
+        let labels = "kind=\"certificate\",subject=\"CN=renewed\"";
+        let sample = format!("{expires}{{listener=\"{section}\",{labels}}}");
+        scheme.switch.signal(Signal::HUP);
+        let deadline = Instant::now() + PATIENCE;
+        while !scheme.admin.get("/metrics").contains(&sample) {
+            assert!(Instant::now() < deadline, "{sample}");
+        }
+    }
+    received("renewed", "901");
+    // A certificate that the hub does not trust is refused, and the alert stays owed.
+    pki.write("ca.pem", &Authority::new("Other CA").pem());
+    scheme.switch.signal(Signal::HUP);
+    scheme.switch.wait_for_messages("reloaded the configuration on SIGHUP", 3);
+    let other = "subject=\"CN=Other CA\"";
+    let deadline = Instant::now() + PATIENCE;
+    while !scheme.admin.get("/metrics").contains(other) {
+        assert!(Instant::now() < deadline, "not loaded");
+    }
+    scheme.admin.set_limit("payerfsp", "902");
+    let untrusted = "upesi_tls_handshakes_total{listener=\"alerts\",result=\"untrusted\"}";
+    scheme.admin.wait_for(untrusted, |count| 0 < count);
 }

@@ -91,8 +91,10 @@ pub enum AttemptResult {
     Status(u16),
     /// No answer in time.
     TimedOut,
-    /// No connection (refused, unreachable, name not resolved, TLS refused).
+    /// No connection (refused, unreachable, name not resolved).
     ConnectFailed,
+    /// No encrypted connection, for this reason.
+    TlsFailed(&'static str),
     /// The connection broke before the answer was complete.
     Broken,
     /// Nothing was sent, for reasons other than the recipient: the message could not be read, or
@@ -111,6 +113,7 @@ impl AttemptResult {
             Self::Status(status) => Some(status),
             Self::TimedOut
             | Self::ConnectFailed
+            | Self::TlsFailed(_)
             | Self::Broken
             | Self::Unsent
             | Self::NoAddress => None,
@@ -125,9 +128,11 @@ impl AttemptResult {
             Self::Status(200..=299) => Consequence::Deliver,
             Self::Status(401 | 403 | 404 | 408 | 409 | 421 | 425 | 429) => Consequence::Retry,
             Self::Status(400..=499 | 501) => Consequence::GiveUp,
-            Self::Status(_) | Self::TimedOut | Self::ConnectFailed | Self::Broken => {
-                Consequence::Retry
-            }
+            Self::Status(_)
+            | Self::TimedOut
+            | Self::ConnectFailed
+            | Self::TlsFailed(_)
+            | Self::Broken => Consequence::Retry,
             Self::Unsent => Consequence::Wait,
             Self::NoAddress => Consequence::Park,
         }

@@ -39,7 +39,7 @@ struct Reports {
 }
 
 impl MessageSender {
-    /// A sender that waits for each message as long as `options` say.
+    /// A sender that waits for each message up to the patience in `options`.
     ///
     /// # Errors
     /// [`OpenError::NoTls`], and [`OpenError::Brokers`] when the client library refuses.

@@ -408,7 +408,7 @@ pub fn recorded_attempts(
         let end = match one.result {
             AttemptResult::Status(status) => AttemptEnd::Status(status),
             AttemptResult::TimedOut => AttemptEnd::TimedOut,
-            AttemptResult::ConnectFailed => AttemptEnd::ConnectFailed,
+            AttemptResult::ConnectFailed | AttemptResult::TlsFailed(_) => AttemptEnd::ConnectFailed,
             AttemptResult::Broken => AttemptEnd::Broken,
             AttemptResult::Unsent | AttemptResult::NoAddress => return None,
         };

@@ -224,7 +224,9 @@ impl SimEnv {
             AttemptResult::Status(200..300) => {}
             AttemptResult::Status(_) => self.counts.refusals += 1,
             AttemptResult::TimedOut => self.counts.silences += 1,
-            AttemptResult::ConnectFailed => self.counts.no_connections += 1,
+            AttemptResult::ConnectFailed | AttemptResult::TlsFailed(_) => {
+                self.counts.no_connections += 1;
+            }
             AttemptResult::Broken => self.counts.broken_connections += 1,
             AttemptResult::Unsent | AttemptResult::NoAddress => {
                 unreachable!("an attempt that was made was sent")

@@ -185,7 +185,8 @@ fn result_of(response: Result<NoticeResponse, SendError>) -> AttemptResult {
         Ok(NoticeResponse { status, .. }) => AttemptResult::Status(status.as_u16()),
         Err(SendError::NoEndpoint | SendError::Unusable) => AttemptResult::NoAddress,
         Err(SendError::Failed(failure)) => match failure {
-            Failure::Connect | Failure::Tls(_) | Failure::Denied => AttemptResult::ConnectFailed,
+            Failure::Connect | Failure::Denied => AttemptResult::ConnectFailed,
+            Failure::Tls(fault) => AttemptResult::TlsFailed(fault.text()),
             Failure::TimedOut => AttemptResult::TimedOut,
             Failure::Broken | Failure::Unanswered => AttemptResult::Broken,
             Failure::Unsent | Failure::Crowded | Failure::NotAnswering => AttemptResult::Unsent,

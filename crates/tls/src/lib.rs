@@ -16,8 +16,8 @@
 //! limits of files; a client's messages of a handshake have at most 64 KiB, and its chain at most 8
 //! certificates and 32 KiB.
 //!
-//! Other crates use the libraries for TLS only to hand [`ClientTls`] to a client library. Without the feature `rustls` no
-//! file can be opened ([`IS_AVAILABLE`]).
+//! Other crates use the libraries for TLS only to hand [`ClientTls`] to a client library. Without
+//! the feature `rustls` no file can be opened ([`IS_AVAILABLE`]).
 
 #![warn(missing_docs)]
 

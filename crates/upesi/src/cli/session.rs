@@ -1,9 +1,9 @@
 //! The files of a session that `upesi login` stored, and the renewal of its token at an OpenID
 //! provider.
 //!
-//! Next to the token is a file with the refresh token, `<session>.renewal`, which only its owner can
-//! read. A command whose token ends within [`AHEAD`] renews it first. Commands that run at the same
-//! time renew it once: the file is locked meanwhile.
+//! Next to the token is a file with the refresh token, `<session>.renewal`, which only its owner
+//! can read. A command whose token ends within [`AHEAD`] renews it first. Commands that run at the
+//! same time renew it once: the file is locked meanwhile.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};

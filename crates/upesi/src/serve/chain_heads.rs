@@ -9,7 +9,7 @@ use crate::CliError;
 use crate::config::Config;
 use crate::data::chain_heads;
 #[cfg(feature = "kafka")]
-use crate::data::migrate;
+use crate::serve::log_backend::BROKER_TIMEOUT;
 use crate::serve::signatures::SigningKeyFile;
 
 /// Signs the end of the log and publishes it.
@@ -72,7 +72,12 @@ fn topic(config: &Config) -> Result<Option<HeadsTopic>, CliError> {
     let Some(address) = &config.chain_heads.topic else { return Ok(None) };
     let failed = |error: String| CliError::new(format!("chain_heads.topic: {error}"));
     let address = address.parse::<kafka::Address>().map_err(|error| failed(error.to_string()))?;
-    let options = migrate::options("chain-heads", config.kafka.access().security()?);
+    let options = kafka::TopicOptions {
+        node: "chain-heads".into(),
+        patience: BROKER_TIMEOUT,
+        copy: journal::LogOptions::default(),
+        security: config.kafka.access().security()?,
+    };
     let sender = kafka::MessageSender::new(&address, &options);
     sender.map(Some).map_err(|error| failed(error.to_string()))
 }
@@ -93,7 +98,8 @@ fn topic(config: &Config) -> Result<Option<HeadsTopic>, CliError> {
     match &config.chain_heads.topic {
         None => Ok(None),
         Some(_) => Err(CliError::new(
-            "chain_heads.topic: this binary was built without Kafka; build it with --features kafka",
+            "chain_heads.topic: this binary was built without Kafka; build it with the feature \
+             kafka",
         )),
     }
 }

@@ -273,7 +273,7 @@ fn system_calls_of_the_switch_pass_the_filter_of_the_unit() {
     assert!(refused.is_empty(), "{refused:?}");
 }
 
-/// What a program prints; `None` if this machine does not have it.
+/// The output of a program; `None` if this machine does not have it.
 fn output_of(program: &str, arguments: &[&str]) -> Option<String> {
     let output = std::process::Command::new(program).args(arguments).output().ok()?;
     output.status.success().then(|| String::from_utf8(output.stdout).unwrap())

@@ -174,7 +174,8 @@ fn session_of_a_person_is_renewed_until_the_provider_ends_it() {
     });
     list().succeeds();
 
-    // The provider ends the session. A valid token is used up; then the command says what to do.
+    // The provider ends the session. A valid token is used up. Then the command names
+    // the login to repeat.
     let mut stored: serde_json::Value = serde_json::from_str(&read()[1]).unwrap();
     let mut revoke = Command::new("curl");
     revoke.args(["--silent", "--show-error", "--fail", "--data", "client_id=upesi", "--data"]);

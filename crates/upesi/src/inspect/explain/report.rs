@@ -329,6 +329,7 @@ impl PendingDelivery {
                 AttemptResult::Status(_) => None,
                 AttemptResult::TimedOut => Some(TIMED_OUT),
                 AttemptResult::ConnectFailed => Some(CONNECT_FAILED),
+                AttemptResult::TlsFailed(reason) => Some(reason),
                 AttemptResult::Broken => Some(BROKEN),
                 AttemptResult::Unsent => {
                     Some("not sent: the message could not be read from the log")

@@ -239,6 +239,7 @@ fn client_tls(config: &HubTlsConfig) -> Result<Arc<ClientTls>, StartError> {
         certificate,
         ca: config.ca_file.clone(),
         ca_directory: None,
+        crl: None,
         minimum: MinimumVersion::Tls12,
     };
     ClientTls::open(files).map(Arc::new).map_err(|error| StartError(error.to_string()))

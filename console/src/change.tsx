@@ -22,6 +22,8 @@ export interface Plan {
   differences: Difference[];
   /** The requests; several are made one after the other. */
   requests: (reason: string) => Change[];
+  /** The request after the one with this answer, for changes of many objects. */
+  follow?: (body: unknown) => Change | undefined;
   /** A warning, if the change is hard to take back. */
   warning?: string;
 }
@@ -75,14 +77,17 @@ function Dialog(it: {
     setBusy(true);
     setProblem(undefined);
     const proposals: number[] = [];
-    let count = made;
+    // Requests that were made before an error are not made again.
+    let count = it.plan.follow === undefined ? made : 0;
+    const queue = [...all];
     try {
-      // Requests that were made before an error are not made again.
-      for (; count < all.length; count += 1) {
-        const request = all[count];
+      for (; count < queue.length; count += 1) {
+        const request = queue[count];
         if (request === undefined) break;
-        const { proposal } = await change(request, reason.trim());
+        const { proposal, body } = await change(request, reason.trim());
         if (proposal !== undefined) proposals.push(proposal);
+        const next = it.plan.follow?.(body);
+        if (next !== undefined) queue.push(next);
         setMade(count + 1);
       }
       it.onDone(<Result title={title} proposals={proposals} />);

@@ -191,6 +191,61 @@ export function Field(it: {
   );
 }
 
+/** A field for several lines. */
+export function Area(it: {
+  label: string;
+  value: string;
+  onValue: (value: string) => void;
+  error: string | undefined;
+}) {
+  const id = useId();
+  return (
+    <div class="field">
+      <label for={id}>{it.label}</label>
+      <textarea
+        id={id}
+        rows={3}
+        value={it.value}
+        spellcheck={false}
+        aria-invalid={it.error !== undefined}
+        aria-describedby={it.error === undefined ? undefined : `${id}-error`}
+        onInput={(event) => it.onValue(event.currentTarget.value)}
+      />
+      {it.error === undefined ? null : (
+        <p class="error" id={`${id}-error`} role="alert">
+          {it.error}
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** One value of a list. */
+export function Select(it: {
+  label: string;
+  /** Values with their texts. */
+  options: Record<string, string>;
+  /** The text of no choice. */
+  any: string;
+  value: string;
+  onValue: (value: string) => void;
+}) {
+  const id = useId();
+  return (
+    <div class="field">
+      <label for={id}>{it.label}</label>
+      <select id={id} value={it.value} onChange={(event) => it.onValue(event.currentTarget.value)}>
+        <option value="">{it.any}</option>
+        {Object.entries(it.options).map(([value, text]) => (
+          <option key={value} value={value}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </div>
+  );
+}
+
 /** One choice of several, as buttons that say which one is chosen. */
 export function Choice<T extends string>(it: {
   label: string;

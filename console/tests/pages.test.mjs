@@ -20,10 +20,11 @@ before(async () => {
   await onboard(hub, unreachable, ['redbank']);
   await prepare(hub, 'greenbank', 'redbank', 2);
   await prepare(hub, 'greenbank', 'redbank', 3);
+  await prepare(hub, 'greenbank', 'redbank', 4);
   await eventually(async () => {
     const letters = await hub.call('GET', '/deadletters');
-    return letters.length === 2 ? letters : undefined;
-  }, 'two dead letters');
+    return letters.length === 3 ? letters : undefined;
+  }, 'three dead letters');
 });
 
 after(async () => {
@@ -118,20 +119,36 @@ test('a deactivated participant is shown as inactive', async () => {
   await close();
 });
 
-test('dead letters are resent, one and all', async () => {
+test('dead letters are resent and dropped, one and all', async () => {
   const { page, close } = await open(browser, hub);
   await logIn(page, hub, '/console/#/callbacks');
-  await page.getByText('2 of 2 dead letters of this page').waitFor();
-  await page.getByLabel('Recipient contains').fill('nobody');
+  await page.getByText('3 dead letters match.').waitFor();
+  const search = page.getByRole('button', { name: 'Search' });
+  await page.getByLabel('Recipient').fill('nobody');
+  await search.click();
+  await page.getByText('participant not found').first().waitFor();
+  await page.getByLabel('Recipient').fill('redbank');
+  await page.getByLabel('Status of the last answer').fill('404');
+  await search.click();
   await page.getByText('No dead letter matches.').waitFor();
-  await page.getByLabel('Recipient contains').fill('redbank');
   await page.getByLabel('Status of the last answer').fill('400');
+  await search.click();
+  await page.getByText('3 dead letters match.').waitFor();
+  await page.getByRole('button', { name: /^Drop dead letter/ }).first().click();
+  await page.getByText('The payments are unchanged.').waitFor();
+  await checkPage(page);
+  await confirm(page, 'sent by hand');
+  await page.getByText('Drop 1 dead letter: done.').waitFor();
+  await page.getByText('2 dead letters match.').waitFor();
+  const trail = await hub.call('GET', '/audit?outcome=recorded&limit=1000');
+  const dropped = trail.entries.find((entry) => entry.reason === 'sent by hand');
+  assert.match(dropped.description, /drop dead letter/);
   unreachable.status = 202;
   await page.getByRole('button', { name: /^Resend dead letter/ }).first().click();
   await confirm(page, 'the server was repaired');
   await page.getByText('Resend 1 dead letter: done.').waitFor();
-  await page.getByText('1 of 1 dead letters of this page').waitFor();
-  await page.getByRole('button', { name: 'Resend all 1 shown' }).click();
+  await page.getByText('1 dead letter matches.').waitFor();
+  await page.getByRole('button', { name: 'Resend all 1' }).click();
   await confirm(page, 'the server was repaired');
   await page.getByText('No dead letter matches.').waitFor();
   await eventually(async () => {
@@ -177,6 +194,7 @@ test('pages have no violation of accessibility on a desk and on a phone', async 
     const { page, close } = await open(browser, hub, screen);
     await logIn(page, hub, '/console/#/participants');
     for (const [path, heading] of [
+      ['transfers', 'Payments'],
       ['participants', 'Participants'],
       ['participants/greenbank', 'Participant'],
       ['liquidity', 'Liquidity'],

@@ -56,6 +56,33 @@ test('a login needs a valid token, and names the field that is wrong', async () 
   await close();
 });
 
+test('a failed payment is found without its id, and the link of a search is shared', async () => {
+  const { page, close } = await open(browser, hub);
+  await logIn(page, hub);
+  await page.getByRole('link', { name: 'Payments', exact: true }).click();
+  await page.getByRole('link', { name: committed }).waitFor();
+  await page.getByRole('button', { name: 'Failed payments only' }).click();
+  await page.getByRole('link', { name: expired }).waitFor();
+  assert.equal(await page.getByRole('link', { name: committed }).count(), 0);
+  await page.getByLabel('Payer or payee').fill('greenbank');
+  await page.getByLabel('Amount at least').fill('many');
+  await page.getByRole('button', { name: 'Search' }).click();
+  await page.getByText('Amount: enter a number').waitFor();
+  await page.getByLabel('Amount at least').fill('100');
+  await page.getByLabel('Currency').fill('kes');
+  await page.getByRole('button', { name: 'Search' }).click();
+  await page.getByText("the payer's position would exceed").waitFor();
+  assert.equal(await page.getByRole('link', { name: expired }).count(), 0);
+  assert.match(await page.locator('.command code').innerText(), /^upesi transfer list --participant/);
+  await checkPage(page);
+  const shared = page.url();
+  await page.goto('/console/#/');
+  await page.goto(shared);
+  await page.getByRole('link', { name: refused }).click();
+  await page.getByText('Why it failed').waitFor();
+  await close();
+});
+
 test('a shared link leads to its payment after the login', async () => {
   const { page, close } = await open(browser, hub);
   await logIn(page, hub, `/console/#/transfers/${committed}`);

@@ -5,6 +5,7 @@ import { texts } from '../texts';
 import { Title } from '../ui';
 import { Audit } from './audit';
 import { Callbacks } from './callbacks';
+import { LogPage } from './log';
 import { Overview } from './overview';
 import { LiquidityPage, Participants } from './participants';
 import { ParticipantPage } from './participant';
@@ -24,6 +25,7 @@ export const PAGES: [string, string][] = [
   ['settlement', texts.navigation.settlement],
   ['proposals', texts.navigation.proposals],
   ['audit', texts.navigation.audit],
+  ['log', texts.navigation.log],
   ['system', texts.navigation.system],
 ];
 
@@ -31,7 +33,7 @@ export function Page({ place }: { place: Place }) {
   const [first, second] = place.path;
   if (first === undefined) return <Overview />;
   if (first === 'transfers') {
-    return second === undefined ? <Payments /> : <Payment key={second} id={second} />;
+    return second === undefined ? <Payments query={place.query} /> : <Payment key={second} id={second} />;
   }
   if (first === 'participants') {
     return second === undefined ? <Participants /> : <ParticipantPage key={second} name={second} />;
@@ -44,6 +46,7 @@ export function Page({ place }: { place: Place }) {
     return second === undefined ? <Proposals /> : <ProposalPage key={second} id={second} />;
   }
   if (first === 'audit') return <Audit />;
+  if (first === 'log') return <LogPage />;
   if (first === 'system') return <System />;
   if (first === 'callbacks') return <Callbacks />;
   return <Title text={texts.errors.notFound} />;

@@ -6,13 +6,14 @@ import { part } from '../api';
 import { useChange, type Plan } from '../change';
 import { useData } from '../load';
 import { columns, texts } from '../texts';
-import { Await, Badge, CommandLine, Facts, Field, Note, Table, Title, type Column } from '../ui';
-import { LETTER_COLUMNS, resendPlan, type DeadLetter } from './callbacks';
+import { Area, Await, Badge, CommandLine, Facts, Field, Note, Table, Title, type Column } from '../ui';
+import { Certificates } from './certificates';
+import { LETTER_COLUMNS, selectionPlan, type DeadLetter } from './callbacks';
 import { amount, LIQUIDITY_COLUMNS, type Liquidity, type Participant } from './participants';
 
 const words = texts.participant;
-/** Dead letters that are searched for those of the participant. */
-const LETTERS = 1_000;
+/** Dead letters that are shown. */
+const LETTERS = 50;
 
 interface Account {
   id: number;
@@ -38,6 +39,14 @@ interface Key {
   createdDate?: string;
 }
 
+interface Outflow {
+  transferId: string;
+  accountId: number;
+  currency: string;
+  amount: number;
+  reservedDate: string;
+}
+
 type Ask = (plan: Plan) => void;
 
 export function ParticipantPage({ name }: { name: string }) {
@@ -47,9 +56,16 @@ export function ParticipantPage({ name }: { name: string }) {
   const liquidity = useData<Liquidity[]>(`/liquidity?participant=${part(name)}`);
   const endpoints = useData<Endpoint[]>(`${base}/endpoints`);
   const keys = useData<Key[]>(`${base}/keys`);
-  const letters = useData<DeadLetter[]>(`/deadletters?limit=${LETTERS}`);
+  const letters = useData<DeadLetter[]>(
+    `/deadletters?limit=${LETTERS}&participant=${part(name)}`,
+  );
+  const outflows = useData<Outflow[]>(`/fundsOut?participant=${part(name)}`);
+  const [round, setRound] = useState(0);
   const { dialog, ask } = useChange(() => {
-    for (const one of [participant, accounts, liquidity, endpoints, keys, letters]) one.reload();
+    for (const one of [participant, accounts, liquidity, endpoints, keys, letters, outflows]) {
+      one.reload();
+    }
+    setRound((it) => it + 1);
   });
   return (
     <>
@@ -71,6 +87,7 @@ export function ParticipantPage({ name }: { name: string }) {
         }
       </Await>
       <Await of={accounts}>{(rows) => <Accounts rows={rows} base={base} ask={ask} />}</Await>
+      <Await of={outflows}>{(rows) => <Outflows rows={rows} base={base} ask={ask} />}</Await>
       <Await of={endpoints}>{(rows) => <Endpoints rows={rows} base={base} ask={ask} />}</Await>
       <Await of={keys}>
         {(rows) =>
@@ -81,8 +98,10 @@ export function ParticipantPage({ name }: { name: string }) {
           )
         }
       </Await>
+      <NewKey name={name} base={base} ask={ask} />
+      <Certificates key={round} name={name} ask={ask} />
       <Await of={letters}>
-        {(all) => <Letters letters={all.filter((it) => it.recipient === name)} ask={ask} />}
+        {(newest) => <Letters letters={newest} name={name} ask={ask} />}
       </Await>
       <CommandLine command={`upesi participant show ${name} --admin ${location.origin}`} />
     </>
@@ -189,7 +208,10 @@ function Accounts({ rows, base, ask }: { rows: Account[]; base: string; ask: Ask
       {rows
         .filter((it) => it.ledgerAccountType === 'SETTLEMENT')
         .map((it) => (
-          <Funds key={it.id} account={it} base={base} ask={ask} />
+          <>
+            <Funds key={`in-${it.id}`} account={it} base={base} ask={ask} direction="in" />
+            <Funds key={`out-${it.id}`} account={it} base={base} ask={ask} direction="out" />
+          </>
         ))}
     </>
   );
@@ -207,8 +229,11 @@ function accountPlan(account: Account, base: string): Plan {
   };
 }
 
-/** A form that records funds in of a settlement account. */
-function Funds({ account, base, ask }: { account: Account; base: string; ask: Ask }) {
+/** A form that records funds in, or reserves funds out, of a settlement account. */
+function Funds(it: { account: Account; base: string; ask: Ask; direction: 'in' | 'out' }) {
+  const { account, base, ask } = it;
+  const isIn = it.direction === 'in';
+  const title = isIn ? words.fundsTitle(account.currency) : words.outTitle(account.currency);
   const [value, setValue] = useState('');
   const [reference, setReference] = useState('');
   const [errors, setErrors] = useState<{ value?: string; reference?: string }>({});
@@ -223,9 +248,13 @@ function Funds({ account, base, ask }: { account: Account; base: string; ask: As
     // One id for the dialog: a request that is repeated moves the money once.
     const transferId = uuid();
     ask({
-      title: words.fundsTitle(account.currency),
+      title,
       differences: [
-        { name: words.balance, before: amount(account.value), after: amount(account.value - Number(text)) },
+        {
+          name: words.balance,
+          before: amount(account.value),
+          after: amount(isIn ? account.value - Number(text) : account.value + Number(text)),
+        },
       ],
       requests: (reason) => [
         {
@@ -234,7 +263,7 @@ function Funds({ account, base, ask }: { account: Account; base: string; ask: As
           body: {
             transferId,
             externalReference: reference.trim(),
-            action: 'recordFundsIn',
+            action: isIn ? 'recordFundsIn' : 'recordFundsOutPrepareReserve',
             reason,
             amount: { amount: text, currency: account.currency },
           },
@@ -243,9 +272,9 @@ function Funds({ account, base, ask }: { account: Account; base: string; ask: As
     });
   };
   return (
-    <form class="inline" onSubmit={submit} noValidate aria-label={words.fundsTitle(account.currency)}>
+    <form class="inline" onSubmit={submit} noValidate aria-label={title}>
       <Field
-        label={words.fundsAmount(account.currency)}
+        label={isIn ? words.fundsAmount(account.currency) : words.outAmount(account.currency)}
         value={value}
         onValue={setValue}
         error={errors.value}
@@ -259,7 +288,73 @@ function Funds({ account, base, ask }: { account: Account; base: string; ask: As
         error={errors.reference}
         autocomplete="off"
       />
-      <button>{words.fundsIn}</button>
+      <button>{isIn ? words.fundsIn : words.fundsOut}</button>
+    </form>
+  );
+}
+
+/** Reserved funds out, each to be committed or returned. */
+function Outflows({ rows, base, ask }: { rows: Outflow[]; base: string; ask: Ask }) {
+  if (rows.length === 0) return null;
+  const plan = (it: Outflow, commits: boolean): Plan => ({
+    title: commits ? words.commitOut(it.transferId) : words.abortOut(it.transferId),
+    differences: [
+      {
+        name: `${amount(it.amount)} ${it.currency}`,
+        before: words.outReserved,
+        after: commits ? words.outPaid : words.outReturned,
+      },
+    ],
+    requests: (reason) => [
+      {
+        method: 'PUT',
+        path: `${base}/accounts/${it.accountId}/transfers/${it.transferId}`,
+        body: { action: commits ? 'recordFundsOutCommit' : 'recordFundsOutAbort', reason },
+      },
+    ],
+  });
+  const shown: Column<Outflow>[] = [
+    { name: texts.callbacks.transfer, cell: (it) => <code>{it.transferId}</code> },
+    { name: columns.amount, cell: (it) => `${amount(it.amount)} ${it.currency}`, number: true },
+    { name: texts.participants.created, cell: (it) => it.reservedDate },
+    {
+      name: texts.callbacks.action,
+      cell: (it) =>
+        [true, false].map((commits) => (
+          <button
+            key={String(commits)}
+            type="button"
+            aria-label={plan(it, commits).title}
+            onClick={() => ask(plan(it, commits))}
+          >
+            {commits ? words.outPaid : words.outReturned}
+          </button>
+        )),
+    },
+  ];
+  return <Table caption={words.reservations} columns={shown} rows={rows} />;
+}
+
+/** A form for a public key. */
+function NewKey({ name, base, ask }: { name: string; base: string; ask: Ask }) {
+  const [pem, setPem] = useState('');
+  const [error, setError] = useState<string>();
+  const submit = (event: Event) => {
+    event.preventDefault();
+    const text = pem.trim();
+    const valid = /^-----BEGIN [A-Z ]+-----[\s\S]+-----END [A-Z ]+-----$/.test(text);
+    setError(valid ? undefined : words.newKeyInvalid);
+    if (!valid) return;
+    ask({
+      title: words.addKeyTitle(name),
+      differences: [{ name: words.key, after: text }],
+      requests: () => [{ method: 'POST', path: `${base}/keys`, body: { publicKey: `${text}\n` } }],
+    });
+  };
+  return (
+    <form class="inline" onSubmit={submit} noValidate aria-label={words.addKey}>
+      <Area label={words.newKey} value={pem} onValue={setPem} error={error} />
+      <button>{words.addKey}</button>
     </form>
   );
 }
@@ -371,14 +466,17 @@ function keyColumns(base: string, ask: Ask): Column<Key>[] {
   ];
 }
 
-function Letters({ letters, ask }: { letters: DeadLetter[]; ask: Ask }) {
+function Letters({ letters, name, ask }: { letters: DeadLetter[]; name: string; ask: Ask }) {
   if (letters.length === 0) return <p>{words.noLetters}</p>;
   return (
     <>
       <Table caption={texts.callbacks.letters} columns={LETTER_COLUMNS} rows={letters} />
       <p>
-        <button type="button" onClick={() => ask(resendPlan(letters))}>
-          {texts.callbacks.resendShown(letters.length)}
+        <button
+          type="button"
+          onClick={() => ask(selectionPlan('resend', `participant=${part(name)}`))}
+        >
+          {words.resendLetters}
         </button>
       </p>
     </>

@@ -1,6 +1,8 @@
 // The list of participants, with positions and what they have left.
 
 import { useState } from 'preact/hooks';
+import { part } from '../api';
+import { useChange, type Plan } from '../change';
 import { useData } from '../load';
 import { address } from '../router';
 import { columns, texts } from '../texts';
@@ -72,6 +74,7 @@ export const LIQUIDITY_COLUMNS: Column<Liquidity>[] = [
 
 export function Participants() {
   const participants = useData<Participant[]>('/participants');
+  const { dialog, ask } = useChange(participants.reload);
   const [filter, setFilter] = useState('');
   const [shown, setShown] = useState(ROWS_SHOWN);
   const rows: Column<Participant>[] = [
@@ -117,8 +120,59 @@ export function Participants() {
           );
         }}
       </Await>
+      <h2>{texts.participant.add}</h2>
+      {dialog}
+      <NewParticipant ask={ask} />
       <CommandLine command={`upesi participant list --admin ${location.origin}`} />
     </>
+  );
+}
+
+/** A form for a participant with a currency and a net debit cap. */
+function NewParticipant({ ask }: { ask: (plan: Plan) => void }) {
+  const [values, setValues] = useState({ name: '', currency: '', cap: '' });
+  const [errors, setErrors] = useState<Partial<typeof values>>({});
+  const field = (name: keyof typeof values) => ({
+    value: values[name],
+    onValue: (value: string) => setValues({ ...values, [name]: value }),
+    error: errors[name],
+  });
+  const submit = (event: Event) => {
+    event.preventDefault();
+    const own = texts.participant;
+    const name = values.name.trim();
+    const currency = values.currency.trim().toUpperCase();
+    const cap = values.cap.trim();
+    const found: typeof errors = {};
+    if (name === '') found.name = own.addNameInvalid;
+    if (!/^[A-Z]{3}$/.test(currency)) found.currency = texts.payments.currencyInvalid;
+    if (!/^\d{1,14}(\.\d{1,4})?$/.test(cap)) found.cap = own.capInvalid;
+    setErrors(found);
+    if (0 < Object.keys(found).length) return;
+    const limit = { type: 'NET_DEBIT_CAP', value: cap };
+    ask({
+      title: own.addTitle(name),
+      differences: [
+        { name: columns.participant, after: name },
+        { name: `${columns.cap}, ${currency}`, after: cap },
+      ],
+      requests: () => [
+        { method: 'POST', path: '/participants', body: { name, currency } },
+        {
+          method: 'POST',
+          path: `/participants/${part(name)}/initialPositionAndLimits`,
+          body: { currency, limit, initialPosition: 0 },
+        },
+      ],
+    });
+  };
+  return (
+    <form class="inline" onSubmit={submit} noValidate aria-label={texts.participant.add}>
+      <Field {...field('name')} label={texts.participant.addName} autocomplete="off" />
+      <Field {...field('currency')} label={texts.participant.addCurrency} autocomplete="off" />
+      <Field {...field('cap')} label={texts.participant.addCap} inputMode="decimal" autocomplete="off" />
+      <button>{texts.participant.add}</button>
+    </form>
   );
 }
 

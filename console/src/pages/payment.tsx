@@ -3,7 +3,7 @@
 
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { part, readCommand } from '../api';
+import { part } from '../api';
 import {
   decisionOf,
   failureOf,
@@ -35,6 +35,7 @@ import {
   type Column,
   type Mood,
 } from '../ui';
+import { Waterfall } from './waterfall';
 
 const words = texts.payment;
 type View = 'compact' | 'timeline' | 'raw';
@@ -44,7 +45,7 @@ const EVENTS_SHOWN = 100;
 export function Payment({ id }: { id: string }) {
   const explanation = useData<Explanation>(`/transfers/${part(id)}/explanation`);
   const [view, setView] = useState<View>('timeline');
-  const command = readCommand(`/transfers/${part(id)}/explanation`);
+  const command = `upesi explain ${id} --admin ${location.origin}`;
   return (
     <>
       <Title text={words.title}>
@@ -70,6 +71,7 @@ export function Payment({ id }: { id: string }) {
             {view === 'compact' ? <Compact data={data} /> : null}
             {view === 'timeline' ? <Timeline data={data} /> : null}
             {view === 'raw' ? <Raw data={data} /> : null}
+            <Waterfall id={id} />
             <CommandLine command={command} />
           </>
         )}

@@ -1,19 +1,220 @@
-// Finding a payment.
+// Finding payments: by the id of one, or by participant, state, time and amount.
 
 import { useState } from 'preact/hooks';
+import { readCommand } from '../api';
+import { useData } from '../load';
 import { address, go } from '../router';
-import { texts } from '../texts';
-import { Field, Title } from '../ui';
+import { columns, texts } from '../texts';
+import {
+  Await,
+  Badge,
+  CommandLine,
+  Field,
+  Note,
+  Select,
+  Table,
+  Title,
+  type Column,
+  type Mood,
+} from '../ui';
+import { amount } from './participants';
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const ULID = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
+const AMOUNT = /^\d{1,18}(\.\d{1,4})?$/;
+/** Payments of a page. */
+const PAGE = 50;
 
-export function Payments() {
+const words = texts.payments;
+
+interface Listed {
+  transferId: string;
+  payer?: string;
+  payee?: string;
+  amount: number;
+  currency: string;
+  transferState: 'RESERVED' | 'COMMITTED' | 'ABORTED';
+  cause?: string;
+  errorCode?: number;
+  reason?: string;
+  changedDate: string;
+}
+
+interface Page {
+  transfers: Listed[];
+  next?: string;
+  missingUpTo?: number;
+}
+
+/** The filters, by their names in the address of the page. */
+const FILTERS = [
+  'participant',
+  'state',
+  'cause',
+  'from',
+  'to',
+  'amountMin',
+  'amountMax',
+  'currency',
+] as const;
+type Filter = Record<(typeof FILTERS)[number], string>;
+
+const MOODS: Record<Listed['transferState'], Mood> = {
+  COMMITTED: 'good',
+  RESERVED: 'warn',
+  ABORTED: 'bad',
+};
+
+const party = (name: string | undefined) =>
+  name === undefined ? texts.unknown : <a href={address(['participants', name])}>{name}</a>;
+
+const COLUMNS: Column<Listed>[] = [
+  { name: words.changed, cell: (it) => it.changedDate },
+  {
+    name: words.payment,
+    cell: (it) => (
+      <a href={address(['transfers', it.transferId])}>
+        <code>{it.transferId}</code>
+      </a>
+    ),
+  },
+  {
+    name: columns.status,
+    cell: (it) => (
+      <Badge
+        mood={MOODS[it.transferState]}
+        text={(it.cause ?? it.transferState).toLowerCase()}
+      />
+    ),
+  },
+  { name: words.why, cell: (it) => it.reason ?? '' },
+  { name: columns.amount, cell: (it) => `${amount(it.amount)} ${it.currency}`, number: true },
+  { name: words.payer, cell: (it) => party(it.payer) },
+  { name: words.payee, cell: (it) => party(it.payee) },
+  { name: words.code, cell: (it) => it.errorCode ?? '', number: true },
+];
+
+export function Payments({ query }: { query: URLSearchParams }) {
+  const asked = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ''])) as Filter;
+  const cursor = query.get('cursor') ?? '';
+  const path = pathOf(asked, cursor);
+  const page = useData<Page>(path);
+  const failed = asked.state === 'ABORTED';
+  const show = (filter: Partial<Filter>, next?: string) =>
+    go(address(['transfers'], { ...asked, ...filter, cursor: next }));
   return (
     <>
-      <Title text={texts.payments.title} />
+      <Title text={words.title} />
       <FindPayment />
+      <h2>{words.list}</h2>
+      <div class="row">
+        <button
+          type="button"
+          aria-pressed={failed}
+          onClick={() => show({ state: failed ? '' : 'ABORTED', cause: '' })}
+        >
+          {words.failedOnly}
+        </button>
+      </div>
+      <Filters key={FILTERS.map((name) => asked[name]).join('|')} asked={asked} onShow={show} />
+      <Await of={page}>
+        {(data) => (
+          <>
+            {data.missingUpTo === undefined ? null : (
+              <Note mood="warn">{words.missing(data.missingUpTo)}</Note>
+            )}
+            {data.transfers.length === 0 ? (
+              <p>{data.next === undefined ? words.nothing : words.nothingYet}</p>
+            ) : (
+              <Table caption={words.found} columns={COLUMNS} rows={data.transfers} />
+            )}
+            <div class="row">
+              {cursor === '' ? null : (
+                <button type="button" onClick={() => show({})}>
+                  {texts.callbacks.newest}
+                </button>
+              )}
+              {data.next === undefined ? null : (
+                <button type="button" onClick={() => show({}, data.next)}>
+                  {texts.callbacks.older}
+                </button>
+              )}
+            </div>
+          </>
+        )}
+      </Await>
+      <CommandLine command={commandOf(asked) ?? readCommand(path)} />
     </>
+  );
+}
+
+/** A moment of the form in UTC. */
+const utc = (text: string) => (text === '' ? '' : new Date(`${text}Z`).toISOString());
+
+function pathOf(filter: Filter, cursor: string): string {
+  const query = new URLSearchParams({ limit: String(PAGE) });
+  for (const name of FILTERS) if (filter[name] !== '') query.set(name, filter[name]);
+  if (cursor !== '') query.set('cursor', cursor);
+  return `/transfers?${query}`;
+}
+
+/** The same list on the command line. */
+function commandOf(filter: Filter): string | undefined {
+  const parts = ['upesi transfer list'];
+  for (const name of FILTERS) {
+    if (filter[name] === '') continue;
+    if (!/^[\w.:-]+$/.test(filter[name])) return undefined;
+    const option = name.replace(/[A-Z]/, (letter) => `-${letter.toLowerCase()}`);
+    const value = name === 'state' || name === 'cause' ? filter[name].toLowerCase() : filter[name];
+    parts.push(`--${option} ${value}`);
+  }
+  return `${parts.join(' ')} --admin ${location.origin}`;
+}
+
+function Filters(it: { asked: Filter; onShow: (filter: Filter) => void }) {
+  const local = (text: string) => text.replace(/Z$/, '').slice(0, 16);
+  const first = { ...it.asked, from: local(it.asked.from), to: local(it.asked.to) };
+  const [filter, setFilter] = useState(first);
+  const [errors, setErrors] = useState<Partial<Filter>>({});
+  const field = (name: keyof Filter) => ({
+    value: filter[name],
+    onValue: (value: string) => setFilter({ ...filter, [name]: value }),
+    error: errors[name],
+  });
+  const submit = (event: Event) => {
+    event.preventDefault();
+    const found: Partial<Filter> = {};
+    for (const name of ['amountMin', 'amountMax'] as const) {
+      const text = filter[name].trim();
+      if (text !== '' && !AMOUNT.test(text)) found[name] = words.amountInvalid;
+    }
+    if (filter.currency.trim() !== '' && !/^[A-Z]{3}$/i.test(filter.currency.trim())) {
+      found.currency = words.currencyInvalid;
+    }
+    setErrors(found);
+    if (0 < Object.keys(found).length) return;
+    it.onShow({
+      ...filter,
+      participant: filter.participant.trim(),
+      from: utc(filter.from),
+      to: utc(filter.to),
+      amountMin: filter.amountMin.trim(),
+      amountMax: filter.amountMax.trim(),
+      currency: filter.currency.trim().toUpperCase(),
+    });
+  };
+  return (
+    <form class="inline" onSubmit={submit} noValidate aria-label={words.filters}>
+      <Field {...field('participant')} label={words.participant} autocomplete="off" />
+      <Select {...field('state')} label={columns.status} options={words.states} any={words.anyState} />
+      <Select {...field('cause')} label={words.cause} options={words.causes} any={words.anyCause} />
+      <Field {...field('from')} label={words.from} type="datetime-local" />
+      <Field {...field('to')} label={words.to} type="datetime-local" />
+      <Field {...field('amountMin')} label={words.amountMin} inputMode="decimal" autocomplete="off" />
+      <Field {...field('amountMax')} label={words.amountMax} inputMode="decimal" autocomplete="off" />
+      <Field {...field('currency')} label={columns.currency} autocomplete="off" />
+      <button class="primary">{words.search}</button>
+    </form>
   );
 }
 

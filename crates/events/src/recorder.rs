@@ -370,7 +370,7 @@ fn funds_of(change: TransferChange<'_>, state: &State) -> Option<FundsEvent> {
         }
         TransferChange::EndFundsOut(end) => (end.id, end.name, "OUT"),
         TransferChange::AdjustBalance(adjustment) => (adjustment.id, adjustment.name, "ADJUSTMENT"),
-        TransferChange::Redeliver(_) => return None,
+        TransferChange::Redeliver(_) | TransferChange::DropDeadLetter(_) => return None,
     };
     let view = state.view(&id)?;
     Some(FundsEvent {

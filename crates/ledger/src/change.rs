@@ -690,6 +690,13 @@ changes! {
             notice: NoticeId,
         } touches [Notices] => [DeadLetterNotFound, Accepted]
             about "The transfer of the notice, if it has one.",
+        /// Drops a dead letter, which is not sent again.
+        84 DropDeadLetter {
+            /// The notice.
+            notice: NoticeId,
+        } touches [Notices] => [DeadLetterNotFound, Accepted]
+            about "The transfer of the notice, if it has one."
+            since 4,
         /// `POST /oracles`.
         42 CreateOracle {
             /// The oracle.

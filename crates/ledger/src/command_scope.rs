@@ -78,6 +78,7 @@ impl Change {
             Some(TransferChange::EndFundsOut(end)) => CommandScope::Outflow(end),
             Some(TransferChange::AdjustBalance(adjustment)) => CommandScope::Adjustment(adjustment),
             Some(TransferChange::Redeliver(again)) => CommandScope::DeadLetter(again.notice),
+            Some(TransferChange::DropDeadLetter(drop)) => CommandScope::DeadLetter(drop.notice),
             None => CommandScope::Nothing,
         }
     }

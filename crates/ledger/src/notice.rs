@@ -144,6 +144,11 @@ impl Outbox {
         self.dead.remove(&id).map(|letter| letter.notice)
     }
 
+    /// Drops a dead letter. False if there is no such letter.
+    pub(crate) fn drop_dead(&mut self, id: NoticeId) -> bool {
+        self.dead.remove(&id).is_some()
+    }
+
     /// Number of notices owed to one participant.
     pub(crate) fn owed_to(&self, recipient: ParticipantIndex) -> u32 {
         self.owed_to.get(recipient.at()).copied().unwrap_or(0)

@@ -223,6 +223,11 @@ impl State {
         self.outbox.dead().values()
     }
 
+    /// Dead letters below an id, newest first.
+    pub fn dead_letters_before(&self, id: NoticeId) -> impl Iterator<Item = &DeadLetter> {
+        self.outbox.dead().range(..id).rev().map(|(_, letter)| letter)
+    }
+
     /// Number of dead letters.
     #[must_use]
     pub fn dead_letter_count(&self) -> usize {

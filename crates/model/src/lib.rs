@@ -33,8 +33,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ledger::{
     Activate, Amount, AssignParties, Change, ChangeParties, Command, Configure, Counters, Currency,
-    DeliveryResult, Effects, FeeRule, FinishedDelivery, FspName, NoticeId, NoticeKind, Outcome,
-    PartyBinding, Redeliver, RegisterParties, Settings, Stamp, State, TransferId,
+    DeliveryResult, DropDeadLetter, Effects, FeeRule, FinishedDelivery, FspName, NoticeId,
+    NoticeKind, Outcome, PartyBinding, Redeliver, RegisterParties, Settings, Stamp, State,
+    TransferId,
 };
 
 use alerts::Alerts;
@@ -372,6 +373,15 @@ impl Predict for AssignParties {
             model.enqueue_notice(fsp, NoticeKind::PartiesChanged, &content);
         }
         Outcome::Accepted
+    }
+}
+
+impl Predict for DropDeadLetter {
+    fn predict(&self, model: &mut Model) -> Outcome {
+        match model.outbox.dead.remove(&self.notice.0) {
+            Some(_) => Outcome::Accepted,
+            None => Outcome::DeadLetterNotFound,
+        }
     }
 }
 

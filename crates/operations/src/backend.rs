@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ledger::{
-    Administer, Amount, ArchiveKind, ArchivedSettlement, ChangeReply, Currency, NoticeId,
+    Administer, Amount, ArchiveKind, ArchivedSettlement, ChangeReply, Currency, LogIndex, NoticeId,
     OperatorBook, ParticipantIndex, PartyBinding, Stamp, State, TransferId,
 };
 use metrics::Family;
+use ports::{TransferEntry, TransferPlace, TransferQuery};
 
 use crate::audit_log::{AuditPage, AuditQuery};
 use crate::events::{EventPage, EventPublishing, EventQuery};
@@ -103,6 +104,15 @@ pub trait AdminBackend: Send + Sync + 'static {
         numbers: RangeInclusive<u32>,
     ) -> BoxFuture<'_, Result<Vec<ArchivedSettlement>, Unavailable>>;
 
+    /// A page of final transfers, with all that a record up to [`TransferQuery::up_to`] ended. The
+    /// default is for a hub without a cold store.
+    fn final_transfers(
+        &self,
+        _query: TransferQuery,
+    ) -> BoxFuture<'_, Result<ListedTransfers, Unavailable>> {
+        Box::pin(async { Ok(ListedTransfers::default()) })
+    }
+
     /// The trend of a position over the last hour; `None` if it is unknown. Does not block. The
     /// default is for a hub that keeps no samples.
     fn position_trend(&self, _of: (ParticipantIndex, Currency)) -> Option<PositionTrend> {
@@ -156,6 +166,28 @@ pub trait AdminBackend: Send + Sync + 'static {
 
     /// The trace of a transfer; empty unless it is complete.
     fn trace(&self, transfer: &TransferId) -> TransferTrace;
+}
+
+/// Final transfers, newest first.
+#[derive(Clone, Debug, Default)]
+pub struct ListedTransfers {
+    /// The transfers.
+    pub transfers: Vec<ListedTransfer>,
+    /// The place before which the next page begins, if there may be one.
+    pub next: Option<TransferPlace>,
+    /// Transfers that ended up to this record may be missing; 0 if all are listed.
+    pub missing_up_to: LogIndex,
+}
+
+/// A final transfer with the meaning of its outcome.
+#[derive(Clone, Copy, Debug)]
+pub struct ListedTransfer {
+    /// The transfer.
+    pub entry: TransferEntry,
+    /// The error code that its payer got.
+    pub error_code: Option<u16>,
+    /// Why it ended.
+    pub reason: &'static str,
 }
 
 /// The trend of a position.

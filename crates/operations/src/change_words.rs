@@ -240,6 +240,12 @@ impl InWords for ledger::Redeliver {
     }
 }
 
+impl InWords for ledger::DropDeadLetter {
+    fn in_words(&self) -> String {
+        format!("drop dead letter {}", self.notice.0)
+    }
+}
+
 impl InWords for ledger::CreateOracle {
     fn in_words(&self) -> String {
         format!("oracle of {}: {}", self.oracle.id_type, self.oracle.endpoint)

@@ -1,18 +1,20 @@
 //! `/deadletters`: notices whose delivery was given up, and their redelivery (DESIGN 2).
 //! `/undeliverable`: notices that wait for an endpoint.
 //!
-//! Costs: a query walks over all dead letters on the sequencer's thread, some 20 ms per million.
-//! Bounds: a page has [`PAGE_MAX`] entries, a request resends [`PAGE_MAX`] letters, and a response
-//! has [`GROUPS_MAX`] groups.
+//! Costs: a list walks from the newest dead letter on the sequencer's thread until its page is full.
+//! Groups, and filters that select few, walk over all of them, some 20 ms per million.
+//! Bounds: a page has [`PAGE_MAX`] entries, a request resends or drops [`PAGE_MAX`] letters, and a
+//! response has [`GROUPS_MAX`] groups.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::task::Poll;
 
 use events::message_of;
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
 use ledger::{
-    AdminOutcome, DeadLetter, FspName, NoticeId, ParticipantIndex, Redeliver, Stamp, State,
+    AdminOutcome, Change, DeadLetter, DropDeadLetter, FspName, NoticeId, ParticipantIndex,
+    Redeliver, Stamp, State,
 };
 use serde_json::json;
 
@@ -107,7 +109,7 @@ routes! {
                 `limit`, in order of id. Each is a record of the log. Repeat the request with \
                 `before` = `last` while `more` is true. Needs no body.",
             query: [LIMIT, BEFORE, PARTICIPANT, CODE, FROM, TO],
-            responses: [200: DeadLettersResent = "Queued for delivery."],
+            responses: [200: DeadLettersChanged = "Queued for delivery."],
             refusals: [400 VALIDATION, 400 MALFORMED_SYNTAX, 400 ID_NOT_FOUND],
         }
     }
@@ -116,6 +118,26 @@ routes! {
             records: Redeliver,
             text: "Starts a new series of attempts. Needs no body.",
             responses: [202: () = "Queued for delivery."],
+        }
+    }
+    "/deadletters/drop" {
+        change POST dropDeadLetters = drop_all, "Drop dead letters" {
+            records: DropDeadLetter,
+            text: "\
+                Removes the newest dead letters that the query selects, at most `limit`, in order \
+                of id. They are not sent any more; the payments are unchanged. Each is a record of \
+                the log. Repeat the request with `before` = `last` while `more` is true. Needs no \
+                body.",
+            query: [LIMIT, BEFORE, PARTICIPANT, CODE, FROM, TO],
+            responses: [200: DeadLettersChanged = "Dropped."],
+            refusals: [400 VALIDATION, 400 MALFORMED_SYNTAX, 400 ID_NOT_FOUND],
+        }
+    }
+    "/deadletters/{id}/drop" [LETTER] {
+        change POST dropDeadLetter = drop_one, "Drop a dead letter" {
+            records: DropDeadLetter,
+            text: "It is not sent any more; the payment is unchanged. Needs no body.",
+            responses: [202: () = "Dropped."],
         }
     }
     "/undeliverable" {
@@ -144,8 +166,8 @@ response_type! {
 
 response_type! {
     /// The result of a request for several dead letters.
-    struct DeadLettersResent as "DeadLettersResent" {
-        /// Number of letters that were resent.
+    struct DeadLettersChanged as "DeadLettersChanged" {
+        /// Number of letters that were resent or dropped.
         done: u64,
         /// The last one; the next request continues before it.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -199,16 +221,12 @@ async fn selection(request: &AdminRequest<'_>) -> Result<(Filter, usize, NoticeI
 fn newest_before<'s>(
     state: &'s State,
     (filter, limit, before): (&Filter, usize, NoticeId),
-) -> (VecDeque<&'s DeadLetter>, bool) {
-    let (mut page, mut more) = (VecDeque::with_capacity(limit), false);
-    let all = state.dead_letters().take_while(|letter| letter.notice.id < before);
-    for letter in all.filter(|letter| filter.selects(letter)) {
-        if page.len() == limit {
-            page.pop_front();
-            more = true;
-        }
-        page.push_back(letter);
-    }
+) -> (Vec<&'s DeadLetter>, bool) {
+    let all = state.dead_letters_before(before).filter(|letter| filter.selects(letter));
+    let mut page: Vec<_> = all.take(limit + 1).collect();
+    let more = limit < page.len();
+    page.truncate(limit);
+    page.reverse();
     (page, more)
 }
 
@@ -263,8 +281,21 @@ impl DeadLetterGroup {
     }
 }
 
-/// `POST /deadletters/resend`. A letter that was resent meanwhile is skipped.
+/// `POST /deadletters/resend`.
 async fn resend_all(request: &AdminRequest<'_>) -> HandlerResult {
+    change_all(request, |notice| Redeliver { notice }.into()).await
+}
+
+/// `POST /deadletters/drop`.
+async fn drop_all(request: &AdminRequest<'_>) -> HandlerResult {
+    change_all(request, |notice| DropDeadLetter { notice }.into()).await
+}
+
+/// Changes the selected letters. One that was resent or dropped meanwhile is skipped.
+async fn change_all(
+    request: &AdminRequest<'_>,
+    change: impl Fn(NoticeId) -> Change,
+) -> HandlerResult {
     let (filter, limit, before) = selection(request).await?;
     let letters = request.query_state(move |state| {
         let (page, more) = newest_before(state, (&filter, limit, before));
@@ -273,16 +304,15 @@ async fn resend_all(request: &AdminRequest<'_>) -> HandlerResult {
     let (letters, more) = letters.await?;
     let mut done = 0;
     for some in letters.chunks(CHANGES_MAX) {
-        let redeliver = |notice: &NoticeId| {
-            request.decide(request.identity.reason.clone(), Redeliver { notice: *notice })
-        };
-        for decided in join_all(some.iter().map(redeliver)).await {
+        let decide =
+            |notice: &NoticeId| request.decide(request.identity.reason.clone(), change(*notice));
+        for decided in join_all(some.iter().map(decide)).await {
             let (outcome, _) = decided?;
             done += u64::from(outcome == AdminOutcome::Accepted);
         }
     }
     let last = letters.first().map(|id| id.0);
-    Ok(AdminResponse::ok(&DeadLettersResent { done, last, more }))
+    Ok(AdminResponse::ok(&DeadLettersChanged { done, last, more }))
 }
 
 /// Waits for all futures, which make progress together.
@@ -320,6 +350,13 @@ async fn undeliverable(request: &AdminRequest<'_>) -> HandlerResult {
 async fn resend(request: &AdminRequest<'_>) -> HandlerResult {
     let notice = request.path(&LETTER)?;
     request.change(Redeliver { notice }).await?;
+    Ok(AdminResponse::empty(StatusCode::ACCEPTED))
+}
+
+/// `POST /deadletters/{id}/drop`.
+async fn drop_one(request: &AdminRequest<'_>) -> HandlerResult {
+    let notice = request.path(&LETTER)?;
+    request.change(DropDeadLetter { notice }).await?;
     Ok(AdminResponse::empty(StatusCode::ACCEPTED))
 }
 

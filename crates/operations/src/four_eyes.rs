@@ -205,8 +205,9 @@ mod tests {
     use super::*;
 
     /// Changes that operators make alone, each with the reason.
-    const ALONE: [(&ChangeDeclaration, &str); 9] = [
+    const ALONE: [(&ChangeDeclaration, &str); 10] = [
         (&ledger::Redeliver::DECLARATION, "sends again what the hub owes"),
+        (&ledger::DropDeadLetter::DECLARATION, "drops a message; the payment is unchanged"),
         (&ledger::CreateOracle::DECLARATION, "a record only; the hub calls no oracle"),
         (&ledger::UpdateOracle::DECLARATION, "a record only; the hub calls no oracle"),
         (&ledger::DeleteOracle::DECLARATION, "a record only; the hub calls no oracle"),

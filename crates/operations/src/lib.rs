@@ -86,6 +86,7 @@ mod storage;
 mod token;
 mod tokens;
 mod transactions;
+mod transfers;
 mod waterfall;
 
 pub use self::metrics::families;
@@ -98,8 +99,8 @@ pub use audit_log::{
 };
 pub use audit_values::{AuditValues, ValuesBefore};
 pub use backend::{
-    ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, PARKED_MAX, PositionTrend, StateQuery,
-    Unavailable,
+    ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, ListedTransfer, ListedTransfers,
+    PARKED_MAX, PositionTrend, StateQuery, Unavailable,
 };
 pub use enrolments::EnrolmentOptions;
 pub use events::{

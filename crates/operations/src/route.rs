@@ -25,7 +25,7 @@ use crate::{
     jws_certificates, keys, limits, liquidity, logins, metrics, monitoring, openapi_document,
     operators, oracles, participants, parties, proposals, roles, rules, settlement_models,
     settlement_windows, settlements, snapshots, statements, status, storage, tokens, transactions,
-    waterfall,
+    transfers, waterfall,
 };
 
 /// The resources of every module, with their group in the document.
@@ -60,6 +60,7 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("hub", snapshots::RESOURCES),
     ("delivery", dead_letters::RESOURCES),
     ("hub", transactions::RESOURCES),
+    ("hub", transfers::RESOURCES),
     ("hub", explanations::RESOURCES),
     ("hub", events::RESOURCES),
     ("hub", dry_runs::RESOURCES),

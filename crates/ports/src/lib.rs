@@ -11,6 +11,7 @@ mod log;
 mod observed_log;
 mod store;
 mod topic;
+mod transfer_query;
 
 pub use clock::{Clock, ClockReading};
 pub use disk::{Disk, DiskError, DiskFile, byte_of};
@@ -18,8 +19,12 @@ pub use log::{
     Log, LogError, OwnedPayload, OwnedRecord, RecordReader, Rejection, StopReading, Visitor,
 };
 pub use observed_log::{LogObserver, ObservedLog};
+pub use record::transfer_index::{TransferEnd, TransferEntry, TransferPlace};
 pub use store::{
     ColdReader, ColdStore, PARTY_ENTRIES_MAX, PartyChange, PartyEffect, PartyEntry, PartyRow,
     StoreError, StoreMark, WaitFor, WriteBatch,
 };
 pub use topic::{Arrival, Topic};
+pub use transfer_query::{
+    BLOCKS_READ_MAX, POSTINGS_READ_MAX, TransferFilter, TransferPage, TransferQuery,
+};

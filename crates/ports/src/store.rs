@@ -10,6 +10,8 @@ use ledger::{
 };
 use record::decision::DecisionWriter;
 
+use crate::transfer_query::{TransferPage, TransferQuery};
+
 /// A key-value store for data that is kept for years and read rarely.
 ///
 /// # Contract
@@ -29,7 +31,10 @@ use record::decision::DecisionWriter;
 /// 6. **An absent id costs no disk access**, as far as the cache for filters reaches.
 /// 7. **Windows and settlements** are kept by number, as of their last change of state; never used
 ///    to decide. Those that have left memory are final.
-/// 8. **No guesses.** Data that is unreadable, or differs from the written data, is an error. After
+/// 8. **Lists of transfers** are kept for queries ([`ColdStore::transfers`]), by participant, end
+///    and time. They are complete up to the mark, except for transfers that were written by a
+///    version without lists.
+/// 9. **No guesses.** Data that is unreadable, or differs from the written data, is an error. After
 ///    [`StoreError::Damaged`] the store is empty when it is reopened.
 pub trait ColdStore: Debug + Send + Sync {
     /// The record up to which the store is complete.
@@ -79,6 +84,12 @@ pub trait ColdStore: Debug + Send + Sync {
         numbers: RangeInclusive<u32>,
         limit: usize,
     ) -> Result<Vec<ArchivedSettlement>, StoreError>;
+
+    /// A page of final transfers, newest first.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn transfers(&self, query: &TransferQuery) -> Result<TransferPage, StoreError>;
 
     /// Writes a batch.
     ///

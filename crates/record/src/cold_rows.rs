@@ -92,6 +92,14 @@ pub fn version_at(
     Ok(newest)
 }
 
+/// The first version of a row.
+///
+/// # Errors
+/// [`FieldError`] if `stored` was not written by this version.
+pub fn first_version(id: &TransferId, stored: &[u8]) -> Result<Option<FinalTransfer>, FieldError> {
+    versions(id, stored)?.next().transpose()
+}
+
 /// The records named by all versions of a row: its creation, its last change, and the response.
 ///
 /// # Errors

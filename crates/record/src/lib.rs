@@ -17,5 +17,6 @@ mod little_endian;
 pub mod snapshot;
 pub mod topic_message;
 mod torn_write;
+pub mod transfer_index;
 
 pub use ledger::field::FieldError;

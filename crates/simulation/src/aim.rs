@@ -13,8 +13,9 @@ mod scheme;
 mod settlement;
 
 use ledger::{
-    AccountId, Activate, AdminOutcome, AssignParties, Change, Configure, Currency, FormerOwner,
-    FspName, NoticeId, Outcome, PartyBinding, PartyChangeForm, Redeliver, RegisterParties, State,
+    AccountId, Activate, AdminOutcome, AssignParties, Change, Configure, Currency, DropDeadLetter,
+    FormerOwner, FspName, NoticeId, Outcome, PartyBinding, PartyChangeForm, Redeliver,
+    RegisterParties, State,
 };
 
 use crate::transfers::{Actors, GHOST};
@@ -208,6 +209,25 @@ fn party_of(fsp: &str) -> PartyBinding {
         currency: None,
         fsp: FspName::new(fsp).expect("a name"),
     }
+}
+
+impl Reach for DropDeadLetter {
+    const REACHED: Reached = &[
+        (
+            AdminOutcome::DeadLetterNotFound,
+            By::Aim(|_| vec![DropDeadLetter { notice: NoticeId(u64::MAX) }.into()]),
+        ),
+        (
+            AdminOutcome::Accepted,
+            By::Aim(|situation| {
+                let letter = situation.state.and_then(|state| state.dead_letters().next());
+                letter
+                    .map(|letter| DropDeadLetter { notice: letter.notice.id }.into())
+                    .into_iter()
+                    .collect()
+            }),
+        ),
+    ];
 }
 
 impl Reach for Redeliver {

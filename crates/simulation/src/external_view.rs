@@ -77,6 +77,8 @@ pub(crate) struct ExternalView {
     /// Per recipient: attempts under way, and ends whose record is not durable.
     open: BTreeMap<u32, u32>,
     unrecorded: VecDeque<(u64, Vec<u32>)>,
+    /// The records that dropped a dead letter.
+    dropped: Vec<u64>,
     /// The newest notice attempted, by recipient and transfer, and whether it is under way.
     newest: BTreeMap<(u32, u32), (NoticeId, bool)>,
 }
@@ -99,6 +101,7 @@ impl ExternalView {
         for ((command, record), outcome) in batch.zip(&effects.outcomes) {
             let content = content_of_encoded(record);
             self.decided.push(DecidedRecord { content, outcome: *outcome });
+            self.note_dropped((self.decided.len() as u64, command, *outcome));
             let predicted = self.model.decide(command);
             assert_eq!(*outcome, predicted, "the model disagrees on {command:?}");
             self.note_ends(command);
@@ -132,6 +135,7 @@ impl ExternalView {
         if end < self.seen() {
             self.check_acknowledged(end, "after a crash");
             self.decided.truncate(end as usize);
+            self.dropped.retain(|log_index| *log_index <= end);
             self.tracks.retain(|track| track.made <= end);
             self.model_is_lost = true;
         }
@@ -243,7 +247,8 @@ impl ExternalView {
         let is_dead =
             |track: &&NoticeTrack| track.stage == NoticeStage::Ended(DeliveryResult::Dead);
         let dead = self.tracks.iter().filter(is_dead).count();
-        assert_eq!(sequencer.state().dead_letter_count(), dead, "dead letters");
+        let left = sequencer.state().dead_letter_count();
+        assert_eq!(left + self.dropped.len(), dead, "dead letters");
         compare_in_full(&self.model, sequencer);
     }
 
@@ -273,6 +278,15 @@ impl ExternalView {
             self.tracks[at(notice.id)] = track;
         } else {
             self.tracks.push(track);
+        }
+    }
+
+    fn note_dropped(&mut self, (log_index, command, outcome): (u64, &Command, Outcome)) {
+        if let Command::Administer(administer) = command
+            && let Change::DropDeadLetter(_) = administer.change
+            && outcome == Outcome::Accepted
+        {
+            self.dropped.push(log_index);
         }
     }
 
@@ -367,6 +381,7 @@ impl Reopening<'_> {
         } else {
             self.external.decided.push(decided);
             self.note_redelivered(applied);
+            self.external.note_dropped((log_index, applied.command, applied.outcome));
         }
         self.at += 1;
     }

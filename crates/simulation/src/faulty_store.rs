@@ -166,6 +166,10 @@ impl ColdStore for FaultyStore {
         self.lock().written.settlements(kind, numbers, limit)
     }
 
+    fn transfers(&self, query: &ports::TransferQuery) -> Result<ports::TransferPage, StoreError> {
+        self.lock().written.transfers(query)
+    }
+
     fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
         self.lock().write(batch.clone())
     }

@@ -13,8 +13,12 @@ use ledger::{
     SettlementAccount, SettlementId, SettlementState, SettlementWithAccounts, Stamp, TransferId,
     Window, WindowContent, WindowId, WindowState, WindowWithSums,
 };
-use ports::{ColdStore, PartyChange, PartyEffect, PartyEntry, PartyRow, StoreMark, WriteBatch};
+use ports::{
+    ColdStore, PartyChange, PartyEffect, PartyEntry, PartyRow, StoreMark, TransferFilter,
+    TransferQuery, WriteBatch,
+};
 use record::cold_rows::party_key;
+use record::transfer_index::{TransferEnd, TransferEntry};
 
 /// A store under test.
 pub trait Subject {
@@ -39,6 +43,7 @@ pub fn check(subject: &mut impl Subject) {
     check_directory(subject);
     check_decisions(subject);
     check_settlements(subject);
+    check_transfers(subject);
     check_many(subject);
 }
 
@@ -317,6 +322,117 @@ fn check_settlements(subject: &mut impl Subject) {
         }
         store = subject.reopen(store);
     }
+}
+
+/// Every page of every query has exactly the transfers that it selects, newest first.
+fn check_transfers(subject: &mut impl Subject) {
+    let mut store = subject.make();
+    let mut expected = Vec::new();
+    let mut log_index = 10;
+    for round in 0..40_u32 {
+        let begin = round * 50;
+        let rows: Vec<_> = (begin..begin + 10 * (round % 5) + 1)
+            .map(|number| {
+                // Several transfers end by one record.
+                log_index += u64::from(number % 3);
+                listed_row(number, log_index)
+            })
+            .collect();
+        expected.extend(rows.iter().filter_map(TransferEntry::of));
+        let late = rows.iter().find(|row| row.outcome == Outcome::Expired);
+        let late = late.map(|row| answered(row, log_index + 1));
+        let all = [rows, late.into_iter().collect()].concat();
+        log_index += 1;
+        for _ in 0..=round % 2 {
+            store.write(&write_batch(all.clone(), log_index)).expect("it takes them");
+        }
+        if round % 8 == 7 {
+            store = subject.reopen(store);
+        }
+    }
+    expected.sort_by_key(|entry| std::cmp::Reverse(entry.place));
+    for filter in filters(&expected) {
+        for (up_to, limit) in [(u64::MAX, 1_000), (u64::MAX, 7), (log_index / 2, 50), (0, 3)] {
+            let mut query = TransferQuery {
+                filter: filter.clone(),
+                up_to: LogIndex(up_to),
+                before: None,
+                limit,
+            };
+            let wanted: Vec<_> = expected.iter().filter(|it| query.selects(it)).copied().collect();
+            let mut found = Vec::new();
+            loop {
+                let page = store.transfers(&query).expect("it reads");
+                assert!(page.entries.len() <= limit && page.missing_up_to == LogIndex(0));
+                found.extend(page.entries);
+                match page.next {
+                    Some(next) => query.before = Some(next),
+                    None => break,
+                }
+            }
+            assert_eq!(found, wanted, "{query:?}");
+        }
+    }
+}
+
+/// A row with one of a few participants, ends and amounts.
+fn listed_row(number: u32, changed: u64) -> FinalTransfer {
+    let outcomes = [
+        Committed,
+        Committed,
+        Expired,
+        Outcome::PrepareCapExceeded,
+        Outcome::Aborted,
+        Committed,
+        Outcome::PreparePayerNotFound,
+    ];
+    let party = |number: u32| ParticipantIndex(1 + number % 5);
+    let currency = if number.is_multiple_of(11) { "USD" } else { "KES" };
+    let outcome = outcomes[number as usize % outcomes.len()];
+    let answer = RecordedResponse {
+        kind: ResponseKind::Fulfil,
+        hash: hash(changed),
+        log_index: LogIndex(changed),
+    };
+    FinalTransfer {
+        payer: (outcome != Outcome::PreparePayerNotFound).then_some(party(number)),
+        payee: if number % 29 == 28 {
+            Some(ParticipantIndex::HUB)
+        } else {
+            Some(party(number / 5))
+        },
+        amount: Amount::from_units(i128::from(number % 97) * 10_000),
+        currency: Currency::parse(currency).expect("a currency"),
+        outcome,
+        response: (outcome == Committed).then_some(answer),
+        ..sample_row(number, changed)
+    }
+}
+
+/// Filters by each member, and some by several.
+fn filters(entries: &[TransferEntry]) -> Vec<TransferFilter> {
+    let all = TransferFilter::default;
+    let (newest, oldest) = (entries[0].place.at, entries[entries.len() - 1].place.at);
+    let half = Stamp(u64::midpoint(newest.0, oldest.0));
+    let units = |amount: i128| Some(Amount::from_units(amount * 10_000));
+    let participant = Some(ParticipantIndex(3));
+    vec![
+        all(),
+        TransferFilter { participant, ..all() },
+        TransferFilter { participant: Some(ParticipantIndex(77)), ..all() },
+        TransferFilter { ends: vec![TransferEnd::Refused], ..all() },
+        TransferFilter { ends: vec![TransferEnd::Expired, TransferEnd::Aborted], ..all() },
+        TransferFilter { ends: Vec::new(), ..all() },
+        TransferFilter { from: Some(half), ..all() },
+        TransferFilter { to: Some(half), ..all() },
+        TransferFilter { from: Some(half), to: Some(half), ..all() },
+        TransferFilter { from: Some(oldest), to: Some(newest), participant, ..all() },
+        TransferFilter { amount_min: units(90), ..all() },
+        TransferFilter { amount_max: units(0), participant, ..all() },
+        TransferFilter { amount_min: units(50), amount_max: units(50), ..all() },
+        TransferFilter { currency: Currency::parse("USD"), amount_min: units(10), ..all() },
+        TransferFilter { currency: Currency::parse("EUR"), ..all() },
+    ]
 }
 
 /// A window with one content and the sums of one account.

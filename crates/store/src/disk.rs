@@ -1,8 +1,8 @@
-//! The cold store on disk: seven keyspaces of one fjall database.
+//! The cold store on disk: nine keyspaces of one fjall database.
 //!
 //! `transfers` holds the rows by id, `parties` the directory, `settlements` windows and
 //! settlements, and `about` the log identity and the mark. The others hold decisions
-//! ([`crate::decisions`]). One write batch is one atomic batch over all keyspaces. Writes are not
+//! ([`crate::decisions`]) and the index of transfers ([`crate::transfer_index`]). One write batch is one atomic batch over all keyspaces. Writes are not
 //! synced: the database passes its journal to the operating system with each batch. A process crash
 //! loses nothing, a power failure the newest batches. A store that was written to is closed with
 //! empty journals ([`crate::shutdown`]).
@@ -29,7 +29,7 @@ use ledger::{
     ArchiveKind, ArchivedSettlement, Decision, Digest, FinalTransfer, LogIndex, NoticeId,
     TransferId,
 };
-use ports::{ColdStore, PartyRow, StoreError, StoreMark, WriteBatch};
+use ports::{ColdStore, PartyRow, StoreError, StoreMark, TransferPage, TransferQuery, WriteBatch};
 use record::cold_rows;
 use record::frame::LogIdentity;
 
@@ -39,6 +39,7 @@ use crate::memory::{damaged, party_row, party_value, rows_after};
 use crate::memtable_filter::{FilterRead, FilterWrite, MemtableFilter, Memtables};
 use crate::shutdown::{Journals, flush};
 use crate::sstables::{self, Tables};
+use crate::transfer_index::{ENTRIES, POSTINGS, TransferIndex};
 
 /// The database, within the store's directory.
 const DATABASE: &str = "rows";
@@ -46,11 +47,14 @@ const DATABASE: &str = "rows";
 const DAMAGED: &str = "damaged";
 
 /// Version of the format: the keyspaces, their keys and the content of `about`.
-const FORMAT: u8 = 4;
+const FORMAT: u8 = 5;
+/// The format without an index of transfers. An empty one is added when such a store is opened; it
+/// has the transfers that end from then on.
+const FORMAT_WITHOUT_INDEX: u8 = 4;
 /// The format without `settlements`. Its logs have no settlements, so that an empty keyspace is
 /// added when such a store is opened.
 const FORMAT_WITHOUT_SETTLEMENTS: u8 = 3;
-const FORMATS: [u8; 2] = [FORMAT_WITHOUT_SETTLEMENTS, FORMAT];
+const FORMATS: [u8; 3] = [FORMAT_WITHOUT_SETTLEMENTS, FORMAT_WITHOUT_INDEX, FORMAT];
 /// Bytes of a write buffer for transfers, and for each other keyspace. Up to four more of each wait
 /// to be flushed. The writer waits when there are more.
 const TRANSFERS_BUFFER: u64 = 8 << 20;
@@ -71,6 +75,8 @@ const NAME_KEY: [u8; 1] = [0];
 const SETTLEMENTS: &str = "settlements";
 const IDENTITY_KEY: &str = "identity";
 const MARK_KEY: &str = "mark";
+/// The record up to which ended transfers may be missing in the index. Absent if none are.
+const UNINDEXED_KEY: &str = "unindexed";
 
 /// Options of a store on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +121,7 @@ struct Opened {
     settlements: Keyspace,
     about: Keyspace,
     decisions: DecisionKeyspaces,
+    index: TransferIndex,
     /// Whether this process has written to the database.
     written: AtomicBool,
     /// Whether a write failed, for example because the disk is full.
@@ -213,7 +220,7 @@ impl Disk {
         let (opened, mark) = Opened::open_existing(path, identity, options)?;
         opened.check_tables()?;
         opened
-            .add_settlements(identity)
+            .add_keyspaces(identity, mark.log_index)
             .map_err(|error| format!("it cannot be written: {error}"))?;
         Ok(Self::of(opened, (identity, options), mark))
     }
@@ -309,6 +316,10 @@ impl ColdStore for Disk {
         self.ask(|opened| opened.settlements(kind, &numbers, limit))
     }
 
+    fn transfers(&self, query: &TransferQuery) -> Result<TransferPage, StoreError> {
+        self.ask(|opened| opened.find_transfers(query))
+    }
+
     fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
         let written = self.ask(|opened| opened.write(batch));
         self.failing.store(written.is_err(), Ordering::Relaxed);
@@ -400,6 +411,7 @@ impl Opened {
             None => StoreMark::default(),
         };
         store.check_names((format, identity), broken_by)?;
+        store.index.load().map_err(|error| broken(format!(": {error}")))?;
         Ok((store, mark))
     }
 
@@ -413,12 +425,18 @@ impl Opened {
         database_batch.commit()
     }
 
-    /// Brings a store without `settlements` to the newest format.
-    fn add_settlements(&self, identity: LogIdentity) -> Result<(), fjall::Error> {
-        match self.settlements.contains_key(NAME_KEY)? {
-            true => Ok(()),
-            false => self.name(identity),
+    /// Brings a store of an earlier format, complete up to this record, to the newest one.
+    fn add_keyspaces(&self, identity: LogIdentity, mark: LogIndex) -> Result<(), fjall::Error> {
+        let is_named = |keyspace: &Keyspace| keyspace.contains_key(NAME_KEY);
+        if self
+            .named()
+            .map(|(_, keyspace)| is_named(keyspace))
+            .all(|named| named.is_ok_and(|it| it))
+        {
+            return Ok(());
         }
+        self.about.insert(UNINDEXED_KEY, mark.0.to_le_bytes())?;
+        self.name(identity)
     }
 
     /// Every keyspace except `about`, with its name.
@@ -428,7 +446,7 @@ impl Opened {
             ("parties", &self.parties),
             (SETTLEMENTS, &self.settlements),
         ];
-        own.into_iter().chain(self.decisions.named())
+        own.into_iter().chain(self.decisions.named()).chain(self.index.named())
     }
 
     /// Checks that each keyspace exists and has not been recreated or exchanged.
@@ -437,7 +455,11 @@ impl Opened {
         (format, identity): (u8, LogIdentity),
         broken_by: impl Fn(fjall::Error) -> String,
     ) -> Result<(), String> {
-        let is_new = |name: &str| format == FORMAT_WITHOUT_SETTLEMENTS && name == SETTLEMENTS;
+        let is_new = |name: &str| match name {
+            SETTLEMENTS => format <= FORMAT_WITHOUT_SETTLEMENTS,
+            ENTRIES | POSTINGS => format <= FORMAT_WITHOUT_INDEX,
+            _ => false,
+        };
         for (name, keyspace) in self.named().filter(|(name, _)| !is_new(name)) {
             let found = keyspace.get(NAME_KEY).map_err(&broken_by)?;
             match found.as_deref() {
@@ -472,6 +494,7 @@ impl Opened {
         let about = database.keyspace("about", || buffering(OTHER_BUFFER))?;
         let decisions = DecisionKeyspaces::open(&database)?;
         let settlements = database.keyspace(SETTLEMENTS, || buffering(OTHER_BUFFER))?;
+        let index = TransferIndex::open(&database)?;
         Ok(Self {
             buffered: filter_of(&transfers),
             path: path.to_owned(),
@@ -482,6 +505,7 @@ impl Opened {
             settlements,
             about,
             decisions,
+            index,
             written: AtomicBool::new(false),
             failed: AtomicBool::new(false),
             damaged: AtomicBool::new(false),
@@ -599,12 +623,22 @@ impl Opened {
         found.take(limit).map(read).collect::<Result<_, _>>().map_err(|error| self.condemn(error))
     }
 
+    fn find_transfers(&self, query: &TransferQuery) -> Result<TransferPage, StoreError> {
+        let mut page = self.index.find(query).map_err(|error| self.condemn(error))?;
+        if let Some(stored) = self.get(&self.about, UNINDEXED_KEY.as_bytes())? {
+            let bytes = stored.as_ref().try_into();
+            page.missing_up_to = LogIndex(bytes.map_or(u64::MAX, u64::from_le_bytes));
+        }
+        Ok(page)
+    }
+
     fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
         self.written.store(true, Ordering::Relaxed);
         let mut database_batch = self.database.batch();
         let mut writing = self.buffered.begin_write(self.transfers.newest());
         self.insert_rows(&batch.rows, (&mut database_batch, &mut writing))?;
         self.decisions.write(batch, &mut database_batch);
+        let newest = self.index.write(&batch.rows, &mut database_batch);
         for (key, row) in rows_after(&batch.parties, |key| self.party(key))? {
             database_batch.insert(&self.parties, key, party_value(&row));
         }
@@ -622,6 +656,7 @@ impl Opened {
                 failed @ StoreError::Failed(_) => failed,
             }
         })?;
+        self.index.committed(newest);
         self.change_large_buffers();
         self.publish(writing);
         Ok(())

@@ -1,5 +1,6 @@
 //! A cold store in memory, in the stored form, for tests and the simulator.
 
+use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
@@ -8,9 +9,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use ledger::{
     ArchiveKind, ArchivedSettlement, Decision, FinalTransfer, LogIndex, NoticeId, TransferId,
 };
-use ports::{ColdStore, PartyChange, PartyEntry, PartyRow, StoreError, StoreMark, WriteBatch};
+use ports::{
+    ColdStore, PartyChange, PartyEntry, PartyRow, StoreError, StoreMark, TransferPage,
+    TransferQuery, WriteBatch,
+};
 use record::cold_rows;
 use record::decision::{self, DecisionWriter};
+use record::transfer_index::TransferEntry;
 
 /// Typical bytes of a row's version.
 const ROW_BYTES: usize = 160;
@@ -97,6 +102,22 @@ impl ColdStore for Memory {
         let found = tables.settlements.range(key(numbers.start())..=key(numbers.end()));
         let read = |(_, stored): (_, &Vec<u8>)| cold_rows::read_archived(kind, stored);
         found.take(limit).map(read).collect::<Result<_, _>>().map_err(damaged)
+    }
+
+    fn transfers(&self, query: &TransferQuery) -> Result<TransferPage, StoreError> {
+        let tables = self.tables();
+        let mut found = Vec::new();
+        for (id, stored) in &tables.transfers {
+            let id = TransferId::from_bytes(*id).ok_or(StoreError::Damaged("an id".into()))?;
+            let first = cold_rows::first_version(&id, stored).map_err(damaged)?;
+            found.extend(first.as_ref().and_then(TransferEntry::of));
+        }
+        found.retain(|entry| query.selects(entry));
+        found.sort_by_key(|entry| Reverse(entry.place));
+        let is_cut = query.limit <= found.len();
+        found.truncate(query.limit);
+        let next = found.last().filter(|_| is_cut).map(|entry| entry.place);
+        Ok(TransferPage { entries: found, next, ..TransferPage::default() })
     }
 
     fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {

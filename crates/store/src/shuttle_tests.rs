@@ -205,6 +205,10 @@ impl ColdStore for Failing {
         Ok(Vec::new())
     }
 
+    fn transfers(&self, _: &ports::TransferQuery) -> Result<ports::TransferPage, StoreError> {
+        Ok(ports::TransferPage::default())
+    }
+
     fn write(&self, _: &WriteBatch) -> Result<(), StoreError> {
         Err(StoreError::Damaged("no more".into()))
     }

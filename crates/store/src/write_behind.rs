@@ -393,6 +393,13 @@ mod tests {
             self.rows.settlements(kind, numbers, limit)
         }
 
+        fn transfers(
+            &self,
+            query: &ports::TransferQuery,
+        ) -> Result<ports::TransferPage, StoreError> {
+            self.rows.transfers(query)
+        }
+
         fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
             let _held = self.hold.lock().expect("it works");
             self.written.lock().expect("it works").push(batch.len());

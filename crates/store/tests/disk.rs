@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ledger::{Decision, FinalTransfer, LogIndex, NoticeId, TransferId};
-use ports::{ColdReader, ColdStore, PartyRow, StoreError, StoreMark, WaitFor, WriteBatch};
+use ports::{
+    ColdReader, ColdStore, PartyRow, StoreError, StoreMark, TransferFilter, TransferQuery, WaitFor,
+    WriteBatch,
+};
 use record::frame::LogIdentity;
 use store::contract::{sample_id, sample_row, write_batch};
 use store::{Disk, Memory, StoreOptions, WriteBehind};
@@ -311,7 +314,39 @@ fn a_store_of_an_older_format_is_emptied() {
         let about = database.keyspace("about", Default::default).expect("it is there");
         about.insert("identity", [&[2], &IDENTITY.0[..]].concat()).expect("it writes");
     };
-    check_harm(make_older, IDENTITY, "it has format 2, not 4");
+    check_harm(make_older, IDENTITY, "it has format 2, not 5");
+}
+
+/// A store of the format before the index keeps its rows, and lists the transfers that end later.
+#[test]
+fn a_store_without_an_index_lists_what_ends_later() {
+    let (_above, path) = written();
+    let database = fjall::Database::builder(path.join("rows")).open().expect("it opens");
+    let about = database.keyspace("about", Default::default).expect("it is there");
+    about.insert("identity", [&[4], &IDENTITY.0[..]].concat()).expect("it writes");
+    for name in ["entries", "postings"] {
+        let keyspace = database.keyspace(name, Default::default).expect("it is there");
+        let keys: Vec<_> = keyspace.iter().map(|entry| entry.key().expect("it reads")).collect();
+        keys.into_iter().for_each(|key| keyspace.remove(key).expect("it writes"));
+    }
+    drop((about, database));
+    let query = TransferQuery {
+        filter: TransferFilter::default(),
+        up_to: LogIndex(u64::MAX),
+        before: None,
+        limit: 10,
+    };
+    let mut mark = None;
+    for round in 0..3 {
+        let (store, reason) = open(&path, IDENTITY);
+        assert_eq!(reason, None);
+        assert!(store.read(&sample_id(0), LogIndex(u64::MAX)).expect("it reads").is_some());
+        let mark = *mark.get_or_insert(store.mark().log_index);
+        let page = store.transfers(&query).expect("it reads");
+        assert_eq!((page.entries.len(), page.missing_up_to), (round, mark));
+        let row = sample_row(70_000 + round as u32, 5_000 + round as u64);
+        store.write(&write_batch(vec![row], 5_000 + round as u64)).expect("it writes");
+    }
 }
 
 /// A store of the format before settlement keeps its rows, and has the keyspace from then on.
@@ -447,6 +482,10 @@ impl ColdStore for Failing {
         _: usize,
     ) -> Result<Vec<ledger::ArchivedSettlement>, StoreError> {
         Ok(Vec::new())
+    }
+
+    fn transfers(&self, _: &ports::TransferQuery) -> Result<ports::TransferPage, StoreError> {
+        Ok(ports::TransferPage::default())
     }
 
     fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {

@@ -22,3 +22,4 @@ pub(crate) mod reconcile;
 pub(crate) mod settlement;
 pub(crate) mod statement;
 pub(crate) mod status;
+pub(crate) mod transfers;

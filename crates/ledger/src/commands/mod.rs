@@ -18,6 +18,7 @@ mod create_hub_account;
 mod create_participant;
 mod create_settlement;
 mod create_settlement_model;
+mod drop_dead_letter;
 mod enrolments;
 mod expire;
 mod fee_rules;

@@ -89,7 +89,8 @@ fn parties(state: &State, id: &TransferId) -> Vec<FspName> {
 /// The transfer or movement of funds that a command concerns. For a redelivery: that of the notice.
 fn transfer_of(state: &State, command: &Command) -> Option<TransferId> {
     if let Command::Administer(administer) = command
-        && let Change::Redeliver(Redeliver { notice }) = administer.change
+        && let Change::Redeliver(Redeliver { notice })
+        | Change::DropDeadLetter(DropDeadLetter { notice }) = administer.change
     {
         let letter = state.dead_letters().find(|letter| letter.notice.id == notice)?;
         return letter.notice.transfer;

@@ -44,6 +44,7 @@ pub(super) enum Action {
     Settings { on_us: bool, put_aborted: bool, covers_position: bool },
     Deliver { which: Vec<u8>, result: u8 },
     Redeliver { which: u8 },
+    Drop { which: u8 },
     Settle(SettleAction),
     Check { party: usize },
     FinishAlerts { which: u8 },
@@ -174,6 +175,7 @@ fn action() -> impl Strategy<Value = Action> {
         8 => (prop::collection::vec(any::<u8>(), 1..6), 0..6u8)
             .prop_map(|(which, result)| Action::Deliver { which, result }),
         2 => any::<u8>().prop_map(|which| Action::Redeliver { which }),
+        1 => any::<u8>().prop_map(|which| Action::Drop { which }),
         16 => settle().prop_map(Action::Settle),
         3 => (0..4usize).prop_map(|party| Action::Check { party }),
         1 => any::<u8>().prop_map(|which| Action::FinishAlerts { which }),
@@ -447,6 +449,7 @@ impl TestKernel {
                 })
             }
             Action::Redeliver { which } => Redeliver { notice: NoticeId(u64::from(which)) }.into(),
+            Action::Drop { which } => DropDeadLetter { notice: NoticeId(u64::from(which)) }.into(),
             Action::Settle(action) => self.settle(action),
             Action::Check { party } => CheckLiquidity { name: name(party), currency: usd() }.into(),
             Action::FinishAlerts { which } => {

@@ -233,6 +233,11 @@ const STAIRS: &[(ChangeDeclaration, &str, &[&str])] = &[
         &["redeliver 9", "redeliver 1"],
     ),
     (
+        DropDeadLetter::DECLARATION,
+        "prepare t1 dfsp1 dfsp2 10\ndeliver 1 dead",
+        &["drop 9", "drop 1"],
+    ),
+    (
         CreateOracle::DECLARATION,
         "oracle MSISDN http://a",
         &["oracle MSISDN http://b", "oracle EMAIL http://b"],

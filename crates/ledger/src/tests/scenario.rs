@@ -718,6 +718,9 @@ impl ScenarioRunner {
             "redeliver" => {
                 Redeliver { notice: NoticeId(words.at(1).parse().expect("a number")) }.into()
             }
+            "drop" => {
+                DropDeadLetter { notice: NoticeId(words.at(1).parse().expect("a number")) }.into()
+            }
             "oracle" => CreateOracle { oracle: oracle(words) }.into(),
             "oracle-change" => Change::UpdateOracle(UpdateOracle {
                 id: oracle_id(words),

@@ -30,7 +30,7 @@ const FIRST: [&str; 19] = [
 ];
 
 /// Examples that the state of a fresh hub does not allow, with what they are answered.
-const REFUSED: [(&str, u16); 26] = [
+const REFUSED: [(&str, u16); 27] = [
     // No transfer was committed: the window is empty, and nothing can be settled.
     ("closeSettlementWindow", 400),
     ("createSettlement", 400),
@@ -51,6 +51,7 @@ const REFUSED: [(&str, u16); 26] = [
     ("logIn", 400),
     // There is no dead letter.
     ("resend", 400),
+    ("dropDeadLetter", 400),
     // The transfer of the examples is a movement of funds, without a packet.
     ("showTransaction", 400),
     // The hub has no authority of participants, and signs nothing.

@@ -16,7 +16,7 @@ use crate::inspect::{audit, events, explain, replay, verify, what_if};
 use crate::operate::{
     adapter, apply, callbacks, certificates, cluster, doctor, drill, funds, health, init,
     liquidity, login, operators, oracles, participants, parties, proposals, quarantine, reconcile,
-    settlement, statement, status,
+    settlement, statement, status, transfers,
 };
 use crate::{config, serve};
 
@@ -61,6 +61,7 @@ const GROUPS: &[HelpGroup] = &[
             "cluster",
             "participant",
             "funds",
+            "transfer",
             "callback",
             "party",
             "oracle",
@@ -307,7 +308,12 @@ enum Command {
     /// Add, list and change participants of a running switch.
     #[command(after_help = participants::EXAMPLES)]
     Participant(participants::ParticipantArguments),
-    /// List, show and resend callbacks that were given up, on a running switch.
+    /// List payments of a running switch by participant, state, time and amount.
+    ///
+    /// Payments of any age, also those in flight. `show` prints the history of one of them.
+    #[command(after_help = transfers::EXAMPLES)]
+    Transfer(transfers::TransferArguments),
+    /// List, show, resend and drop callbacks that were given up, on a running switch.
     #[command(after_help = callbacks::EXAMPLES)]
     Callback(callbacks::CallbackArguments),
     /// Record deposits and withdrawals of participants, on a running switch.
@@ -443,6 +449,7 @@ impl Command {
             Self::Role(arguments) => operators::roles::role(&arguments),
             Self::Token(arguments) => operators::tokens::token(&arguments),
             Self::Participant(arguments) => participants::participant(&arguments),
+            Self::Transfer(arguments) => transfers::transfer(&arguments),
             Self::Callback(arguments) => callbacks::callback(&arguments),
             Self::Funds(arguments) => funds::funds(&arguments),
             Self::Party(arguments) => parties::party(&arguments),

@@ -659,6 +659,9 @@ fn print(proof: &Proof, json: bool) -> Result<(), CliError> {
         Count(figures.notices_dead),
         Count(figures.notices_pending)
     );
+    if 0 < figures.notices_dropped {
+        println!("  dropped          {} dead letters", Count(figures.notices_dropped));
+    }
     print_settlement(figures);
     for record in &proof.quarantined {
         println!("  quarantine       {record}");

@@ -14,7 +14,8 @@ Examples:
   upesi callback list --participant greenbank --code 503
   upesi callback show 17
   upesi callback resend 17 18
-  upesi callback resend --participant greenbank --from 2026-05-03T10:00:00Z --dry-run";
+  upesi callback resend --participant greenbank --from 2026-05-03T10:00:00Z --dry-run
+  upesi callback drop --participant greenbank --code 404 --reason 'old test messages'";
 
 /// Arguments of `callback`.
 #[derive(clap::Args)]
@@ -32,7 +33,11 @@ enum CallbackCommand {
     /// Show a callback that was given up.
     Show(IdArgument),
     /// Send callbacks again: those with these ids, or all that the filters select.
-    Resend(ResendArguments),
+    Resend(SelectArguments),
+    /// Drop callbacks, which are not sent any more; the payments are unchanged.
+    ///
+    /// Those with these ids, or all that the filters select. The reason is recorded.
+    Drop(SelectArguments),
 }
 
 #[derive(clap::Args)]
@@ -76,7 +81,7 @@ struct ListArguments {
 }
 
 #[derive(clap::Args)]
-struct ResendArguments {
+struct SelectArguments {
     /// Ids, as `upesi callback list` shows them.
     #[arg(value_name = "ID")]
     ids: Vec<u64>,
@@ -93,7 +98,13 @@ pub(crate) fn callback(arguments: &CallbackArguments) -> Result<(), CliError> {
     match command {
         CallbackCommand::List(arguments) => list(&mut client, connection, arguments),
         CallbackCommand::Show(IdArgument { id }) => show(&mut client, connection, *id),
-        CallbackCommand::Resend(arguments) => resend(&mut client, connection, arguments),
+        CallbackCommand::Resend(arguments) => change(&mut client, connection, (RESEND, arguments)),
+        CallbackCommand::Drop(arguments) => {
+            if connection.reason().is_none() && !arguments.dry_run {
+                return Err(CliError::new("name the reason with --reason"));
+            }
+            change(&mut client, connection, (DROP, arguments))
+        }
     }
 }
 
@@ -116,7 +127,13 @@ impl Filters {
     }
 }
 
-impl ResendArguments {
+/// A change of dead letters: its path, and its verb in the past.
+type LetterChange = (&'static str, &'static str);
+
+const RESEND: LetterChange = ("resend", "resent");
+const DROP: LetterChange = ("drop", "dropped");
+
+impl SelectArguments {
     /// # Errors
     /// There are both ids and filters, or neither.
     fn check(&self) -> Result<(), CliError> {
@@ -170,7 +187,7 @@ fn show(client: &mut AdminClient, connection: &AdminConnection, id: u64) -> Resu
 }
 
 /// Number of callbacks that the arguments select.
-fn selected(client: &mut AdminClient, arguments: &ResendArguments) -> Result<u64, CliError> {
+fn selected(client: &mut AdminClient, arguments: &SelectArguments) -> Result<u64, CliError> {
     if !arguments.ids.is_empty() {
         return Ok(arguments.ids.len() as u64);
     }
@@ -178,16 +195,17 @@ fn selected(client: &mut AdminClient, arguments: &ResendArguments) -> Result<u64
     Ok(entries(&groups).iter().filter_map(|group| group["count"].as_u64()).sum())
 }
 
-fn resend(
+fn change(
     client: &mut AdminClient,
     connection: &AdminConnection,
-    arguments: &ResendArguments,
+    (change, arguments): (LetterChange, &SelectArguments),
 ) -> Result<(), CliError> {
     arguments.check()?;
+    let (action, done) = change;
     let (count, verb) = match (arguments.dry_run, arguments.ids.is_empty()) {
-        (true, _) => (selected(client, arguments)?, "would resend"),
-        (false, true) => (resend_selected(client, &arguments.filters)?, "resent"),
-        (false, false) => (resend_each(client, &arguments.ids)?, "resent"),
+        (true, _) => (selected(client, arguments)?, format!("would {action}")),
+        (false, true) => (change_selected(client, action, &arguments.filters)?, done.to_owned()),
+        (false, false) => (change_each(client, action, &arguments.ids)?, done.to_owned()),
     };
     let text = format!("{verb} {} callbacks", Count(count));
     let json = json!({"count": count, "dryRun": arguments.dry_run, "done": text});
@@ -195,18 +213,22 @@ fn resend(
     Ok(())
 }
 
-fn resend_each(client: &mut AdminClient, ids: &[u64]) -> Result<u64, CliError> {
+fn change_each(client: &mut AdminClient, action: &str, ids: &[u64]) -> Result<u64, CliError> {
     for id in ids {
-        client.call("POST", &format!("/deadletters/{id}/resend"), None)?;
+        client.call("POST", &format!("/deadletters/{id}/{action}"), None)?;
     }
     Ok(ids.len() as u64)
 }
 
-/// Resends all that the filters select, page by page.
-fn resend_selected(client: &mut AdminClient, filters: &Filters) -> Result<u64, CliError> {
+/// Changes all that the filters select, page by page.
+fn change_selected(
+    client: &mut AdminClient,
+    action: &str,
+    filters: &Filters,
+) -> Result<u64, CliError> {
     let (mut count, mut before) = (0, u64::MAX);
     loop {
-        let page = format!("/deadletters/resend?before={before}{}", filters.query());
+        let page = format!("/deadletters/{action}?before={before}{}", filters.query());
         let done = client.call("POST", &page, None)?.value;
         count += done["done"].as_u64().unwrap_or_default();
         match (done["more"] == json!(true), done["last"].as_u64()) {
@@ -294,14 +316,14 @@ mod tests {
 
     #[test]
     fn a_change_needs_ids_or_filters() {
-        let change = |ids: &[u64], code| ResendArguments {
+        let selection = |ids: &[u64], code| SelectArguments {
             ids: ids.to_vec(),
             filters: Filters { code, ..filters() },
             dry_run: false,
         };
-        assert!(change(&[], None).check().is_err());
-        assert!(change(&[1], Some(503)).check().is_err());
-        assert!(change(&[1], None).check().is_ok());
-        assert!(change(&[], Some(503)).check().is_ok());
+        assert!(selection(&[], None).check().is_err());
+        assert!(selection(&[1], Some(503)).check().is_err());
+        assert!(selection(&[1], None).check().is_ok());
+        assert!(selection(&[], Some(503)).check().is_ok());
     }
 }

@@ -7,19 +7,21 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ledger::{
-    Administer, ArchiveKind, ArchivedSettlement, ChangeReply, Command, Currency, NoticeId,
-    OperatorBook, ParticipantIndex, PartyBinding, RecordAudit, Stamp, State, TransferId,
+    Administer, ArchiveKind, ArchivedSettlement, ChangeReply, Command, Currency, ErrorOutcome,
+    ExplainedOutcome, LogIndex, NoticeId, OperatorBook, ParticipantIndex, PartyBinding,
+    RecordAudit, Stamp, State, TransferId,
 };
 use node::stall::Stall;
 use node::{Handle, ReadFailure, ReplyTo, SubmissionContext, SubmissionRefused, SystemClock};
 use operations::{
     ARCHIVED_MAX, Activity, AdminBackend, AuditPage, AuditQuery, BoxFuture, Cluster, ClusterLane,
     ClusterNode, DiskStatus, DiskUse, EventPage, EventPublishing, EventQuery, ExplanationFormat,
-    Health, OpenBreaker, OpenBreakers, PARKED_MAX, ParticipantStatementRequest, PositionTrend,
-    Queues, ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane, StalledLanes, Statement,
-    StatementRefusal, StuckStage, Takeover, TransferCounts, TransferTrace, Unavailable,
+    Health, ListedTransfer, ListedTransfers, OpenBreaker, OpenBreakers, PARKED_MAX,
+    ParticipantStatementRequest, PositionTrend, Queues, ServiceStatus, SnapshotFile, Snapshots,
+    Span, StalledLane, StalledLanes, Statement, StatementRefusal, StuckStage, Takeover,
+    TransferCounts, TransferTrace, Unavailable,
 };
-use ports::{Clock, ClockReading};
+use ports::{Clock, ClockReading, ColdStore, StoreError, TransferPage, TransferQuery};
 use sequencer::{Durability, Submission};
 use snapshots::SnapshotterHandle;
 use switch::{ForwardedMessage, Traffic, stored_message};
@@ -28,6 +30,7 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::config::MojaloopNames;
 use crate::inspect::audit::entries::read_page;
 use crate::inspect::audit::values::ValuesTask;
+use crate::inspect::explain::report::why;
 use crate::inspect::explain::{ExplainRequest, IO_ANSWER_TIMEOUT, wait_for_store};
 use crate::inspect::live_replay::{LiveReplay, ReplaySource};
 use crate::inspect::statements::StatementTask;
@@ -279,21 +282,24 @@ impl AdminBackend for NodeBackend {
         kind: ArchiveKind,
         numbers: RangeInclusive<u32>,
     ) -> BoxFuture<'_, Result<Vec<ArchivedSettlement>, Unavailable>> {
+        let read = move |store: &dyn ColdStore| store.settlements(kind, numbers, ARCHIVED_MAX);
+        Box::pin(self.read_store(self.handle.committed(), read))
+    }
+
+    fn final_transfers(
+        &self,
+        query: TransferQuery,
+    ) -> BoxFuture<'_, Result<ListedTransfers, Unavailable>> {
         Box::pin(async move {
-            let store = self.handle.store().ok_or(Unavailable::Stopped)?;
-            let (reader, wanted) = (self.handle.reader(), self.handle.committed());
-            let reading = tokio::task::spawn_blocking(move || {
-                let waited = wait_for_store(&*store, &*reader, (wanted, Instant::now()));
-                let (_, is_complete) = waited.map_err(|_| Unavailable::RecordUnreadable)?;
-                if !is_complete {
-                    return Err(Unavailable::StoreBehind);
-                }
-                store.settlements(kind, numbers, ARCHIVED_MAX).map_err(|error| {
-                    tracing::error!(%error, "windows and settlements cannot be read");
-                    Unavailable::Unreadable
-                })
+            let page = self.read_store(query.up_to, move |store| store.transfers(&query)).await?;
+            let transfers = page.entries.into_iter().map(|entry| ListedTransfer {
+                error_code: ErrorOutcome::of(entry.outcome).map(switch::error_code),
+                reason: ExplainedOutcome::of(entry.outcome).map_or("", why),
+                entry,
             });
-            reading.await.map_err(|_| Unavailable::Stopped)?
+            let transfers = transfers.collect();
+            let TransferPage { next, missing_up_to, .. } = page;
+            Ok(ListedTransfers { transfers, next, missing_up_to })
         })
     }
 
@@ -503,6 +509,28 @@ impl NodeBackend {
         };
         let shown = open.iter().take(BREAKERS_SHOWN_MAX).filter_map(breaker).collect();
         OpenBreakers { count: open.len() as u64, shown }
+    }
+
+    /// Reads from the store, on another thread, once it is complete up to a record.
+    async fn read_store<R: Send + 'static>(
+        &self,
+        wanted: LogIndex,
+        read: impl FnOnce(&dyn ColdStore) -> Result<R, StoreError> + Send + 'static,
+    ) -> Result<R, Unavailable> {
+        let store = self.handle.store().ok_or(Unavailable::Stopped)?;
+        let reader = self.handle.reader();
+        let reading = tokio::task::spawn_blocking(move || {
+            let waited = wait_for_store(&*store, &*reader, (wanted, Instant::now()));
+            let (_, is_complete) = waited.map_err(|_| Unavailable::RecordUnreadable)?;
+            if !is_complete {
+                return Err(Unavailable::StoreBehind);
+            }
+            read(&*store).map_err(|error| {
+                tracing::error!(%error, "the cold store cannot be read");
+                Unavailable::Unreadable
+            })
+        });
+        reading.await.map_err(|_| Unavailable::Stopped)?
     }
 
     /// Runs a query about a transfer, whose row may be in memory or in the cold store.

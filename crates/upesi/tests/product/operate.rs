@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use testkit::http::PATIENCE;
 use testkit::server::Reply;
 
-use crate::support::message::uuid;
+use crate::support::message::{Transfer, uuid};
 use crate::support::scheme::Scheme;
 use crate::support::switch::{PROGRAM, Printed, finish};
 
@@ -160,6 +160,97 @@ fn funds_move_once_and_withdrawals_end() {
     assert_eq!(cover(), "2000");
     let refused = run(&scheme, &["funds", "out", "payeefsp", "1000000"]).fails();
     assert!(refused.contains("was refused"), "{refused}");
+    scheme.end();
+}
+
+/// Ids of the listed transfers.
+fn listed(scheme: &Scheme, filters: &[&str]) -> Vec<String> {
+    let list = answer(scheme, &[&["transfer", "list"], filters].concat());
+    let rows = list["transfers"].as_array().unwrap().clone();
+    rows.iter().map(|row| row["transferId"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn payments_are_found_by_participant_state_time_and_amount() {
+    let scheme = Scheme::start();
+    // Without a response, the last one stays reserved.
+    let paid = scheme.pay("1.5");
+    let refused = Transfer::of("5000");
+    scheme.send(&refused.prepare(), 202);
+    let aborted = Transfer::of("2");
+    scheme.send(&aborted.prepare(), 202);
+    scheme.send(&aborted.error("5104", "no"), 200);
+    let open = Transfer::of("3");
+    scheme.send(&open.prepare(), 202);
+    let ids = [&open, &aborted, &refused, &paid].map(|transfer| transfer.id.clone());
+    let [open, aborted, refused, paid] = &ids;
+    let all = |of: &[&String]| of.iter().map(|id| (*id).clone()).collect::<Vec<_>>();
+    assert_eq!(listed(&scheme, &[]), all(&[open, aborted, refused, paid]));
+    for (filters, expected) in [
+        (&["--state", "reserved"][..], &[open][..]),
+        (&["--state", "committed"], &[paid]),
+        (&["--state", "aborted", "--participant", "payeefsp"], &[aborted, refused]),
+        (&["--cause", "refused"], &[refused]),
+        (&["--cause", "expired"], &[]),
+        (&["--participant", "otherfsp"], &[]),
+        (&["--amount-min", "2", "--amount-max", "3.00"], &[open, aborted]),
+        (&["--currency", "USD", "--limit", "1"], &[open]),
+        (&["--currency", "KES"], &[]),
+        (&["--to", "2001-01-01T00:00:00Z"], &[]),
+        (&["--from", "2001-01-01T00:00:00Z", "--limit", "3"], &[open, aborted, refused]),
+    ] {
+        assert_eq!(listed(&scheme, filters), all(expected), "{filters:?}");
+    }
+    let first = answer(&scheme, &["transfer", "list", "--limit", "2"]);
+    let cursor = first["next"].as_str().unwrap();
+    assert_eq!(listed(&scheme, &["--cursor", cursor]), all(&[refused, paid]));
+    let row = &answer(&scheme, &["transfer", "list", "--cause", "refused"])["transfers"][0];
+    assert_eq!((&row["errorCode"], &row["payer"]), (&json!(4001), &json!("payerfsp")), "{row}");
+    let table = run(&scheme, &["transfer", "list"]).succeeds().out();
+    assert!(table.contains("would exceed its liquidity cover"), "{table}");
+    let shown = run(&scheme, &["transfer", "show", refused]).succeeds().out();
+    assert!(shown.contains("liquidity cover"), "{shown}");
+    for (filters, fault) in [
+        (["--participant", "nobody"], "participant not found"),
+        (["--amount-min", "-1"], "unexpected argument"),
+        (["--amount-min", "many"], "must be a decimal number"),
+        (["--from", "yesterday"], "must be a date and time"),
+        (["--cursor", "1.2.3"], "must be `next` of a page"),
+    ] {
+        let refused = run(&scheme, &[&["transfer", "list"], &filters[..]].concat()).fails();
+        assert!(refused.contains(fault), "{filters:?}: {refused}");
+    }
+    scheme.end();
+}
+
+#[test]
+fn given_up_callbacks_are_dropped_with_a_reason() {
+    let scheme = Scheme::start();
+    scheme.payer.answer(|callback| match &*callback.method {
+        "PUT" => Reply::Status(400),
+        _ => Reply::Accept,
+    });
+    let transfers = [(); 3].map(|()| scheme.pay("1"));
+    scheme.admin.wait_for("upesi_dead_letters", |count| count == 3);
+    let letters = answer(&scheme, &["callback", "list"]);
+    let id = letters[0]["id"].to_string();
+    let refused = run(&scheme, &["callback", "drop", &id]).fails();
+    assert!(refused.contains("name the reason with --reason"), "{refused}");
+    let because = ["--reason", "confirmed by phone"];
+    run(&scheme, &[&["callback", "drop", &id], &because[..]].concat()).succeeds();
+    let again = run(&scheme, &[&["callback", "drop", &id], &because[..]].concat()).fails();
+    assert!(again.contains("dead letter not found"), "{again}");
+    let rest = ["callback", "drop", "--participant", "payerfsp", "--code", "400"];
+    assert_eq!(answer(&scheme, &[&rest[..], &["--dry-run"]].concat())["count"], 2);
+    assert_eq!(answer(&scheme, &[&rest[..], &because[..]].concat())["count"], 2);
+    assert_eq!(answer(&scheme, &["callback", "list"]), json!([]));
+    for transfer in &transfers {
+        assert_eq!(answer(&scheme, &["explain", &transfer.id])["state"], "COMMITTED");
+    }
+    let trail = scheme.admin.json("/audit?outcome=recorded&limit=1000");
+    let entries = trail["entries"].as_array().unwrap();
+    let dropped = entries.iter().filter(|entry| entry["reason"] == because[1]);
+    assert!(3 <= dropped.count(), "{trail}");
     scheme.end();
 }
 

@@ -284,7 +284,7 @@ fn state_after(command: &Command, outcome: Outcome) -> Option<&'static str> {
         Some(TransferChange::AdjustBalance(_)) => {
             (outcome == Outcome::Accepted).then_some("COMMITTED")
         }
-        Some(TransferChange::Redeliver(_)) => None,
+        Some(TransferChange::Redeliver(_) | TransferChange::DropDeadLetter(_)) => None,
         None => PrepareOutcome::of(outcome).and_then(state_of_prepare),
     }
 }
@@ -510,6 +510,9 @@ fn decided_change(change: &Change) -> String {
         }
         Some(TransferChange::Redeliver(redeliver)) => {
             format!("resend of dead letter {}", redeliver.notice.0)
+        }
+        Some(TransferChange::DropDeadLetter(drop)) => {
+            format!("drop of dead letter {}", drop.notice.0)
         }
         Some(TransferChange::AdjustBalance(adjustment)) => {
             let AdjustBalance { amount, currency, account, name, .. } = adjustment;

@@ -615,7 +615,7 @@ pub(crate) const fn request_of(kind: NoticeKind) -> &'static str {
 }
 
 /// An outcome as a sentence.
-const fn why(outcome: ExplainedOutcome) -> &'static str {
+pub(crate) const fn why(outcome: ExplainedOutcome) -> &'static str {
     use ExplainedOutcome::*;
     match outcome {
         Accepted => "accepted",

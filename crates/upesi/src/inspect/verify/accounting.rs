@@ -24,8 +24,8 @@ use ledger::{
     AccountId, AccountKind, AdjustBalance, Amount, ApplyStep, Change, Command, Currency,
     DeliveryResult, Effects, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment,
     FundsDirection, LogIndex, MoveFunds, Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex,
-    PostingChange, Prepare, ResponseEnd, SetInitialPositionAndLimits, State, TransferId,
-    TransferMessage, WindowChange,
+    PostingChange, Prepare, ResponseEnd, SetInitialPositionAndLimits, State, TransferChange,
+    TransferId, TransferMessage, WindowChange,
 };
 use record::command::read_fields;
 use record::frame::{Payload, Record, Records};
@@ -60,12 +60,14 @@ pub(crate) struct Figures {
     pub(crate) bodies_compared: u64,
     /// Bodies that the present parser rejects.
     pub(crate) bodies_unreadable: u64,
-    /// All notices; the sum of the next five.
+    /// All notices; the sum of the next six.
     pub(crate) notices: u64,
     pub(crate) notices_delivered: u64,
     pub(crate) notices_withdrawn: u64,
     pub(crate) notices_given_up: u64,
     pub(crate) notices_dead: u64,
+    /// Dead letters that an operator dropped.
+    pub(crate) notices_dropped: u64,
     pub(crate) notices_pending: u64,
     /// Commits that a gross model settled at once.
     pub(crate) settled_at_once: u64,
@@ -261,7 +263,8 @@ impl Audit {
             }
         }
         let ends = own.notices_delivered + own.notices_withdrawn + own.notices_given_up;
-        if own.notices != ends + own.notices_dead + own.notices_pending {
+        let dead = own.notices_dead + own.notices_dropped;
+        if own.notices != ends + dead + own.notices_pending {
             let what = format!("{} notices were created, but {ends} have ended", own.notices);
             self.find(None, what);
         }
@@ -309,6 +312,7 @@ impl Audit {
                     self.post_change(change, state);
                 }
                 if is_accepted {
+                    self.drop_letter(&administer.change);
                     self.follow_windows(&administer.change, state);
                     let followed = self.fee_rules.follow(&administer.change);
                     self.note(followed);
@@ -519,6 +523,18 @@ impl Audit {
             DeliveryResult::Withdrawn => self.figures.notices_withdrawn += 1,
             DeliveryResult::GivenUp => self.figures.notices_given_up += 1,
             DeliveryResult::Dead => drop(self.dead.insert(end.notice)),
+        }
+    }
+
+    /// Follows the drop of a dead letter.
+    fn drop_letter(&mut self, change: &Change) {
+        let Some(TransferChange::DropDeadLetter(drop)) = change.about_transfer() else { return };
+        match self.dead.remove(&drop.notice) {
+            true => self.figures.notices_dropped += 1,
+            false => {
+                let what = format!("notice {} was dropped, but was no dead letter", drop.notice.0);
+                self.find(None, what);
+            }
         }
     }
 

@@ -24,10 +24,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ledger::{
     Abort, AccountId, Administer, Amount, ApplyStep, ApproveProposal, Batch, Change, Command,
-    Currency, CurrencyAccounts, DeliveryResult, Digest, Effects, EndFundsOut, FinishedDelivery,
-    FspName, Fulfil, FulfilState, Fulfilment, FundsDirection, LogIndex, MoveFunds, Notice,
-    NoticeId, Outcome, ParticipantIndex, Prepare, PrepareOutcome, Redeliver, SetLimit, Stamp,
-    State, TransferChange, TransferId, TransferMessage, TransferState,
+    Currency, CurrencyAccounts, DeliveryResult, Digest, DropDeadLetter, Effects, EndFundsOut,
+    FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection, LogIndex,
+    MoveFunds, Notice, NoticeId, Outcome, ParticipantIndex, Prepare, PrepareOutcome, Redeliver,
+    SetLimit, Stamp, State, TransferChange, TransferId, TransferMessage, TransferState,
 };
 use serde::Serialize;
 use sha2::Digest as _;
@@ -351,7 +351,12 @@ impl WhatIf {
                 Some(TransferChange::EndFundsOut(end)) => {
                     self.compare_funds_end(end, (outcome, outcomes));
                 }
-                Some(TransferChange::Redeliver(_) | TransferChange::AdjustBalance(_)) | None => {}
+                Some(
+                    TransferChange::Redeliver(_)
+                    | TransferChange::DropDeadLetter(_)
+                    | TransferChange::AdjustBalance(_),
+                )
+                | None => {}
             }
             self.observe_all(state);
         }
@@ -601,13 +606,18 @@ impl StateCopy {
                 self.decide(stamp, Some(&Command::FinishDeliveries(own)), new)
             }
             Command::Administer(administer) => {
-                let Change::Redeliver(Redeliver { notice }) = administer.change else {
+                let (Change::Redeliver(Redeliver { notice })
+                | Change::DropDeadLetter(DropDeadLetter { notice })) = administer.change
+                else {
                     return self.decide(stamp, Some(command), new);
                 };
                 let Some(notice) = self.own_notice(notice) else {
                     return self.decide(stamp, Some(&Command::Tick), new);
                 };
-                let change = Change::Redeliver(Redeliver { notice });
+                let change = match administer.change {
+                    Change::DropDeadLetter(_) => DropDeadLetter { notice }.into(),
+                    _ => Redeliver { notice }.into(),
+                };
                 let administer = Administer { change, ..(**administer).clone() };
                 self.decide(stamp, Some(&Command::Administer(Box::new(administer))), new)
             }

@@ -40,22 +40,27 @@ mod consumer;
 mod context;
 mod handler;
 mod health;
+mod lag_limit;
 mod lanes;
 mod message;
+mod metrics;
 mod offsets;
 mod producer;
 mod settings;
 mod topics;
+mod trace_context;
 mod work;
 
 pub use consumer::{Consumer, Control};
 pub use health::{Counts, Health};
+pub use lag_limit::LagLimit;
 pub use message::{DecodeError, ReceivedMessage};
 pub use producer::{Acknowledged, Producer, Record, SendError};
 pub use settings::{
     Commit, ConsumerSettings, Mode, Order, Poison, ProducerSettings, Properties, Retries,
 };
 pub use topics::create_topic;
+pub use trace_context::TraceContext;
 
 use rdkafka::error::KafkaError;
 

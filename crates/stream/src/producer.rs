@@ -13,6 +13,7 @@ use rdkafka::producer::{BaseRecord, Producer as _, ProducerContext, ThreadedProd
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::StreamError;
+use crate::lag_limit::LagMonitor;
 use crate::settings::ProducerSettings;
 
 /// Timeout of the first request to the brokers.
@@ -63,12 +64,23 @@ pub enum SendError {
     /// The client library or a broker refused it, or did not answer within `delivery_timeout`.
     #[error("the message was not delivered: {0}")]
     Failed(KafkaError),
+    /// The group of [`crate::LagLimit`] has too great a lag. Nothing was sent.
+    #[error("topic {topic} has a lag of {lag}, more than {lag_max}")]
+    Lagging {
+        /// The topic.
+        topic: String,
+        /// The lag as last measured.
+        lag: i64,
+        /// The limit.
+        lag_max: i64,
+    },
 }
 
 /// Sends messages. It can be shared between tasks.
 pub struct Producer {
     client: ThreadedProducer<Deliveries>,
     queue_max: u32,
+    lag: Option<LagMonitor>,
 }
 
 /// Receives the client library's reports about messages.
@@ -129,13 +141,15 @@ impl Producer {
         let client: ThreadedProducer<Deliveries> = client.map_err(crate::consumer::refused)?;
         let metadata = client.client().fetch_metadata(None, FIRST_REQUEST_TIMEOUT);
         metadata.map_err(StreamError::Unreachable)?;
-        Ok(Self { client, queue_max })
+        let limit = settings.lag_limit.as_ref();
+        let lag = limit.map(|limit| LagMonitor::start(&settings, limit)).transpose()?;
+        Ok(Self { client, queue_max, lag })
     }
 
     /// Sends a message and waits until the brokers have stored it.
     ///
     /// # Errors
-    /// [`SendError::Failed`].
+    /// [`SendError`].
     pub async fn send(&self, record: &Record) -> Result<Acknowledged, SendError> {
         let (sender, answer) = oneshot::channel();
         self.queue(record, Some(sender)).await?;
@@ -167,6 +181,7 @@ impl Producer {
     }
 
     async fn queue(&self, record: &Record, answer: Answer) -> Result<(), SendError> {
+        self.lag.as_ref().map_or(Ok(()), LagMonitor::check)?;
         let room = Arc::clone(&self.client.context().room);
         let permit = match room.try_acquire() {
             Ok(permit) => permit,

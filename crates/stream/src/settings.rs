@@ -6,6 +6,8 @@ use std::time::Duration;
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 
+use crate::lag_limit::LagLimit;
+
 /// Properties of the client library by name, such as `security.protocol`. They win over the
 /// values that this crate chooses, except those that its guarantees depend on.
 pub type Properties = BTreeMap<String, String>;
@@ -210,6 +212,8 @@ pub struct ProducerSettings {
     pub queue_max: usize,
     /// How long a message may wait for its acknowledgement, with all retries.
     pub delivery_timeout: Duration,
+    /// Refuses messages while a group of consumers has a greater lag. `None`: never.
+    pub lag_limit: Option<LagLimit>,
     /// Further properties of the client library, such as `compression.type`.
     pub properties: Properties,
 }
@@ -222,6 +226,7 @@ impl ProducerSettings {
             linger: Duration::ZERO,
             queue_max: 100_000,
             delivery_timeout: Duration::from_secs(120),
+            lag_limit: None,
             properties: Properties::new(),
         }
     }

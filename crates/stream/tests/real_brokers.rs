@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use kafka_testkit::{Cluster, ClusterOptions};
 use stream::{
-    Commit, Consumer, ConsumerSettings, HandlerError, Health, Mode, Order, Poison, Producer,
-    ProducerSettings, Properties, ReceivedMessage, Record, Retries, StreamError,
+    Commit, Consumer, ConsumerSettings, HandlerError, Health, LagLimit, Mode, Order, Poison,
+    Producer, ProducerSettings, Properties, ReceivedMessage, Record, Retries, SendError,
+    StreamError, TraceContext,
 };
 use tempfile::TempDir;
 
@@ -389,6 +390,69 @@ async fn producer_waits_for_room_instead_of_failing() {
     producer.flush().await.unwrap();
     let last = producer.send(&Record::to(&topic, b"1000".to_vec()).key("0")).await.unwrap();
     assert_eq!((last.partition, last.offset), (0, 1_000));
+}
+
+#[tokio::test]
+async fn producer_refuses_messages_while_its_consumers_are_late() {
+    let broker = Broker::get();
+    let topic = broker.topic(2).await;
+    broker.fill(&topic, 10, 4).await;
+    let consumer = broker.settings(&topic);
+    let limit = LagLimit {
+        interval: Duration::from_millis(50),
+        ..LagLimit::new(&topic, &consumer.group, 9)
+    };
+    let settings =
+        ProducerSettings { lag_limit: Some(limit), ..ProducerSettings::new(broker.address()) };
+    let producer = Producer::connect(settings).unwrap();
+    let record = Record::to(&topic, b"11".to_vec());
+    let lagging = SendError::Lagging { topic: topic.clone(), lag: 10, lag_max: 9 };
+    assert_eq!(producer.send(&record).await, Err(lagging.clone()));
+    assert_eq!(producer.enqueue(&record).await, Err(lagging));
+    run_until(consumer, 10, async |_: &[ReceivedMessage<'_>]| Ok(())).await;
+    let start = Instant::now();
+    while let Err(refused) = producer.send(&record).await {
+        assert!(start.elapsed() < Duration::from_secs(60), "{refused}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn trace_of_a_message_continues_in_the_next_one() {
+    let broker = Broker::get();
+    let topic = broker.topic(1).await;
+    let sent = TraceContext::begin(true);
+    let record = Record::to(&topic, b"1".to_vec()).traced(&sent);
+    broker.producer().send(&record).await.unwrap();
+    let received = Mutex::new(None);
+    let handler = async |batch: &[ReceivedMessage<'_>]| {
+        *received.lock().unwrap() = TraceContext::of(&batch[0]);
+        Ok(())
+    };
+    run_until(broker.settings(&topic), 1, handler).await;
+    assert_eq!(received.into_inner().unwrap(), Some(sent));
+}
+
+#[tokio::test]
+async fn metrics_of_a_consumer_have_its_counts_and_lag() {
+    let broker = Broker::get();
+    let topic = broker.topic(1).await;
+    broker.fill(&topic, 3, 1).await;
+    let consumer = Consumer::connect(broker.settings(&topic)).unwrap();
+    let control = consumer.control();
+    let watch = async {
+        let start = Instant::now();
+        let expected = "stream_consumer_handled_total{group=\"g\"} 3\n";
+        while !control.metrics("g").contains(expected) {
+            assert!(start.elapsed() < Duration::from_secs(60), "{}", control.metrics("g"));
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(control.metrics("g").contains("stream_consumer_healthy{group=\"g\"} 1\n"));
+        control.stop();
+    };
+    let handler = async |_: &[ReceivedMessage<'_>]| Ok(());
+    let (counts, ()) = tokio::join!(consumer.run(handler), watch);
+    assert_eq!(counts.unwrap().handled, 3);
 }
 
 #[tokio::test]

@@ -203,6 +203,45 @@ impl Admin {
         })
     }
 
+    /// Reads server-sent events on a connection of their own. Passes the id and the data of each to
+    /// `visit`, until it returns false or the hub ends the response.
+    ///
+    /// # Errors
+    ///
+    /// The hub cannot be reached, has another status than 200, or is silent for too long.
+    pub fn follow(
+        &self,
+        path: &str,
+        visit: &mut dyn FnMut(&str, &str) -> bool,
+    ) -> Result<(), HarnessError> {
+        self.read_events(path, visit).map_err(|error| match error.downcast() {
+            Ok(error) => error,
+            Err(error) => HarnessError::Admin {
+                request: self.describe("GET", path),
+                problem: problem_of(&error, self.within),
+            },
+        })
+    }
+
+    fn read_events(&self, path: &str, visit: &mut dyn FnMut(&str, &str) -> bool) -> io::Result<()> {
+        let mut stream = self.connect()?;
+        let request = self.request("GET", path, None);
+        let request = request.replacen("\r\n", "\r\naccept: text/event-stream\r\n", 1);
+        stream.write(request.as_bytes())?;
+        let mut events = EventReader::default();
+        let mut bytes = [0; 16 * 1024];
+        loop {
+            // The hub sends heartbeats.
+            match Timeout::begin(self.within).read(&mut stream, &mut bytes)? {
+                0 => return Ok(()),
+                length => events.raw.extend_from_slice(&bytes[..length]),
+            }
+            if !events.read(visit)? {
+                return Ok(());
+            }
+        }
+    }
+
     /// Whether the hub reports that it is healthy.
     pub fn healthy(&mut self) -> bool {
         self.call("GET", "/health", None).is_ok_and(|answered| answered.status == 200)
@@ -304,6 +343,60 @@ impl Admin {
             }
         }
     }
+}
+
+/// Reads a chunked response with server-sent events.
+#[derive(Default)]
+struct EventReader {
+    /// Bytes that were not read yet.
+    raw: Vec<u8>,
+    is_head_read: bool,
+    /// The incomplete event at the end.
+    text: Vec<u8>,
+}
+
+impl EventReader {
+    /// Reads what has arrived. Returns false at the end.
+    fn read(&mut self, visit: &mut dyn FnMut(&str, &str) -> bool) -> io::Result<bool> {
+        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+        if !self.is_head_read {
+            let Some(end) = find(&self.raw, b"\r\n\r\n") else { return Ok(true) };
+            if !self.raw.starts_with(b"HTTP/1.1 200") {
+                let line = self.raw.split(|byte| *byte == b'\r').next().unwrap_or_default();
+                let line = String::from_utf8_lossy(line).into_owned();
+                return Err(io::Error::other(line));
+            }
+            self.raw.drain(..end + 4);
+            self.is_head_read = true;
+        }
+        while let Some(end) = find(&self.raw, b"\r\n") {
+            let size = str::from_utf8(&self.raw[..end]).ok();
+            let size = size.and_then(|size| usize::from_str_radix(size, 16).ok());
+            let size = size.ok_or_else(invalid)?;
+            let Some(chunk) = self.raw.get(end + 2..end + 2 + size + 2) else { return Ok(true) };
+            if size == 0 {
+                return Ok(false);
+            }
+            self.text.extend_from_slice(&chunk[..size]);
+            self.raw.drain(..end + 2 + size + 2);
+            while let Some(end) = find(&self.text, b"\n\n") {
+                let event = String::from_utf8(self.text.drain(..end + 2).collect());
+                let event = event.map_err(|_| invalid())?;
+                let value = |name| event.lines().find_map(|line| line.strip_prefix(name));
+                let (id, data) = (value("id: "), value("data: "));
+                if let (Some(id), Some(data)) = (id, data)
+                    && !visit(id, data)
+                {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|found| found == wanted)
 }
 
 impl Metrics {

@@ -11,6 +11,7 @@ use ledger::{
 };
 use metrics::Family;
 use ports::{TransferEntry, TransferPlace, TransferQuery};
+use tokio::sync::mpsc::Receiver;
 
 use crate::audit_log::{AuditPage, AuditQuery};
 use crate::events::{EventPage, EventPublishing, EventQuery};
@@ -54,6 +55,15 @@ pub trait AdminBackend: Send + Sync + 'static {
     /// for a hub without a log.
     fn events_page(&self, _query: EventQuery) -> BoxFuture<'_, Result<EventPage, Unavailable>> {
         Box::pin(async { Ok(EventPage::default()) })
+    }
+
+    /// The pages of events after a position, as they become durable. At most one waits to be taken.
+    /// The default is for a hub without a log.
+    ///
+    /// # Errors
+    /// [`Unavailable::EventsBusy`], if too many clients follow.
+    fn follow_events(&self, _query: EventQuery) -> Result<Receiver<EventPage>, Unavailable> {
+        Err(Unavailable::Stopped)
     }
 
     /// The entries of exactly this identifier and sub-identifier, as look-ups see them.

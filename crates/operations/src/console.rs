@@ -18,10 +18,10 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{Response, StatusCode};
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 
 use crate::auth;
-use crate::response::AdminResponse;
+use crate::response::{AdminResponse, ResponseBody};
 
 /// The address of the console.
 const HOME: &str = "/console/";
@@ -98,7 +98,7 @@ pub(crate) fn has(path: &str) -> bool {
 }
 
 /// Answers a request whose path [`has`] accepts.
-pub(crate) fn respond(head: &Parts) -> Response<Full<Bytes>> {
+pub(crate) fn respond(head: &Parts) -> Response<ResponseBody> {
     if !auth::is_reading(&head.method) {
         let response = AdminResponse::refusal(&Refusal::method_not_allowed());
         return response.into_response(Some("GET, HEAD".to_owned()));
@@ -111,7 +111,7 @@ pub(crate) fn respond(head: &Parts) -> Response<Full<Bytes>> {
     let form = if is_compressed { &file.gzip } else { &file.plain };
     let is_known = has_tag(&head.headers, &form.tag);
     let body = if is_known { Bytes::new() } else { Bytes::from_static(form.bytes) };
-    let mut response = Response::new(Full::new(body));
+    let mut response = Response::new(Either::Left(Full::new(body)));
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
@@ -129,7 +129,7 @@ pub(crate) fn respond(head: &Parts) -> Response<Full<Bytes>> {
     response
 }
 
-fn redirect() -> Response<Full<Bytes>> {
+fn redirect() -> Response<ResponseBody> {
     let mut response = AdminResponse::empty(StatusCode::FOUND).into_response(None);
     response.headers_mut().insert(LOCATION, HeaderValue::from_static(HOME));
     response

@@ -1,16 +1,19 @@
 //! `GET /events`: the decisions of the hub as CloudEvents. An addition to the reference's API.
 //!
 //! A page is made from the log on a separate thread. Costs: at most [`EVENTS_READ_MAX`] records are
-//! decided again for a page, after those between the newest snapshot and the position.
+//! decided again for a page, after those between the newest snapshot and the position. Clients that
+//! accept `text/event-stream` get the pages as they become durable.
 
 use ::events::{Event, EventKind, Position};
 use fspiop::{ErrorCode, Refusal};
+use http::header::{ACCEPT, HeaderMap};
 use ledger::LogIndex;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::body_reader::refuse;
+use crate::event_stream::EventStream;
 use crate::outcome_errors;
 use crate::request::AdminRequest;
 use crate::response::{AdminResponse, HandlerResult};
@@ -113,7 +116,10 @@ routes! {
                 Events of the log, oldest first, as CloudEvents 1.0 without personal data. A page \
                 ends after `limit` events, after 200,000 records of the log, or at its end. \
                 Continue with `after` = `next`; at the end of the log a page is empty. The same \
-                position always gives the same events.",
+                position always gives the same events. With `Accept: text/event-stream` the \
+                response does not end: each event is a server-sent event whose `id` is its \
+                position. `Last-Event-ID` replaces `after`, and `limit` is ignored. At most 8 \
+                clients can follow; one more gets 503.",
             query: [AFTER, LIMIT, KIND],
             responses: [200: EventPageResponse = "A page of events."],
             refusals: [400 MALFORMED_SYNTAX],
@@ -181,20 +187,50 @@ fn read_kinds(text: &str) -> Result<Vec<EventKind>, Refusal> {
 
 /// `GET /events`.
 async fn list(request: &AdminRequest<'_>) -> HandlerResult {
+    let is_stream = accepts_stream(request.headers);
+    let resumed = if is_stream { last_event(request.headers)? } else { None };
     let query = EventQuery {
-        after: request.query(&AFTER)?.unwrap_or_default(),
+        after: resumed.or(request.query(&AFTER)?).unwrap_or_default(),
         limit: request.query(&LIMIT)?.unwrap_or(EVENTS),
         kinds: request.query(&KIND)?.unwrap_or_default(),
     };
     let after = query.after;
-    let page = request.backend.events_page(query).await;
-    let EventPage { events, next, end } = page.map_err(outcome_errors::from_unavailable)?;
-    if end < after.record {
-        let what = format!("is after the last record of the log, {}", end.0);
+    let page = request.backend.events_page(query.clone()).await;
+    let page = page.map_err(outcome_errors::from_unavailable)?;
+    if page.end < after.record {
+        let what = format!("is after the last record of the log, {}", page.end.0);
         return Err(refuse(ErrorCode::MALFORMED_SYNTAX, "after", &what));
     }
+    if is_stream {
+        let later = EventQuery { after: page.next, ..query };
+        let pages = request.backend.follow_events(later);
+        let pages = pages.map_err(outcome_errors::from_unavailable)?;
+        return Ok(AdminResponse::event_stream(EventStream::new(&page, pages)));
+    }
+    let EventPage { events, next, end } = page;
     let object =
         |event: PagedEvent| RawValue::from_string(event.json).expect("an event is a JSON object");
     let events = events.into_iter().map(object).collect();
     Ok(AdminResponse::ok(&EventPageResponse { events, next: next.to_string(), end: end.0 }))
+}
+
+/// Whether the client wants server-sent events.
+fn accepts_stream(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let types = accepted.flat_map(|value| value.split(','));
+    types
+        .into_iter()
+        .any(|media| media.split(';').next().is_some_and(|it| it.trim() == "text/event-stream"))
+}
+
+/// The position that a client has, which connects again.
+fn last_event(headers: &HeaderMap) -> Result<Option<Position>, Refusal> {
+    let mut values = headers.get_all("last-event-id").iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let is_one = values.next().is_none();
+    let position = value.to_str().ok().filter(|_| is_one).and_then(Position::parse);
+    position.map(Some).ok_or_else(|| {
+        let what = "must be a record number, or the id of an event";
+        refuse(ErrorCode::MALFORMED_SYNTAX, "Last-Event-ID", what)
+    })
 }

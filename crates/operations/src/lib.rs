@@ -37,6 +37,7 @@ mod dry_runs;
 mod endpoint_cache;
 mod enrolments;
 mod enums;
+mod event_stream;
 mod events;
 mod explanations;
 mod failed_tokens;

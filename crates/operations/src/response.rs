@@ -7,10 +7,13 @@ use http::header::{
     RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::{Response, StatusCode};
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 use serde::Serialize;
 
+use crate::event_stream::EventStream;
+
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const PAGE: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 /// Content security policy of responses: nothing is allowed. The page has inline style, no script.
 const POLICY_TEXT: &str = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'";
@@ -34,12 +37,17 @@ pub(crate) struct AdminResponse {
     body: Option<(HeaderValue, Bytes)>,
     /// Path of a resource that the request created.
     location: Option<String>,
+    /// Events that follow instead of a body.
+    stream: Option<EventStream>,
 }
+
+/// The body of a response.
+pub(crate) type ResponseBody = Either<Full<Bytes>, EventStream>;
 
 impl AdminResponse {
     /// A status without a body.
     pub(crate) const fn empty(status: StatusCode) -> Self {
-        Self { status, body: None, location: None }
+        Self { status, body: None, location: None, stream: None }
     }
 
     /// Its status.
@@ -50,7 +58,7 @@ impl AdminResponse {
     /// A body of JSON.
     pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Self {
         let body = serde_json::to_vec(value).expect("a response is always writable");
-        Self { status, body: Some((JSON, body.into())), location: None }
+        Self { status, body: Some((JSON, body.into())), location: None, stream: None }
     }
 
     /// The same with the path of a resource that the request created, of visible ASCII.
@@ -80,13 +88,19 @@ impl AdminResponse {
         Self::with_body(media_type, text)
     }
 
+    /// 200 with events that follow.
+    pub(crate) fn event_stream(stream: EventStream) -> Self {
+        Self { stream: Some(stream), ..Self::with_body(EVENTS, Bytes::new()) }
+    }
+
     /// 200 with an HTML page.
     pub(crate) const fn page(text: Bytes) -> Self {
         Self::with_body(PAGE, text)
     }
 
     const fn with_body(content_type: HeaderValue, body: Bytes) -> Self {
-        Self { status: StatusCode::OK, body: Some((content_type, body)), location: None }
+        let body = Some((content_type, body));
+        Self { status: StatusCode::OK, body, location: None, stream: None }
     }
 
     /// The error body of a refusal.
@@ -95,12 +109,13 @@ impl AdminResponse {
     }
 
     /// The HTTP response; `allow` lists the methods of the resource, if it exists.
-    pub(crate) fn into_response(self, allow: Option<String>) -> Response<Full<Bytes>> {
+    pub(crate) fn into_response(self, allow: Option<String>) -> Response<ResponseBody> {
         let (content_type, body) = match self.body {
             None => (None, Bytes::new()),
             Some((content_type, body)) => (Some(content_type), body),
         };
-        let mut response = Response::new(Full::new(body));
+        let body = self.stream.map_or_else(|| Either::Left(Full::new(body)), Either::Right);
+        let mut response = Response::new(body);
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

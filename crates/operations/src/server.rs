@@ -14,7 +14,7 @@ use fspiop::{ErrorCode, Refusal, bare};
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
 use hyper::body::Body;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -45,7 +45,7 @@ use crate::metrics::AdminCounters;
 use crate::options::{AdminOptions, Auth, Limits};
 use crate::probes;
 use crate::request::AdminRequest;
-use crate::response::{AdminResponse, BARE_HEADERS, HandlerResult};
+use crate::response::{AdminResponse, BARE_HEADERS, HandlerResult, ResponseBody};
 use crate::route::{MatchedResource, Resource, Route};
 
 /// Maximum number of headers of a request.
@@ -90,7 +90,13 @@ pub async fn respond(
     peer: IpAddr,
 ) -> Response<Full<Bytes>> {
     let addresses = PeerAddresses { local: Ipv4Addr::LOCALHOST.into(), peer };
-    Server::new(options, Surface::Admin(backend)).respond(request, addresses, None).await
+    let server = Server::new(options, Surface::Admin(backend));
+    let response = server.respond(request, addresses, None).await;
+    // A stream of events needs a connection.
+    response.map(|body| match body {
+        Either::Left(body) => body,
+        Either::Right(_) => Full::default(),
+    })
 }
 
 /// The service of a listener.
@@ -276,7 +282,7 @@ impl Server {
         request: Request<B>,
         addresses: PeerAddresses,
         permit: Option<&ConnectionPermit>,
-    ) -> Response<Full<Bytes>>
+    ) -> Response<ResponseBody>
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
     {
@@ -334,7 +340,7 @@ impl Server {
         &self,
         head: &Parts,
         PeerAddresses { local, peer }: PeerAddresses,
-    ) -> Response<Full<Bytes>> {
+    ) -> Response<ResponseBody> {
         let begun = self.addresses.begin(peer, Instant::now());
         let refused = begun.err().or_else(|| auth::check_origin(&self.options, head, local).err());
         match refused {

@@ -175,10 +175,10 @@ fn serve_at(
     let Some(node) = when_joined(started, &runtime, &mut signals)? else { return Ok(()) };
     // Dropped at the end of this function, so that the last mark covers the last sync.
     let _durable_mark = DurableMarkThread::start(snapshots.disk.clone(), snapshots.frames.clone())?;
-    let (replays, events) = (snapshots.replays(), event_pages(config, &snapshots.frames)?);
+    let ((stop, stopping), replays) = (watch::channel(false), snapshots.replays());
+    let (events, traffic) = (event_pages(config, &replays, stopping.clone())?, ports.traffic());
     let snapshotter = snapshots.start(config, node.handle(), log_snapshot)?;
     let publisher = EventPublisher::start(config, &node.handle(), (&replays, clock))?;
-    let ((stop, stopping), traffic) = (watch::channel(false), ports.traffic());
     let running = ports.start(&node.handle(), stopping.clone()).map_err(no_io_thread)?;
     let mut watchdog = Watchdog::new(&config.health, node.handle(), Arc::clone(&traffic), clock);
     let paths = (&*arguments.data, arguments.config.as_deref());
@@ -221,10 +221,12 @@ fn serve_at(
 /// Pages of events for readers of the admin API, who may see no personal data.
 fn event_pages(
     config: &Config,
-    frames: &DurableFrames<TieredDisk<RealDisk>>,
+    replays: &ReplaySource,
+    stopping: watch::Receiver<bool>,
 ) -> Result<Arc<EventPages>, CliError> {
-    let (hub, identity) = (config.hub_name()?, frames.identity().0);
-    Ok(Arc::new(EventPages::new(EventWriter::new(&hub, identity, PersonalData::Omitted))))
+    let (hub, identity) = (config.hub_name()?, replays.frames.identity().0);
+    let writer = EventWriter::new(&hub, identity, PersonalData::Omitted);
+    Ok(Arc::new(EventPages::new(writer, stopping)))
 }
 
 /// The configuration, with the addresses of the command line.

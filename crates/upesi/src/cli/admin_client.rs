@@ -36,6 +36,14 @@ impl AdminConnection {
         Ok(admin)
     }
 
+    /// A client that sends no other headers than the token.
+    ///
+    /// # Errors
+    /// The address is invalid, or a file cannot be read.
+    pub(crate) fn bare(&self) -> Result<Admin, CliError> {
+        self.switch.client()
+    }
+
     /// Whether the answer is printed as JSON.
     pub(crate) const fn is_json(&self) -> bool {
         self.json

@@ -15,7 +15,7 @@ Examples:
   upesi events --after 4711 --kind transfers
   upesi events --follow --json --token viewer.token";
 
-/// Pause between two requests at the end of the log.
+/// Pause before the stream is opened again, after the switch has ended it.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(250);
 /// Events of one request.
 const PAGE: usize = 1_000;
@@ -53,6 +53,23 @@ pub(crate) fn events(arguments: &EventsArguments) -> Result<(), CliError> {
     let kind = kind.unwrap_or_default();
     let mut after = arguments.after.clone();
     let mut left = arguments.limit.unwrap_or(usize::MAX);
+    if arguments.follow {
+        // Its error names a wrong argument.
+        client.call("GET", &format!("/events?after={after}&limit=1{kind}"), None)?;
+    }
+    while arguments.follow && 0 < left {
+        let path = format!("/events?after={after}{kind}");
+        arguments.connection.bare()?.follow(&path, &mut |id, data| {
+            let event = serde_json::from_str(data).unwrap_or_default();
+            arguments.connection.print(data, || println!("{}", line(&event)));
+            id.clone_into(&mut after);
+            left -= 1;
+            0 < left
+        })?;
+        if 0 < left {
+            thread::sleep(FOLLOW_PAUSE);
+        }
+    }
     while 0 < left {
         let path = format!("/events?after={after}&limit={}{kind}", left.min(PAGE));
         let page = client.call("GET", &path, None)?.value;
@@ -62,13 +79,10 @@ pub(crate) fn events(arguments: &EventsArguments) -> Result<(), CliError> {
         }
         left -= entries(&page["events"]).len();
         let next = member(&page, "next");
-        if next != after {
-            after = next;
-        } else if arguments.follow {
-            thread::sleep(FOLLOW_PAUSE);
-        } else {
+        if next == after {
             return Ok(());
         }
+        after = next;
     }
     Ok(())
 }

@@ -25,6 +25,7 @@ use ports::{Clock, ClockReading, ColdStore, StoreError, TransferPage, TransferQu
 use sequencer::{Durability, Submission};
 use snapshots::SnapshotterHandle;
 use switch::{ForwardedMessage, Traffic, stored_message};
+use tokio::sync::mpsc::Receiver;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::config::MojaloopNames;
@@ -422,6 +423,12 @@ impl AdminBackend for NodeBackend {
                 gone: last.gone,
             }),
         }
+    }
+
+    fn follow_events(&self, query: EventQuery) -> Result<Receiver<EventPage>, Unavailable> {
+        let store = self.handle.store().ok_or(Unavailable::Stopped)?;
+        let source = EventSource { log: self.replays.clone(), store };
+        self.events.follow(source, query).ok_or(Unavailable::EventsBusy)
     }
 
     fn event_publishing(&self) -> Option<EventPublishing> {

@@ -3,10 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::process::{Command, Output};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use testkit::http::PATIENCE;
 
 use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
@@ -139,6 +142,77 @@ fn kinds_are_chosen_and_wrong_parameters_are_refused() {
     let wrong = command(&scheme, "--after 1.0").fails();
     assert!(wrong.contains("expected a record, or the id of an event"), "{wrong}");
     scheme.end();
+}
+
+/// The server-sent events of a response that does not end.
+struct Followed {
+    stream: BufReader<TcpStream>,
+}
+
+impl Followed {
+    fn open(scheme: &Scheme, headers: &str) -> Self {
+        let mut stream = TcpStream::connect(scheme.switch.admin).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let token = scheme.home.token();
+        let head = format!(
+            "GET /events?kind=transfers HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer \
+             {token}\r\naccept: text/event-stream\r\n{headers}\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        Self { stream: BufReader::new(stream) }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// The next events, as values.
+    fn take(&mut self, count: usize) -> Vec<Value> {
+        let mut found = Vec::new();
+        while found.len() < count {
+            if let Some(data) = self.line().strip_prefix("data: ") {
+                found.push(serde_json::from_str(data).unwrap());
+            }
+        }
+        found
+    }
+}
+
+#[test]
+fn clients_follow_the_events_as_they_happen() {
+    let scheme = Scheme::start();
+    scheme.pay("1");
+    let mut followed = Followed::open(&scheme, "");
+    assert_eq!(followed.line(), "HTTP/1.1 200 OK");
+    let mut events = followed.take(2);
+    scheme.pay("2");
+    events.extend(followed.take(2));
+    let listed = page(&scheme.admin, "0", "&kind=transfers&limit=1000");
+    assert_eq!(json!(events), listed["events"]);
+    let id = events[1]["id"].as_str().unwrap();
+    let mut resumed = Followed::open(&scheme, &format!("last-event-id: {id}\r\n"));
+    assert_eq!(resumed.take(2), events[2..]);
+    let wrong = Followed::open(&scheme, "last-event-id: x\r\n").line();
+    assert_eq!(wrong, "HTTP/1.1 400 Bad Request");
+
+    let mut others: Vec<_> = (0..6).map(|_| Followed::open(&scheme, "")).collect();
+    for other in &mut others {
+        assert_eq!(other.line(), "HTTP/1.1 200 OK");
+    }
+    let refused = Followed::open(&scheme, "").line();
+    assert_eq!(refused, "HTTP/1.1 503 Service Unavailable");
+    drop(others);
+    drop(followed);
+    scheme.pay("3");
+    resumed.take(2);
+    let lines = command(&scheme, "--follow --json --kind transfers --limit 6").succeeds().out();
+    let printed: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(printed[..4], events);
+    // The stream ends with the switch.
+    scheme.switch.stop(Signal::TERM);
 }
 
 #[test]

@@ -92,6 +92,10 @@ static WARNINGS: &[Rule] = warnings! { config;
         "kafka.user without kafka.tls: anyone who can read the network between node and brokers \
          can read every transfer and may take over the connection",
         "kafka.tls = true, and a listener of the brokers with SASL_SSL";
+    config.events.access().is_unencrypted() =>
+        "events.user without events.tls: anyone who can read the network between node and brokers \
+         can read every event and may take over the connection",
+        "events.tls = true, and a listener of the brokers with SASL_SSL";
 
     // Needless refusals, waits and losses.
     cores() < config.threads() =>
@@ -308,6 +312,7 @@ mod tests {
         alerts.smtp_relay = "m.example:25"; alerts.mail_from = "a@b"; alerts.smtp_tls = "none" \
             | alerts.smtp_tls = "none"
         kafka.user = "hub"; kafka.password_file = "secret" | kafka.user without kafka.tls
+        events.user = "hub"; events.password_file = "secret" | events.user without events.tls
         health.stuck_seconds = 2 |
         health.stuck_seconds = 2; health.watchdog = "exit" | health.stuck_seconds is below
         health.stuck_seconds = 3600 | health.stuck_seconds is above

@@ -3,13 +3,16 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use events::{Event, EventWriter, Position};
 use ledger::LogIndex;
 use operations::{EVENTS_READ_MAX, EventPage, EventQuery, PagedEvent};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::replay::{EventReplay, EventSource, EventsError, Flow};
+use crate::serve::shutdown::until_stopped;
 
 /// Maximum number of readers, each with a state in memory.
 const READERS_MAX: usize = 2;
@@ -19,6 +22,11 @@ const KEPT_MAX: usize = 20_000;
 /// snapshot may be nearer.
 const REPLAYED_MAX: u64 = 100_000;
 
+/// Maximum number of clients that follow the events.
+const STREAMS_MAX: usize = 8;
+/// Interval of the checks for new records, for clients that follow.
+const POLL: Duration = Duration::from_millis(20);
+
 /// Records that are decided again before the events so far are looked at.
 const CHUNK_RECORDS: u64 = 8_192;
 
@@ -27,12 +35,70 @@ pub(crate) struct EventPages {
     writer: EventWriter,
     waiting: Mutex<VecDeque<EventReader>>,
     permits: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
+    stopping: watch::Receiver<bool>,
 }
 
 impl EventPages {
-    pub(crate) fn new(writer: EventWriter) -> Self {
-        let permits = Arc::new(Semaphore::new(READERS_MAX));
-        Self { writer, waiting: Mutex::default(), permits }
+    pub(crate) fn new(writer: EventWriter, stopping: watch::Receiver<bool>) -> Self {
+        let [permits, streams] = [READERS_MAX, STREAMS_MAX].map(|it| Arc::new(Semaphore::new(it)));
+        Self { writer, waiting: Mutex::default(), permits, streams, stopping }
+    }
+
+    /// The pages after a position, as they become durable; `None` if too many clients follow. Must
+    /// be called within a tokio runtime.
+    pub(crate) fn follow(
+        self: &Arc<Self>,
+        source: EventSource,
+        query: EventQuery,
+    ) -> Option<Receiver<EventPage>> {
+        let permit = Arc::clone(&self.streams).try_acquire_owned().ok()?;
+        let (pages, taken) = channel(1);
+        let reader = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = reader.send_pages(source, query, pages) => {}
+                () = until_stopped(reader.stopping.clone()) => {}
+            }
+            drop(permit);
+        });
+        Some(taken)
+    }
+
+    /// Sends pages until the client is gone or they cannot be read.
+    async fn send_pages(
+        self: &Arc<Self>,
+        source: EventSource,
+        mut query: EventQuery,
+        pages: Sender<EventPage>,
+    ) {
+        while !pages.is_closed() {
+            let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return };
+            let (reader, asked, client) = (Arc::clone(self), query.clone(), pages.clone());
+            let of = source.clone();
+            let read = tokio::task::spawn_blocking(move || {
+                let page = reader.read(&of, &asked, &|| client.is_closed());
+                drop(permit);
+                page
+            });
+            let page = match read.await {
+                Ok(Ok(page)) => page,
+                Ok(Err(EventsError::Cancelled)) | Err(_) => return,
+                Ok(Err(error)) => return tracing::error!(%error, "events cannot be read"),
+            };
+            if page.next != query.after {
+                query.after = page.next;
+                if pages.send(page).await.is_err() {
+                    return;
+                }
+            }
+            while source.log.frames.end() <= query.after.record {
+                tokio::select! {
+                    () = tokio::time::sleep(POLL) => {}
+                    () = pages.closed() => return,
+                }
+            }
+        }
     }
 
     /// A permit to read a page; `None` if too many are being read.

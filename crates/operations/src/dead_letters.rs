@@ -1,8 +1,8 @@
 //! `/deadletters`: notices whose delivery was given up, and their redelivery (DESIGN 2).
 //! `/undeliverable`: notices that wait for an endpoint.
 //!
-//! Costs: a list walks from the newest dead letter on the sequencer's thread until its page is full.
-//! Groups, and filters that select few, walk over all of them, some 20 ms per million.
+//! Costs: a list walks from the newest dead letter on the sequencer's thread until its page is
+//! full. Groups, and filters that select few, walk over all of them, some 20 ms per million.
 //! Bounds: a page has [`PAGE_MAX`] entries, a request resends or drops [`PAGE_MAX`] letters, and a
 //! response has [`GROUPS_MAX`] groups.
 

@@ -64,8 +64,8 @@ const STATE: Parameter<TransferState> = Parameter::new(
 const CAUSE: Parameter<TransferEnd> = Parameter::new(
     "cause",
     "\
-    Only transfers that were refused (`REFUSED`), aborted by the payee (`ABORTED`), or not answered \
-    in time (`EXPIRED`).",
+    Only transfers that were refused (`REFUSED`), aborted by the payee (`ABORTED`), or not \
+    answered in time (`EXPIRED`).",
     || schema::one_of(&schema::names(&CAUSES)),
     |text| choice("cause", &CAUSES, text),
 );

@@ -47,14 +47,17 @@ impl TransferEnd {
     /// All ends.
     pub const ALL: [Self; 4] = [Self::Committed, Self::Refused, Self::Aborted, Self::Expired];
 
-    /// The end that an outcome stands for.
+    /// The end of an outcome.
     #[must_use]
     pub fn of(outcome: Outcome) -> Self {
-        match outcome {
-            Outcome::Committed | Outcome::Accepted => Self::Committed,
-            Outcome::Expired => Self::Expired,
-            _ if ResponseEnd::of(outcome).is_some() => Self::Aborted,
-            _ => Self::Refused,
+        if [Outcome::Committed, Outcome::Accepted].contains(&outcome) {
+            Self::Committed
+        } else if outcome == Outcome::Expired {
+            Self::Expired
+        } else if ResponseEnd::of(outcome).is_some() {
+            Self::Aborted
+        } else {
+            Self::Refused
         }
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! `transfers` holds the rows by id, `parties` the directory, `settlements` windows and
 //! settlements, and `about` the log identity and the mark. The others hold decisions
-//! ([`crate::decisions`]) and the index of transfers ([`crate::transfer_index`]). One write batch is one atomic batch over all keyspaces. Writes are not
-//! synced: the database passes its journal to the operating system with each batch. A process crash
-//! loses nothing, a power failure the newest batches. A store that was written to is closed with
-//! empty journals ([`crate::shutdown`]).
+//! ([`crate::decisions`]) and the index of transfers ([`crate::transfer_index`]). One write batch
+//! is one atomic batch over all keyspaces. Writes are not synced: the database passes its journal
+//! to the operating system with each batch. A process crash loses nothing, a power failure the
+//! newest batches. A store that was written to is closed with empty journals ([`crate::shutdown`]).
 //!
 //! The directory holds the database and, after damage was found, a marker file. The next start then
 //! empties the store.

@@ -9,12 +9,12 @@
 //! and the kernel may evict it. The log is the source of truth: data lost in a crash is written
 //! again from the log, and a store in doubt is emptied and refilled.
 //!
-//! Costs (docs/performance/cold-store.md): a row of a transfer takes about 170 bytes on disk,
-//! its entry in the index 30, an entry of the directory 30 to 40. A write takes some microseconds of another thread, compaction
-//! included. A look-up of an absent id takes half a microsecond, without a lock of the library or a
-//! disk access. Memory: the cache; 1.3 bytes per row; write buffers of 8 and 4 MiB, 16 MiB while
-//! tables are merged, with up to four predecessors each; four bytes per row in them; and
-//! [`QUEUE_MAX`] waiting rows.
+//! Costs (docs/performance/cold-store.md): a row of a transfer takes about 170 bytes on disk, its
+//! entry in the index 30, an entry of the directory 30 to 40. A write takes some microseconds of
+//! another thread, compaction included. A look-up of an absent id takes half a microsecond, without
+//! a lock of the library or a disk access. Memory: the cache; 1.3 bytes per row; write buffers of 8
+//! and 4 MiB, 16 MiB while tables are merged, with up to four predecessors each; four bytes per row
+//! in them; and [`QUEUE_MAX`] waiting rows.
 #![warn(missing_docs)]
 
 pub mod contract;

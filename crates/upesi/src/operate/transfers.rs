@@ -14,7 +14,7 @@ Examples:
   upesi transfer list --participant greenbank --cause refused --from 2026-05-03T10:00:00Z
   upesi transfer list --currency USD --amount-min 10000 --limit 200 --json
   upesi transfer show b51ec534-ee48-4575-b6a9-000000000001
-The list is newest first. `upesi transfer show` says why a payment failed, like `upesi explain`.";
+The list is newest first. `upesi transfer show` shows why a payment failed, like `upesi explain`.";
 
 /// Longest list, and the size of its pages.
 const ROWS_MAX: u32 = 1_000_000;

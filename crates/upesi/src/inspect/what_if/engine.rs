@@ -614,9 +614,10 @@ impl StateCopy {
                 let Some(notice) = self.own_notice(notice) else {
                     return self.decide(stamp, Some(&Command::Tick), new);
                 };
-                let change = match administer.change {
-                    Change::DropDeadLetter(_) => DropDeadLetter { notice }.into(),
-                    _ => Redeliver { notice }.into(),
+                let is_dropped = matches!(administer.change, Change::DropDeadLetter(_));
+                let change = match is_dropped {
+                    true => DropDeadLetter { notice }.into(),
+                    false => Redeliver { notice }.into(),
                 };
                 let administer = Administer { change, ..(**administer).clone() };
                 self.decide(stamp, Some(&Command::Administer(Box::new(administer))), new)

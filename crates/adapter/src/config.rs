@@ -51,6 +51,9 @@ pub struct HubConfig {
     pub quotes_url: Option<String>,
     /// Base URL for transfers, instead of `url`.
     pub transfers_url: Option<String>,
+    /// Name of the hub, which is also that of its key.
+    #[serde(default = "hub_name")]
+    pub name: String,
     /// Longest wait for the answer to one request, in seconds.
     #[serde(default = "request_seconds")]
     pub request_seconds: u64,
@@ -211,6 +214,10 @@ fn inbound() -> SocketAddr {
 
 fn monitoring() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 4004))
+}
+
+fn hub_name() -> String {
+    "Hub".to_owned()
 }
 
 const fn request_seconds() -> u64 {

@@ -58,6 +58,7 @@ pub(crate) fn count(counter: &AtomicU64) {
 /// One DFSP.
 pub(crate) struct Dfsp {
     pub(crate) policy: Policy,
+    pub(crate) hub_name: String,
     pub(crate) id_form: IdForm,
     pub(crate) is_idempotent: bool,
     pub(crate) secret: Secret,

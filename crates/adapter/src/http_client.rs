@@ -69,6 +69,8 @@ impl Target {
 pub(crate) struct Reply {
     /// Its status.
     pub(crate) status: StatusCode,
+    /// Its headers.
+    pub(crate) headers: HeaderMap,
     /// Its body.
     pub(crate) body: Bytes,
 }
@@ -162,7 +164,7 @@ impl HttpClient {
             .await
             .map_err(|error| CallError::Unanswered(target.authority.clone(), error.to_string()))?;
         self.keep(target, sender);
-        Ok(Reply { status: head.status, body: body.to_bytes() })
+        Ok(Reply { status: head.status, headers: head.headers, body: body.to_bytes() })
     }
 
     async fn connect(&self, target: &Target) -> Result<Sender, CallError> {

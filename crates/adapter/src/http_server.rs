@@ -1,6 +1,6 @@
 //! HTTP/1.1 listeners with bounds.
 
-use std::convert::Infallible;
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,7 +83,13 @@ async fn converse<H: Handler>(
 ) {
     let service = service_fn(move |request| {
         let handler = Arc::clone(&handler);
-        async move { Ok::<_, Infallible>(respond(&*handler, request).await) }
+        async move {
+            let response = respond(&*handler, request).await;
+            match response.extensions().get::<Close>() {
+                Some(Close) => Err(io::Error::other("closed by a rule")),
+                None => Ok(response),
+            }
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -105,6 +111,17 @@ async fn respond<H: Handler>(handler: &H, request: Request<Incoming>) -> Answere
         Ok(body) => handler.handle(head, body.to_bytes()).await,
         Err(error) => handler.unreadable(error.is::<LengthLimitError>()),
     }
+}
+
+/// Marks a response in whose place the connection is closed.
+#[derive(Clone, Copy)]
+struct Close;
+
+/// No response: the connection is closed.
+pub(crate) fn close() -> Answered {
+    let mut response = Response::new(Full::default());
+    response.extensions_mut().insert(Close);
+    response
 }
 
 /// A response with a JSON body; without one for null.

@@ -82,7 +82,7 @@ async fn respond(dfsp: &Arc<Dfsp>, head: &Parts, path: &str, body: &[u8]) -> Res
     let checked = fspiop::headers::check(&headers, &head.method, api.resource().as_str())?;
     check_destination(dfsp, &checked)?;
     let operation = api.operation();
-    check_signature(dfsp, head, path, body, operation)?;
+    check_signature(dfsp, head, path, body)?;
     let body = parse(head, operation, body)?;
     let request = Request {
         source: checked.source.as_str().to_owned(),
@@ -131,16 +131,11 @@ fn check_destination(dfsp: &Dfsp, headers: &RequestHeaders<'_>) -> Result<(), Re
     }
 }
 
-fn check_signature(
-    dfsp: &Dfsp,
-    head: &Parts,
-    path: &str,
-    body: &[u8],
-    operation: Operation,
-) -> Result<(), Refusal> {
+fn check_signature(dfsp: &Dfsp, head: &Parts, path: &str, body: &[u8]) -> Result<(), Refusal> {
     let Some(keys) = &dfsp.keys else { return Ok(()) };
+    let is_party = head.method == Method::PUT && path.starts_with("/parties/");
     let is_exempt = head.method == Method::GET
-        || (operation == Operation::PartiesPut
+        || (is_party
             && !dfsp.verifies_put_parties
             && !head.headers.contains_key(&FSPIOP_SIGNATURE));
     if is_exempt {

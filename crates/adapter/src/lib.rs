@@ -11,6 +11,7 @@
 mod backend;
 pub mod config;
 mod dfsp;
+pub mod doctor;
 mod forms;
 mod http_client;
 mod http_server;
@@ -26,6 +27,7 @@ mod outbound_api;
 mod outbound_checks;
 mod outbound_flow;
 pub mod policy;
+pub mod simulator;
 mod start;
 mod store;
 mod tenants;

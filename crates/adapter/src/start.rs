@@ -122,19 +122,20 @@ impl Adapter {
 }
 
 /// The hub's addresses and the connections that all DFSPs share.
-struct Peers {
-    http: Arc<HttpClient>,
-    targets: HubTargets,
-    tokens: Option<Arc<TokenSource>>,
+pub(crate) struct Peers {
+    pub(crate) http: Arc<HttpClient>,
+    pub(crate) targets: HubTargets,
+    pub(crate) tokens: Option<Arc<TokenSource>>,
+    pub(crate) tls: Option<Arc<ClientTls>>,
 }
 
 impl Peers {
-    fn new(hub: &HubConfig) -> Result<Self, StartError> {
+    pub(crate) fn new(hub: &HubConfig) -> Result<Self, StartError> {
         let uses_tls = hub.url.starts_with("https:") || hub.tls.is_some();
         let tls = hub.tls.clone().unwrap_or_default();
         let tls = if uses_tls { Some(client_tls(&tls)?) } else { None };
         let time = Duration::from_secs(hub.request_seconds);
-        let http = Arc::new(HttpClient::new(tls, time));
+        let http = Arc::new(HttpClient::new(tls.clone(), time));
         let target = |url: Option<&String>| {
             Target::parse(url.unwrap_or(&hub.url)).map_err(|why| StartError(format!("hub: {why}")))
         };
@@ -162,11 +163,11 @@ impl Peers {
                 Some(Arc::new(source.map_err(StartError)?))
             }
         };
-        Ok(Self { http, targets, tokens })
+        Ok(Self { http, targets, tokens, tls })
     }
 }
 
-fn open(
+pub(crate) fn open(
     config: &DfspConfig,
     all: &AdapterConfig,
     peers: &Peers,
@@ -196,6 +197,7 @@ fn open(
     let places = || Arc::new(Semaphore::new(all.limits.transfers));
     Ok(Arc::new(Dfsp {
         policy: config.policy(),
+        hub_name: all.hub.name.clone(),
         id_form: config.id_form,
         is_idempotent: config.flow.idempotent_home_transaction_id,
         secret: Secret::new(secret),
@@ -245,7 +247,7 @@ fn client_tls(config: &HubTlsConfig) -> Result<Arc<ClientTls>, StartError> {
     ClientTls::open(files).map(Arc::new).map_err(|error| StartError(error.to_string()))
 }
 
-fn server_tls(config: &InboundTlsConfig) -> Result<Arc<ServerTls>, StartError> {
+pub(crate) fn server_tls(config: &InboundTlsConfig) -> Result<Arc<ServerTls>, StartError> {
     let files = ServerFiles {
         section: "inbound_tls",
         certificate: config.certificate_file.clone(),

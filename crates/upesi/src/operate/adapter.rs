@@ -1,19 +1,24 @@
-//! `upesi adapter`: the scheme adapter of one or more DFSPs.
+//! `upesi adapter`: the scheme adapter of one or more DFSPs, its checks, and a simulated back end.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use adapter::config::CONFIG_BYTES_MAX;
+use adapter::simulator::{Simulator, SimulatorOptions};
 use adapter::{Adapter, AdapterConfig};
-use tokio::runtime::Builder;
+use serde_json::json;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::CliError;
-use crate::cli::stdout::print_message;
+use crate::cli::stdout::{print_json, print_message};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   upesi adapter --config adapter.toml
+  upesi adapter doctor --config adapter.toml
+  upesi adapter simulate --adapter http://127.0.0.1:4001
 A minimal file:
   data = \"/var/lib/upesi-adapter\"
   [hub]
@@ -26,36 +31,93 @@ Back ends use port 4001, the hub port 4000, health and metrics port 4004.";
 
 /// Arguments of `adapter`.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct AdapterArguments {
+    /// Configuration file, TOML.
+    #[arg(long, value_name = "FILE", required = true)]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Option<AdapterCommand>,
+}
+
+#[derive(clap::Subcommand)]
+enum AdapterCommand {
+    /// Check the files and peers of a configuration, and name remedies.
+    ///
+    /// Files, certificates, the hub and its clock, access tokens, the registration of each DFSP,
+    /// the key of the hub, the back ends and the data directory. The adapter may be running.
+    /// Exit codes: 0 no problem, 1 at least one problem.
+    Doctor(DoctorArguments),
+    /// Run a simulated back end with the test API of the reference simulator.
+    ///
+    /// Parties are created with `POST /repository/parties`, payments with `POST /scenarios`.
+    /// Rules from a file refuse, delay or drop requests. Everything is in memory.
+    Simulate(SimulateArguments),
+}
+
+/// Arguments of `adapter doctor`.
+#[derive(clap::Args)]
+struct DoctorArguments {
     /// Configuration file, TOML.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    /// Print the findings as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
-/// Runs an adapter until a signal stops it.
+/// Arguments of `adapter simulate`.
+#[derive(clap::Args)]
+struct SimulateArguments {
+    /// Address of the API for the adapter.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:3000")]
+    backend: SocketAddr,
+    /// Address of the test API.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:3003")]
+    test_api: SocketAddr,
+    /// API for back ends of the adapter, for scenarios.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:4001")]
+    adapter: String,
+    /// Part of the amount that is the fee, rounded down to a whole number.
+    #[arg(long, value_name = "DECIMAL", default_value = "0")]
+    fee_multiplier: String,
+    /// Rules, JSON [default: refuse transfers of 123 with 4001].
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+}
+
+/// Carries out a command of adapters.
 pub(crate) fn adapter(arguments: &AdapterArguments) -> Result<(), CliError> {
-    let config = read(&arguments.config)?;
-    let runtime = Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| CliError::new(format!("adapter: {error}")))?;
-    runtime.block_on(run(&config))
+    match (&arguments.command, &arguments.config) {
+        (Some(AdapterCommand::Doctor(arguments)), _) => doctor(arguments),
+        (Some(AdapterCommand::Simulate(arguments)), _) => simulate(arguments),
+        (None, Some(config)) => runtime()?.block_on(run(&read_config(config)?)),
+        (None, None) => Err(CliError::new("adapter: --config is missing")),
+    }
 }
 
-fn read(path: &Path) -> Result<AdapterConfig, CliError> {
+fn runtime() -> Result<Runtime, CliError> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| CliError::new(format!("adapter: {error}")))
+}
+
+/// The text of a file of bounded length.
+fn read(path: &Path) -> Result<String, CliError> {
     let failed = |why: String| CliError::new(format!("{}: {why}", path.display()));
     let length = fs::metadata(path).map_err(|error| failed(error.to_string()))?.len();
     if CONFIG_BYTES_MAX < length {
         return Err(failed(format!("longer than {CONFIG_BYTES_MAX} bytes")));
     }
-    let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-    AdapterConfig::parse(&text).map_err(failed)
+    fs::read_to_string(path).map_err(|error| failed(error.to_string()))
+}
+
+fn read_config(path: &Path) -> Result<AdapterConfig, CliError> {
+    let config = AdapterConfig::parse(&read(path)?);
+    config.map_err(|why| CliError::new(format!("{}: {why}", path.display())))
 }
 
 async fn run(config: &AdapterConfig) -> Result<(), CliError> {
-    let of_signal = |error: std::io::Error| CliError::new(format!("adapter: signals: {error}"));
-    let mut stops = [
-        signal(SignalKind::terminate()).map_err(of_signal)?,
-        signal(SignalKind::interrupt()).map_err(of_signal)?,
-    ];
+    let stop = stop_signal()?;
     let adapter = Adapter::start(config).await;
     let adapter = adapter.map_err(|error| CliError::new(format!("adapter: {error}")))?;
     let addresses = adapter.addresses();
@@ -67,13 +129,64 @@ async fn run(config: &AdapterConfig) -> Result<(), CliError> {
         "adapter: ready; back ends on {}, hub on {}, health on {}",
         addresses.outbound, addresses.inbound, addresses.monitoring
     ));
-    let [terminate, interrupt] = &mut stops;
-    let stop = async {
+    adapter.run(stop).await;
+    Ok(())
+}
+
+/// Ready when the process is asked to stop.
+fn stop_signal() -> Result<impl Future<Output = ()>, CliError> {
+    let of_signal = |error: std::io::Error| CliError::new(format!("adapter: signals: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(of_signal)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(of_signal)?;
+    Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
+    })
+}
+
+fn doctor(arguments: &DoctorArguments) -> Result<(), CliError> {
+    let config = read_config(&arguments.config)?;
+    let findings = runtime()?.block_on(adapter::doctor::check(&config));
+    let problems = findings.iter().filter(|finding| !finding.is_good).count();
+    if arguments.json {
+        let row = |finding: &adapter::doctor::Finding| json!({ "check": finding.check, "good": finding.is_good, "text": finding.text });
+        let rows: Vec<_> = findings.iter().map(row).collect();
+        print_json(&json!({ "problems": problems, "findings": rows }))?;
+    } else {
+        for finding in &findings {
+            let mark = if finding.is_good { "ok     " } else { "problem" };
+            println!("{mark} {}: {}", finding.check, finding.text);
+        }
+    }
+    match problems {
+        0 => Ok(()),
+        1 => Err(CliError::new("adapter: 1 problem")),
+        problems => Err(CliError::new(format!("adapter: {problems} problems"))),
+    }
+}
+
+fn simulate(arguments: &SimulateArguments) -> Result<(), CliError> {
+    let mut options = SimulatorOptions {
+        backend: arguments.backend,
+        test_api: arguments.test_api,
+        adapter: arguments.adapter.clone(),
+        fee_multiplier: arguments.fee_multiplier.clone(),
+        ..SimulatorOptions::default()
     };
-    adapter.run(stop).await;
-    Ok(())
+    if let Some(path) = &arguments.rules {
+        let rules = serde_json::from_str(&read(path)?);
+        options.rules =
+            rules.map_err(|error| CliError::new(format!("{}: {error}", path.display())))?;
+    }
+    runtime()?.block_on(async {
+        let stop = stop_signal()?;
+        let of = |why: String| CliError::new(format!("adapter simulate: {why}"));
+        let simulator = Simulator::start(options).await.map_err(of)?;
+        let [backend, test_api] = simulator.addresses().map_err(|error| of(error.to_string()))?;
+        print_message(format!("adapter: ready; back end on {backend}, test API on {test_api}"));
+        simulator.run(stop).await;
+        Ok(())
+    })
 }

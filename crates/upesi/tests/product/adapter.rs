@@ -2,10 +2,17 @@
 
 mod bank;
 
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use self::bank::Scheme;
+use self::bank::{Program, Scheme, call};
+use crate::signatures::pem;
+use crate::support::switch::Home;
 
 /// `POST /transfers` of a back end.
 fn payment(home: &str, amount: &str) -> Value {
@@ -198,4 +205,130 @@ fn health_and_metrics_are_served() {
     let line = "upesi_adapter_outbound_completed_total{dfsp=\"payerbank\"} 1";
     assert!(metrics.contains(line), "{metrics}");
     scheme.payer.stop(Signal::TERM);
+}
+
+/// The back ends in docs/adapter receive payments. Those whose language is not installed are left
+/// out, except Python's.
+#[test]
+fn back_ends_of_the_guide_receive_payments() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/adapter");
+    let languages = [("python3", "backend.py"), ("node", "backend.mjs"), ("java", "Backend.java")];
+    for (language, file) in languages {
+        let is_installed = Command::new(language).arg("--version").output().is_ok();
+        if !is_installed && language != "python3" {
+            continue;
+        }
+        let program = Program::start(Command::new(language).arg(directory.join(file)).arg("0"));
+        let scheme = Scheme::with_payees_backend("", program.address());
+        let (status, paid) = scheme.payer.post("/transfers", &payment("home-1", "12.5"));
+        assert_eq!((status, &paid["currentState"]), (200, &json!("COMPLETED")), "{file}: {paid}");
+        assert_eq!(paid["to"]["displayName"], "Neema Ali", "{file}");
+        let mut unknown = payment("home-2", "10");
+        unknown["to"]["idValue"] = "404".into();
+        let (_, error) = scheme.payer.post("/transfers", &unknown);
+        assert_eq!(error["statusCode"], "3204", "{file}: {error}");
+        assert_eq!(scheme.admin.position("payerbank"), "12.5", "{file}");
+        scheme.end();
+    }
+}
+
+/// The simulator's repository and scenarios, as test suites of the reference use them.
+#[test]
+fn simulated_back_ends_pay_by_scenario() {
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
+    let (_payee, [backend, repository]) = Program::simulate(nowhere);
+    let scheme = Scheme::with_payees_backend("auto_accept_quotes = false", backend);
+    let (_payer, [_, scenarios]) = Program::simulate(scheme.payer.api());
+    let party = json!({
+        "idType": "MSISDN", "idValue": "222", "displayName": "Neema Ali", "firstName": "Neema",
+        "middleName": "B", "lastName": "Ali", "dateOfBirth": "1980-01-01",
+    });
+    let post = |body: &Value| call(repository, "POST", "/repository/parties", body).unwrap();
+    assert_eq!(post(&party).0, 204);
+    let (status, error) = post(&party);
+    assert_eq!((status, &error["message"]), (400, &json!("ID is already registered")));
+    let listed = call(repository, "GET", "/repository/parties", &Value::Null).unwrap();
+    assert_eq!(listed, (200, json!([party])));
+
+    let run = |amount: &str| {
+        let body = json!([
+            { "name": "scn1", "operation": "postTransfers", "body": payment(amount, amount) },
+            { "name": "scn2", "operation": "putTransfers", "body": { "acceptQuote": true },
+              "params": { "transferId": "{{scn1.result.transferId}}" } },
+        ]);
+        call(scenarios, "POST", "/scenarios", &body).unwrap().1
+    };
+    let results = run("25");
+    assert_eq!(results["scn1"]["result"]["currentState"], "WAITING_FOR_QUOTE_ACCEPTANCE");
+    let paid = &results["scn2"]["result"];
+    assert_eq!(paid["currentState"], "COMPLETED", "{results}");
+    assert_eq!(paid["quoteResponse"]["body"]["payeeFspFee"]["amount"], "2");
+    let refused = run("123");
+    assert_eq!(refused["scn2"]["error"]["statusCode"], "4001", "{refused}");
+    assert_eq!(scheme.admin.position("payerbank"), "25");
+    scheme.end();
+}
+
+/// `upesi adapter doctor` finds nothing in a good scheme, and names what is missing.
+#[test]
+fn doctor_names_what_an_adapter_lacks() {
+    let scheme = Scheme::start("", "");
+    let (code, found) = scheme.payer.doctor();
+    assert_eq!((code, &found["problems"]), (Some(0), &json!(0)), "{found}");
+    let (program, [backend, _]) = Program::simulate(scheme.payer.api());
+    drop(program);
+    let broken = Scheme::with_payees_backend("", backend);
+    let (code, found) = broken.payee.doctor();
+    assert_eq!((code, &found["problems"]), (Some(1), &json!(1)), "{found}");
+    let findings = found["findings"].as_array().unwrap();
+    let bad = findings.iter().find(|finding| finding["good"] == false).unwrap();
+    assert_eq!(bad["check"], "payeebank: back end");
+    broken.end();
+    scheme.end();
+}
+
+/// Hub and adapters sign, and refuse what is not signed with the right key.
+#[test]
+fn signed_payments_are_verified_on_every_leg() {
+    let keys = tempfile::tempdir().unwrap();
+    let at = |file: &str| keys.path().join(file);
+    let write = |file: &str, key: &str, form: &str| fs::write(at(file), pem(key, form)).unwrap();
+    fs::create_dir(at("public")).unwrap();
+    for (name, key) in [("payerbank", "rsa"), ("payeebank", "ec"), ("Hub", "rsa")] {
+        write(&format!("public/{name}.pem"), key, "public");
+        write(&format!("{name}.key"), key, "private");
+    }
+    restrict(&at("Hub.key"));
+    let shown = keys.path().display();
+    let all = "[\"quotes\", \"transfers\"]";
+    let jws = format!(
+        "[jws]\nvalidate = {all}\nsign = {all}\nkeys = \"{shown}/public\"\n\
+         signing_key = \"{shown}/Hub.key\"\n"
+    );
+    let more = |name: &str| {
+        format!(
+            "[dfsp.jws]\nsigning_key_file = \"{shown}/{name}.key\"\n\
+             keys_directory = \"{shown}/public\"\n"
+        )
+    };
+    let scheme = Scheme::with_settings(Home::configured(&jws), &more, ["", ""], None);
+    let (status, paid) = scheme.payer.post("/transfers", &payment("home-1", "10"));
+    assert_eq!((status, &paid["currentState"]), (200, &json!("COMPLETED")), "{paid}");
+    assert!(paid["fulfil"]["headers"]["fspiop-signature"].is_string(), "{paid}");
+    let (_, error) = scheme.payer.post("/transfers", &payment("home-2", "123"));
+    assert_eq!(error["statusCode"], "4001", "{error}");
+    // The hub's own refusal is signed too.
+    let (_, error) = scheme.payer.post("/transfers", &payment("home-3", "1500"));
+    assert_eq!(error["statusCode"], "4200", "{error}");
+    // A message without a signature is refused by the adapter and changes nothing.
+    let forged = format!("/transfers/{}/error", bank::uuid());
+    let refused = scheme.payer.forge(&forged);
+    assert_eq!(refused["errorInformation"]["errorCode"], "3105", "{refused}");
+    scheme.end();
+}
+
+/// Makes a private key readable for its owner only.
+fn restrict(path: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }

@@ -38,12 +38,30 @@ pub(super) struct Scheme {
 impl Scheme {
     /// With settings of the two banks' flows.
     pub(super) fn start(payer: &str, payee: &str) -> Self {
-        let home = Home::new();
+        Self::with_settings(Home::new(), &|_| String::new(), [payer, payee], None)
+    }
+
+    /// With another back end of the payee.
+    pub(super) fn with_payees_backend(payer: &str, backend: SocketAddr) -> Self {
+        Self::with_settings(Home::new(), &|_| String::new(), [payer, ""], Some(backend))
+    }
+
+    /// With a hub and with more settings of each bank.
+    pub(super) fn with_settings(
+        home: Home,
+        more: &dyn Fn(&str) -> String,
+        [payer, payee]: [&str; 2],
+        backend: Option<SocketAddr>,
+    ) -> Self {
         let switch = home.serve();
         let admin = Admin::new(&home, &switch);
         admin.prepare_hub();
-        let [payer, payee] = [("payerbank", payer), ("payeebank", payee)]
-            .map(|(name, flow)| Bank::start(name, switch.fspiop, flow));
+        let [payer, payee] = [("payerbank", payer, None), ("payeebank", payee, backend)].map(
+            |(name, flow, backend)| {
+                let flow = format!("{flow}\n{}", more(name));
+                Bank::start(name, switch.fspiop, &flow, backend)
+            },
+        );
         for bank in [&payer, &payee] {
             let base = format!("http://{}", bank.adapter.inbound);
             admin.onboard(&bank.name, &base, FUNDS, CAP);
@@ -116,28 +134,52 @@ impl Drop for Running {
 }
 
 impl Bank {
-    fn start(name: &str, hub: SocketAddr, flow: &str) -> Self {
+    fn start(name: &str, hub: SocketAddr, flow: &str, other: Option<SocketAddr>) -> Self {
         let inbox: Arc<Inbox<Ledger>> = Arc::default();
         let received = Arc::clone(&inbox);
         let backend =
             Server::start(Ipv4Addr::LOCALHOST, move |request| respond(request, &received));
         let backend = backend.unwrap();
+        let address = other.unwrap_or_else(|| backend.address());
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("secret"), "a secret of tests, long enough").unwrap();
         let any = "127.0.0.1:0";
-        let text = configuration(&directory, name, hub, backend.address(), [any; 3], flow);
+        let text = configuration(&directory, name, hub, address, [any; 3], flow);
         fs::write(directory.path().join("adapter.toml"), text).unwrap();
         let adapter = launch(&directory);
         // A restart must find the hub's endpoints unchanged.
         let ports = [adapter.outbound, adapter.inbound, adapter.monitoring].map(|a| a.to_string());
         let ports = [&*ports[0], &*ports[1], &*ports[2]];
-        let text = configuration(&directory, name, hub, backend.address(), ports, flow);
+        let text = configuration(&directory, name, hub, address, ports, flow);
         fs::write(directory.path().join("adapter.toml"), text).unwrap();
         Self { name: name.to_owned(), directory, adapter, inbox, _backend: backend }
     }
 
     fn launch(&self) -> Running {
         launch(&self.directory)
+    }
+
+    /// The address of the API for back ends.
+    pub(super) fn api(&self) -> SocketAddr {
+        self.adapter.outbound
+    }
+
+    /// The answer to an unsigned message in the name of the hub.
+    pub(super) fn forge(&self, path: &str) -> Value {
+        let error = json!({ "errorInformation": {
+            "errorCode": "3303", "errorDescription": "Transfer expired" } });
+        let message = Message::new("PUT", path, "Hub").to(&self.name).body(error.to_string());
+        let mut connection = Connection::open(self.adapter.inbound).unwrap();
+        let answer = connection.exchange(&message.render()).unwrap();
+        serde_json::from_slice(&answer.body).unwrap()
+    }
+
+    /// The exit code and the findings of `upesi adapter doctor`.
+    pub(super) fn doctor(&self) -> (Option<i32>, Value) {
+        let mut command = Command::new(PROGRAM);
+        command.args(["adapter", "doctor", "--json", "--config"]);
+        let output = command.arg(self.directory.path().join("adapter.toml")).output().unwrap();
+        (output.status.code(), serde_json::from_slice(&output.stdout).unwrap())
     }
 
     pub(super) fn kill(&mut self) {
@@ -209,6 +251,57 @@ impl Bank {
     }
 }
 
+/// A back end in a process of its own. It is killed when this is dropped.
+pub(super) struct Program {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    line: String,
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended before.
+        let _killed = self.child.kill();
+        let _ended = self.child.wait();
+    }
+}
+
+impl Program {
+    /// Starts a program, and waits for its line with `ready`.
+    pub(super) fn start(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut program = Self { child, stdout, line: String::new() };
+        while !program.line.contains("ready") {
+            program.line.clear();
+            let length = program.stdout.read_line(&mut program.line).unwrap();
+            assert_ne!(length, 0, "{command:?} ended");
+        }
+        program
+    }
+
+    /// A simulated back end for an adapter: its API for adapters, and its test API.
+    pub(super) fn simulate(adapter: SocketAddr) -> (Self, [SocketAddr; 2]) {
+        let mut command = Command::new(PROGRAM);
+        command.args(["adapter", "simulate", "--fee-multiplier", "0.1"]);
+        command.args(["--backend", "127.0.0.1:0", "--test-api", "127.0.0.1:0"]);
+        command.arg("--adapter").arg(format!("http://{adapter}"));
+        let program = Self::start(&mut command);
+        let address = |label: &str| {
+            let (_, rest) = program.line.split_once(label).unwrap();
+            rest.split([',', '\n']).next().unwrap().trim().parse().unwrap()
+        };
+        let addresses = [address("back end on "), address("test API on ")];
+        (program, addresses)
+    }
+
+    /// The address of a program that prints its port last.
+    pub(super) fn address(&self) -> SocketAddr {
+        let port = self.line.split_whitespace().last().unwrap().parse().unwrap();
+        SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+    }
+}
+
 fn configuration(
     directory: &TempDir,
     name: &str,
@@ -252,7 +345,12 @@ fn exchange(address: SocketAddr, method: &str, path: &str, body: &Value) -> Opti
     Connection::open(address).ok()?.exchange(&request).ok()
 }
 
-fn call(address: SocketAddr, method: &str, path: &str, body: &Value) -> Option<(u16, Value)> {
+pub(super) fn call(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    body: &Value,
+) -> Option<(u16, Value)> {
     let answer = exchange(address, method, path, body)?;
     Some((answer.status, serde_json::from_slice(&answer.body).unwrap_or(Value::Null)))
 }

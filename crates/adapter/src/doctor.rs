@@ -28,7 +28,7 @@ pub struct Finding {
     pub check: String,
     /// Whether it can be used.
     pub is_good: bool,
-    /// What was found, and what to do about a problem.
+    /// The result in words, with the remedy of a problem.
     pub text: String,
 }
 

@@ -1,11 +1,12 @@
 //! Health and metrics, without credentials: `GET /health`, `GET /live` and `GET /metrics`.
 
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::Method;
+use http::header::ACCEPT;
 use http::request::Parts;
+use metrics::{Exposition, Family, Labels, MetricFamily, MetricKind, Number, Sample, Value};
 use serde_json::json;
 
 use crate::dfsp::{Counts, Dfsp};
@@ -21,18 +22,40 @@ pub(crate) struct Monitoring {
 type Counter = (&'static str, &'static str, fn(&Counts) -> &AtomicU64);
 
 const COUNTERS: [Counter; 12] = [
-    ("outbound_completed", "Outgoing transfers that were committed", |c| &c.outbound_completed),
-    ("outbound_failed", "Outgoing transfers that failed", |c| &c.outbound_failed),
-    ("outbound_aborted", "Outgoing transfers that the back end refused", |c| &c.outbound_aborted),
-    ("outbound_timeouts", "Answers with 504 to back ends", |c| &c.outbound_timeouts),
-    ("inbound_completed", "Incoming transfers that were completed", |c| &c.inbound_completed),
-    ("inbound_aborted", "Incoming transfers that ended otherwise", |c| &c.inbound_aborted),
-    ("hub_requests", "Requests to the hub", |c| &c.hub_requests),
-    ("hub_unanswered", "Requests to the hub without an answer", |c| &c.hub_unanswered),
-    ("callbacks", "Valid requests of the hub", |c| &c.callbacks),
-    ("backend_errors", "Calls of the back end that failed", |c| &c.backend_errors),
-    ("signatures_refused", "Requests with an invalid signature", |c| &c.signatures_refused),
-    ("store_errors", "Failed reads and writes of the store", |c| &c.store_errors),
+    ("upesi_adapter_outbound_completed_total", "Outgoing transfers that were committed.", |c| {
+        &c.outbound_completed
+    }),
+    ("upesi_adapter_outbound_failed_total", "Outgoing transfers that failed.", |c| {
+        &c.outbound_failed
+    }),
+    (
+        "upesi_adapter_outbound_aborted_total",
+        "Outgoing transfers that the back end refused.",
+        |c| &c.outbound_aborted,
+    ),
+    ("upesi_adapter_outbound_timeouts_total", "Answers with 504 to back ends.", |c| {
+        &c.outbound_timeouts
+    }),
+    ("upesi_adapter_inbound_completed_total", "Incoming transfers that were completed.", |c| {
+        &c.inbound_completed
+    }),
+    ("upesi_adapter_inbound_aborted_total", "Incoming transfers that ended otherwise.", |c| {
+        &c.inbound_aborted
+    }),
+    ("upesi_adapter_hub_requests_total", "Requests to the hub.", |c| &c.hub_requests),
+    ("upesi_adapter_hub_unanswered_total", "Requests to the hub without an answer.", |c| {
+        &c.hub_unanswered
+    }),
+    ("upesi_adapter_callbacks_total", "Valid requests of the hub.", |c| &c.callbacks),
+    ("upesi_adapter_backend_errors_total", "Calls of the back end that failed.", |c| {
+        &c.backend_errors
+    }),
+    ("upesi_adapter_signatures_refused_total", "Requests with an invalid signature.", |c| {
+        &c.signatures_refused
+    }),
+    ("upesi_adapter_store_errors_total", "Failed reads and writes of the store.", |c| {
+        &c.store_errors
+    }),
 ];
 
 impl Handler for Monitoring {
@@ -40,7 +63,10 @@ impl Handler for Monitoring {
         match (&head.method, head.uri.path()) {
             (&Method::GET, "/" | "/live" | "/health") => self.health(),
             (&Method::GET, "/metrics") => {
-                http_server::with_body(200, "text/plain; version=0.0.4", self.metrics().into())
+                let accept = head.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+                let form = Exposition::negotiate(accept.unwrap_or_default());
+                let body = form.encode(&self.families()).into();
+                http_server::with_body(200, form.content_type(), body)
             }
             _ => http_server::json(404, &json!({ "message": "unknown path" })),
         }
@@ -61,29 +87,26 @@ impl Monitoring {
         http_server::json(status, &json!({ "status": text, "services": services }))
     }
 
-    fn metrics(&self) -> String {
-        let mut out = String::new();
-        for (name, help, value) in COUNTERS {
-            let name = format!("upesi_adapter_{name}_total");
-            push(&mut out, format_args!("# HELP {name} {help}\n# TYPE {name} counter\n"));
-            for dfsp in self.tenants.iter() {
-                let (fsp, value) = (&dfsp.policy.fsp_id, value(&dfsp.counts));
-                let value = value.load(Ordering::Relaxed);
-                push(&mut out, format_args!("{name}{{dfsp=\"{fsp}\"}} {value}\n"));
-            }
-        }
-        let name = "upesi_adapter_waits";
-        let help = "Keys of callbacks and transfers that are waited for";
-        push(&mut out, format_args!("# HELP {name} {help}\n# TYPE {name} gauge\n"));
-        for dfsp in self.tenants.iter() {
-            let value = dfsp.outbound.len() + dfsp.inbound.len();
-            let fsp = &dfsp.policy.fsp_id;
-            push(&mut out, format_args!("{name}{{dfsp=\"{fsp}\"}} {value}\n"));
-        }
-        out
+    fn families(&self) -> Vec<Family> {
+        let counters = COUNTERS.iter().map(|&(name, help, value)| {
+            let metric = MetricFamily { kind: MetricKind::Counter, name, help };
+            self.family(metric, |dfsp| value(&dfsp.counts).load(Ordering::Relaxed))
+        });
+        let waits = MetricFamily {
+            kind: MetricKind::Gauge,
+            name: "upesi_adapter_waits",
+            help: "Keys of callbacks and transfers that are waited for.",
+        };
+        let waits = self.family(waits, |dfsp| (dfsp.outbound.len() + dfsp.inbound.len()) as u64);
+        counters.chain([waits]).collect()
     }
-}
 
-fn push(out: &mut String, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("writing to a String cannot fail");
+    /// A metric with one sample for each DFSP.
+    fn family(&self, metric: MetricFamily, value: impl Fn(&Dfsp) -> u64) -> Family {
+        let samples = self.tenants.iter().map(|dfsp| {
+            let labels: Labels = vec![("dfsp", dfsp.policy.fsp_id.clone().into())];
+            Sample { labels, value: Value::Number(Number::Integer(value(dfsp).into())) }
+        });
+        Family { metric, samples: samples.collect() }
+    }
 }

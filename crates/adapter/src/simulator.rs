@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 pub use self::rules::Rule;
-use self::rules::{Fault, apply};
+use self::rules::{RuleEffect, apply};
 use crate::http_client::{HttpClient, Target};
 use crate::http_server::{self, Answered, Handler, serve};
 use crate::ids::{IdForm, random};
@@ -67,7 +67,7 @@ pub struct Simulator {
     listeners: [TcpListener; 2],
 }
 
-/// What both listeners share.
+/// The state of both listeners.
 struct State {
     parties: Mutex<BTreeMap<String, Value>>,
     rules: Vec<Rule>,
@@ -140,14 +140,14 @@ impl Handler for BackendApi {
         let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
         let (method, path) = (head.method.as_str(), head.uri.path());
         let fault = apply(&self.0.rules, method, path, &body);
-        if let Some(Fault::Slow(time)) = fault {
+        if let Some(RuleEffect::Slow(time)) = fault {
             tokio::time::sleep(time).await;
         }
         let (status, body) = match fault {
-            Some(Fault::Answer(status, body)) => (status, body),
-            Some(Fault::Silent) => std::future::pending().await,
-            Some(Fault::Dead) => return http_server::close(),
-            Some(Fault::Slow(_)) | None => self.0.respond(&head.method, path, body),
+            Some(RuleEffect::Answer(status, body)) => (status, body),
+            Some(RuleEffect::Silent) => std::future::pending().await,
+            Some(RuleEffect::Dead) => return http_server::close(),
+            Some(RuleEffect::Slow(_)) | None => self.0.respond(&head.method, path, body),
         };
         http_server::json(status, &body)
     }

@@ -69,9 +69,9 @@ enum Event {
     Dead {},
 }
 
-/// What happens to a request.
+/// The effect of a rule on a request.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Fault {
+pub(super) enum RuleEffect {
     Answer(u16, Value),
     Slow(Duration),
     Silent,
@@ -95,15 +95,15 @@ pub(super) fn published() -> Vec<Rule> {
 }
 
 /// The fault of the first rule that matches a request.
-pub(super) fn apply(rules: &[Rule], method: &str, path: &str, body: &Value) -> Option<Fault> {
+pub(super) fn apply(rules: &[Rule], method: &str, path: &str, body: &Value) -> Option<RuleEffect> {
     let rule = rules.iter().find(|rule| rule.conditions.hold(method, path, body))?;
     Some(match &rule.event {
-        Event::FixedErrorResponse { status, body } => Fault::Answer(*status, body.clone()),
+        Event::FixedErrorResponse { status, body } => RuleEffect::Answer(*status, body.clone()),
         Event::Slow { milliseconds } => {
-            Fault::Slow(Duration::from_millis((*milliseconds).min(DELAY_MS_MAX)))
+            RuleEffect::Slow(Duration::from_millis((*milliseconds).min(DELAY_MS_MAX)))
         }
-        Event::Silent {} => Fault::Silent,
-        Event::Dead {} => Fault::Dead,
+        Event::Silent {} => RuleEffect::Silent,
+        Event::Dead {} => RuleEffect::Dead,
     })
 }
 
@@ -144,7 +144,9 @@ mod tests {
         let rules = published();
         let found =
             |method, path, amount| apply(&rules, method, path, &json!({ "amount": amount }));
-        let Some(Fault::Answer(500, body)) = found("POST", "/transfers", "123") else { panic!() };
+        let Some(RuleEffect::Answer(500, body)) = found("POST", "/transfers", "123") else {
+            panic!()
+        };
         assert_eq!(body["statusCode"], "4001");
         assert_eq!(found("POST", "/transfers", "124"), None);
         assert_eq!(found("POST", "/quoterequests", "123"), None);
@@ -157,8 +159,8 @@ mod tests {
              "event": {"type": "SLOW", "params": {"milliseconds": 5}}},
             {"conditions": {}, "event": {"type": "SILENT", "params": {}}}]"#;
         let rules: Vec<Rule> = serde_json::from_str(text).expect("valid");
-        let slow = Fault::Slow(Duration::from_millis(5));
+        let slow = RuleEffect::Slow(Duration::from_millis(5));
         assert_eq!(apply(&rules, "GET", "/b", &Value::Null), Some(slow));
-        assert_eq!(apply(&rules, "GET", "/c", &Value::Null), Some(Fault::Silent));
+        assert_eq!(apply(&rules, "GET", "/c", &Value::Null), Some(RuleEffect::Silent));
     }
 }

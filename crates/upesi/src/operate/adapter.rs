@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use adapter::config::CONFIG_BYTES_MAX;
+use adapter::doctor::{Finding, check};
 use adapter::simulator::{Simulator, SimulatorOptions};
 use adapter::{Adapter, AdapterConfig};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -148,11 +149,10 @@ fn stop_signal() -> Result<impl Future<Output = ()>, CliError> {
 
 fn doctor(arguments: &DoctorArguments) -> Result<(), CliError> {
     let config = read_config(&arguments.config)?;
-    let findings = runtime()?.block_on(adapter::doctor::check(&config));
+    let findings = runtime()?.block_on(check(&config));
     let problems = findings.iter().filter(|finding| !finding.is_good).count();
     if arguments.json {
-        let row = |finding: &adapter::doctor::Finding| json!({ "check": finding.check, "good": finding.is_good, "text": finding.text });
-        let rows: Vec<_> = findings.iter().map(row).collect();
+        let rows: Vec<_> = findings.iter().map(shown).collect();
         print_json(&json!({ "problems": problems, "findings": rows }))?;
     } else {
         for finding in &findings {
@@ -165,6 +165,12 @@ fn doctor(arguments: &DoctorArguments) -> Result<(), CliError> {
         1 => Err(CliError::new("adapter: 1 problem")),
         problems => Err(CliError::new(format!("adapter: {problems} problems"))),
     }
+}
+
+/// A finding as JSON.
+fn shown(finding: &Finding) -> Value {
+    let Finding { check, is_good, text } = finding;
+    json!({ "check": check, "good": is_good, "text": text })
 }
 
 fn simulate(arguments: &SimulateArguments) -> Result<(), CliError> {

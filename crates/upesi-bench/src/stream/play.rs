@@ -113,8 +113,10 @@ pub(crate) async fn play(
 }
 
 fn delivery_failed(error: stream::SendError) -> StreamError {
-    let stream::SendError::Failed(error) = error;
-    StreamError::Client(error)
+    match error {
+        stream::SendError::Failed(error) => StreamError::Client(error),
+        lagging @ stream::SendError::Lagging { .. } => StreamError::Settings(lagging.to_string()),
+    }
 }
 
 async fn send(

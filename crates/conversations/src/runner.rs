@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use testkit::http::{self, Client, Headers, Request};
+use testkit::server::Reply;
 
 use crate::defaults::{self, Call};
 use crate::expect::{self, Difference, compare, matches};
-use crate::fsp::Fsp;
+use crate::fsp::{Fsp, ResponseMode};
 use crate::hub::{Account, Operator, RESPONSE_TIMEOUT, TestedHub};
 use crate::keys;
 use crate::parse::{
@@ -143,9 +144,7 @@ impl ConversationRunner<'_> {
             Action::Joins { fsp, currency, endpoints: false } => {
                 self.join(fsp, currency, Endpoints::Missing)
             }
-            Action::Answers { fsp, mode } => {
-                self.fsp(fsp).map(|fsp| fsp.set_response_mode(mode.clone()))
-            }
+            Action::Answers { fsp, mode } => self.set_response_mode(fsp, mode.clone()),
             Action::Leaves(fsp) => {
                 self.fsps.remove(fsp);
                 Ok(())
@@ -578,6 +577,15 @@ impl ConversationRunner<'_> {
             [] => Ok(()),
             kept => Err(differ(&format!("nothing more for {name}"), &kept.join("\n          "))),
         }
+    }
+
+    /// Sets how a participant answers, with the variables and names of this conversation.
+    fn set_response_mode(&mut self, fsp: &str, mut mode: ResponseMode) -> Result<(), String> {
+        if let Reply::Response(response) = &mut mode.reply {
+            let body = self.scope.fill(&String::from_utf8_lossy(&response.body))?;
+            response.body = body.into_bytes();
+        }
+        self.fsp(fsp).map(|fsp| fsp.set_response_mode(mode))
     }
 
     fn fsp(&self, name: &str) -> Result<&Fsp, String> {

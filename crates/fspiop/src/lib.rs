@@ -35,6 +35,7 @@ pub mod ilp;
 mod json;
 pub mod line_ends;
 pub mod media;
+pub mod oracle;
 mod query;
 pub mod request_head;
 mod route;

@@ -85,12 +85,12 @@ impl StatePart {
             | Self::Accounts
             | Self::SettlementModels
             | Self::FeeRules
+            | Self::Oracles
             | Self::Operators => true,
             Self::Limits
             | Self::Balances
             | Self::Transfers
             | Self::Notices
-            | Self::Oracles
             | Self::LedgerAccountTypes
             | Self::Windows
             | Self::Settlements

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ledger::{
-    Currency, FeeRule, FspName, OperatorBook, ParticipantIndex, PublicKey, Settings, State,
+    Currency, FeeRule, FspName, OperatorBook, Oracle, OracleId, ParticipantIndex, PublicKey,
+    Settings, State,
 };
 
 /// A participant as the edge sees it.
@@ -35,7 +36,7 @@ impl ParticipantInfo {
     }
 }
 
-/// All participants, the settings in force, the operators, and the fee rules.
+/// All participants, the settings in force, the operators, the fee rules, and the oracles.
 #[derive(Clone, Debug)]
 pub struct ParticipantsView {
     /// The hub's name.
@@ -48,6 +49,8 @@ pub struct ParticipantsView {
     pub operators: Arc<OperatorBook>,
     /// All fee rules in order of number; none while no rule is active.
     pub fee_rules: Vec<FeeRule>,
+    /// The registered oracles, in order of number.
+    pub oracles: Vec<(OracleId, Oracle)>,
     members: Vec<ParticipantInfo>,
     /// Without the hub, which participants do not address.
     by_name: HashMap<FspName, ParticipantIndex>,
@@ -95,7 +98,18 @@ impl ParticipantsView {
         let fee_rules = if rules.iter().any(|rule| rule.active) { rules } else { &[] }.to_vec();
         let operators = Arc::new(state.operators().clone());
         let rules_version = state.rules_version();
-        Self { hub, settings, rules_version, operators, fee_rules, members, by_name, senders }
+        let oracles = state.registry().oracles().to_vec();
+        Self {
+            hub,
+            settings,
+            rules_version,
+            operators,
+            fee_rules,
+            oracles,
+            members,
+            by_name,
+            senders,
+        }
     }
 
     /// The participant, not the hub, of this exact name.

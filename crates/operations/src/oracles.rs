@@ -1,5 +1,5 @@
-//! `/oracles`: the registry of oracles (hub-semantics 6.1), and nothing but the registry. No
-//! oracle is called: look-ups are answered from the hub's own directory.
+//! `/oracles`: the registry of oracles (hub-semantics 6.1). The I/O threads call them for look-ups
+//! and registrations.
 //!
 //! Bodies follow the interface document of the reference's look-up service, whose rules are not
 //! those of the other admin resources: unknown members are ignored, and a value that is not in
@@ -65,9 +65,9 @@ routes! {
             records: CreateOracle,
             text: "\
                 One oracle per type and currency; no currency counts as a currency of its own. \
-                The hub stores and lists oracles, but look-ups use its own directory. A second \
-                oracle gets 500 with 2001. The address must follow the rules of participants' \
-                endpoints; otherwise 3100.",
+                Look-ups and registrations of the type use the oracle from the next message on. \
+                A second oracle gets 500 with 2001. The address must follow the rules of \
+                participants' endpoints; otherwise 3100.",
             needs_accept: true,
             example: {
                 "oracleIdType": "MSISDN",
@@ -218,8 +218,7 @@ fn id_type(reader: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, Re
     }
 }
 
-/// The only endpoint type. The hub does not call oracles yet, but a stored endpoint must be
-/// callable: the rules are those of participants' endpoints.
+/// The only endpoint type. The rules of its address are those of participants' endpoints.
 fn endpoint_type(reader: &mut BodyReader<'_>, name: &str) -> Result<Option<()>, Refusal> {
     match reader.text(name, 1..=32)?.as_deref() {
         None => Ok(None),

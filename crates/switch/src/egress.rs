@@ -35,6 +35,7 @@ use crate::failure::{Failure, SendError};
 use crate::fair_share::Shares;
 use crate::inbound::{Inbound, Trace};
 use crate::measurements::{CallResult, RequestKind};
+use crate::oracles::Oracles;
 use crate::pool::{OutboundRequest, PeerResponse, Pools, RequestClass};
 use crate::signatures::ThreadSignatures;
 use crate::spans::CallSpan;
@@ -89,6 +90,7 @@ pub(crate) struct OwnMessage {
 pub(crate) struct Egress {
     pub(crate) thread: Rc<Thread>,
     pub(crate) directory: Rc<Directory>,
+    pub(crate) oracles: Rc<Oracles>,
     signatures: Rc<ThreadSignatures>,
     pools: Pools,
     /// Shared by all threads.
@@ -101,13 +103,14 @@ impl Egress {
     pub(crate) fn new(
         directory: &Rc<Directory>,
         signatures: &Rc<ThreadSignatures>,
-        pools: Pools,
+        (pools, oracles): (Pools, Rc<Oracles>),
         breakers: Arc<Breakers>,
         (thread, forwards_max): (&Rc<Thread>, usize),
     ) -> Rc<Self> {
         Rc::new(Self {
             thread: Rc::clone(thread),
             directory: Rc::clone(directory),
+            oracles,
             signatures: Rc::clone(signatures),
             pools,
             breakers,
@@ -201,12 +204,13 @@ impl Egress {
 
     /// Whether no message is in flight.
     pub(crate) fn is_idle(&self) -> bool {
-        self.forwards.borrow().is_empty()
+        self.forwards.borrow().is_empty() && self.oracles.is_idle()
     }
 
     /// Closes the connections whose request has timed out.
     pub(crate) fn sweep(&self) {
         self.pools.sweep();
+        self.oracles.sweep();
     }
 
     /// Handles a change of a participant's addresses.

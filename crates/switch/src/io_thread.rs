@@ -5,8 +5,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fspiop::egress_policy::EgressPolicy;
 use ledger::Stamp;
 use node::{Handle, Mailbox, SystemClock};
+use tls::ClientTls;
 use tokio::sync::Notify;
 
 use crate::breaker::Breakers;
@@ -22,9 +24,10 @@ use crate::measurements::Measurements;
 use crate::message::ForwardedMessage;
 use crate::notice_messages::Notices;
 use crate::options::IoThreadOptions;
+use crate::oracles::{OracleOptions, OracleState, Oracles};
 use crate::outbox::Outbox;
 use crate::passthrough::{Passthrough, TransferMode};
-use crate::pool::Pools;
+use crate::pool::{PoolLimits, Pools};
 use crate::records::Records;
 use crate::server::Server;
 use crate::signatures::ThreadSignatures;
@@ -50,7 +53,25 @@ pub(crate) struct IoThreadParams {
     pub(crate) measurements: Arc<Measurements>,
     pub(crate) shown: Arc<ThreadStatus>,
     pub(crate) breakers: Arc<Breakers>,
+    pub(crate) oracles: Arc<OracleState>,
     pub(crate) seed: u64,
+}
+
+/// The oracles, with connections of their own.
+fn oracles_of(
+    (shared, oracles): (Arc<OracleState>, OracleOptions),
+    callable: &(Arc<EgressPolicy>, Option<Arc<ClientTls>>),
+    (thread, directory): (&Rc<Thread>, &Rc<Directory>),
+) -> Rc<Oracles> {
+    let limits = PoolLimits {
+        connect: oracles.connect,
+        answer: oracles.answer,
+        connections_max: oracles.connections_max,
+        connections_all: oracles.calls_max,
+    };
+    let parts = (thread, directory);
+    let pools = Pools::new(limits, callable.clone(), parts, shared.breakers()).for_oracles();
+    Oracles::new(parts, pools, (shared, oracles))
 }
 
 /// One I/O thread.
@@ -72,15 +93,16 @@ impl IoThread {
         let traced = (handle.latency_trace(), SpanWriter::new(options.spans));
         let thread = Thread::new(params.number, recorded, traced, clock);
         let outbox = Outbox::new(&thread, &handle, &params.mailbox, (options.policy, params.seed));
-        let counters = Arc::clone(&thread.counters);
         let changed = (options.owner_only, Rc::clone(&outbox.retry));
-        let directory = Directory::new(handle.clone(), counters, changed);
+        let directory = Directory::new(handle.clone(), Arc::clone(&thread.counters), changed);
         let signatures = ThreadSignatures::new(options.signatures, &thread, &directory);
-        let breakers = params.breakers;
-        let callable = (options.egress_policy, options.calls_tls);
-        let pools = Pools::new(options.pool, callable, (&thread, &directory), &breakers);
+        let callable = (Arc::clone(&options.egress_policy), options.calls_tls.clone());
+        let oracles =
+            oracles_of((params.oracles, options.oracles), &callable, (&thread, &directory));
+        let pools = Pools::new(options.pool, callable, (&thread, &directory), &params.breakers);
+        let forwards = (&thread, options.forwards_max);
         let egress =
-            Egress::new(&directory, &signatures, pools, breakers, (&thread, options.forwards_max));
+            Egress::new(&directory, &signatures, (pools, oracles), params.breakers, forwards);
         let passthrough = (options.transfer_mode == TransferMode::Passthrough)
             .then(|| Passthrough::new(params.mailbox));
         let submitter = Rc::new(Submitter::new(&thread, &directory, &outbox, passthrough));

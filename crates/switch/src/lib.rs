@@ -62,6 +62,7 @@ mod measurements;
 mod message;
 mod notice_messages;
 mod options;
+mod oracles;
 mod outbox;
 mod outcome_errors;
 mod participant_limits;
@@ -117,6 +118,7 @@ pub use inbound::Envelope;
 pub use measurements::{CallResult, NoticeAction, PaymentSpan, RequestKind};
 pub use message::ForwardedMessage;
 pub use options::IoThreadOptions;
+pub use oracles::OracleOptions;
 pub use outcome_errors::error_code;
 pub use participant_limits::{ParticipantLimits, ParticipantUsage};
 pub use passthrough::TransferMode;
@@ -132,6 +134,7 @@ pub use traffic_times::{
 
 use counters::Counters;
 use io_thread::{IoThread, IoThreadParams};
+use oracles::OracleState;
 use thread_status::ThreadStatus;
 
 /// Length of the operating system's queue of connections that are not accepted yet.
@@ -195,6 +198,7 @@ pub fn prepare(
     let mut mailboxes = Vec::new();
     let mut threads_to_start = Vec::new();
     let started = clock.now().wall;
+    let oracles = Arc::new(OracleState::default());
     for (number, listener) in listeners.sockets.into_iter().enumerate() {
         let mail = Arc::new(Notify::new());
         let waking = Arc::clone(&mail);
@@ -209,6 +213,7 @@ pub fn prepare(
         mailboxes.push(Arc::clone(&mailbox));
         let seed = seed.wrapping_add((number as u64) << 32);
         let breakers = Arc::clone(&traffic.breakers);
+        let oracles = Arc::clone(&oracles);
         let params = IoThreadParams {
             number,
             clock,
@@ -219,6 +224,7 @@ pub fn prepare(
             measurements,
             shown,
             breakers,
+            oracles,
             seed,
         };
         threads_to_start.push((params, listener));

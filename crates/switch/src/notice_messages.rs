@@ -20,7 +20,7 @@ use fspiop::{ErrorCode, PartyIdType, Resource, TraceContext, percent_encode};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use ledger::{
     ChangeParties, Command, ErrorOutcome, FspName, LogIndex, Notice, NoticeKind, Outcome,
-    PartyBinding, PartyChangeForm, PartyChangeView, TransferState, TransferView,
+    ParticipantIndex, PartyBinding, PartyChangeForm, PartyChangeView, TransferState, TransferView,
 };
 use node::latency_trace::{TracePoint, monotonic_ns};
 use traces::SpanSubject;
@@ -186,7 +186,7 @@ impl Notices {
         let (to, body) = match change.form {
             PartyChangeForm::Batch => batch_registration_callback(notice, &change, &message)?,
             PartyChangeForm::Single | PartyChangeForm::Delete => {
-                single_registration_callback(notice, &change)?
+                single_registration_callback(notice.recipient, &change)?
             }
         };
         let trace = self.trace_of(notice, Some(&message)).await;
@@ -441,8 +441,9 @@ pub(crate) fn iso_text(millis: u64) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-fn single_registration_callback(
-    notice: &Notice,
+/// The result of a registration or release of one party.
+pub(crate) fn single_registration_callback(
+    recipient: ParticipantIndex,
     change: &ChangeParties,
 ) -> Option<(Destination, Bytes)> {
     let party = change.parties.first()?;
@@ -453,7 +454,7 @@ fn single_registration_callback(
             hub_messages::participant_registered(&party_name(party)?, party.currency)
         }
     };
-    Some((names.registration_callback(notice.recipient, RegistrationCallback::Put), body))
+    Some((names.registration_callback(recipient, RegistrationCallback::Put), body))
 }
 
 /// The message to an FSP that has lost entries: the FSP that serves the identifier now, in the form

@@ -10,6 +10,7 @@ use traces::SpanQueue;
 use crate::connections::ConnectionLimits;
 use crate::driver::InjectedStall;
 use crate::handshakes::ListenerSecurity;
+use crate::oracles::OracleOptions;
 use crate::participant_limits::ParticipantUsage;
 use crate::passthrough::TransferMode;
 use crate::pool::PoolLimits;
@@ -41,6 +42,8 @@ pub struct IoThreadOptions {
     pub expiration_max: Option<Duration>,
     /// Whether only the FSP that serves an identifier may change its registration.
     pub owner_only: bool,
+    /// Limits of the calls to oracles.
+    pub oracles: OracleOptions,
     /// Whether transfers are recorded and decided.
     pub transfer_mode: TransferMode,
     /// Required and created signatures.
@@ -71,6 +74,7 @@ impl Default for IoThreadOptions {
             forwards_max: 8_192,
             expiration_max: None,
             owner_only: true,
+            oracles: OracleOptions::default(),
             transfer_mode: TransferMode::ChangeReply,
             signatures: Signatures::default(),
             patience: Duration::from_secs(10),

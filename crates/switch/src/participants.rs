@@ -6,11 +6,15 @@ use std::rc::Rc;
 use fspiop::body::ErrorInformation;
 use fspiop::{ErrorCode, PartyPath, Refusal, Resource, Route};
 use http::{Method, StatusCode};
-use ledger::{Command, ENTRIES_MAX, FormerOwner, ParticipantIndex};
+use ledger::{ChangeParties, Command, ENTRIES_MAX, FormerOwner, ParticipantIndex};
+use ports::PartyEntry;
+use tokio::task::spawn_local;
 
 use crate::commands;
 use crate::egress::{Egress, FailureCallback, OwnMessage};
 use crate::inbound::{Inbound, Trace};
+use crate::notice_messages::single_registration_callback;
+use crate::oracles::{OracleCall, PartyQuery};
 use crate::party_names::{PartyNames, RegistrationCallback, braces_error, error_without_details};
 use crate::submitter::{AcceptStatus, Submitter};
 
@@ -40,6 +44,12 @@ pub(crate) fn change(
         return egress.refuse(&inbound, sender, (code, code.describe("fspId is no participant")));
     }
     let mut command = command;
+    if let Command::ChangeParties(change) = &command
+        && let Some(party) = change.parties.first()
+        && let Some(call) = egress.oracles.call(&party.id_type, party.currency)?
+    {
+        return Ok(change_at_oracle(egress, call, (path, registrar), (change, inbound)));
+    }
     if let Command::ChangeParties(change) = &mut command
         && let Some(party) = change.parties.first()
     {
@@ -52,6 +62,35 @@ pub(crate) fn change(
         }
     }
     Ok(AcceptStatus::AfterDecision(submitter.submit(command, inbound)?, accepted))
+}
+
+/// Makes the change at the oracle. Its result follows by callback, as that of a recorded change.
+fn change_at_oracle(
+    egress: &Rc<Egress>,
+    call: OracleCall,
+    (path, registrar): (&PartyPath<'_>, ParticipantIndex),
+    (change, inbound): (&ChangeParties, Inbound),
+) -> AcceptStatus {
+    let (names, query) = (PartyNames::of(path), PartyQuery::of(path));
+    let (change, accepted, egress) = (change.clone(), inbound.accepted(), Rc::clone(egress));
+    spawn_local(async move {
+        let result = call.change(&query, &change, (&inbound.method, inbound.envelope.trace)).await;
+        drop(call);
+        let sender = failure_callback(&names, registrar, &inbound);
+        let sent = match (result, single_registration_callback(registrar, &change)) {
+            (Ok(()), Some((to, body))) => {
+                let FailureCallback { resource, trace, .. } = sender;
+                egress.start_callback(OwnMessage { to, resource, trace, body })
+            }
+            (Ok(()), None) => Ok(()),
+            (Err(error), _) => egress.refuse(&inbound, sender, error).map(drop),
+        };
+        if sent.is_err() {
+            // Too many messages are in flight; the sender repeats its request.
+            egress.thread.counters.forwards_failed.add(1);
+        }
+    });
+    accepted.into()
 }
 
 /// Whether every party of the command has a registered FSP.
@@ -107,7 +146,34 @@ pub(crate) fn get(
     if path.has_braces {
         return egress.refuse(inbound, sender, braces_error());
     }
-    let found = egress.directory.find_party(path)?;
+    let Some(call) = egress.oracles.call(path.kind.as_str(), path.currency)? else {
+        let found = egress.directory.find_party(path)?;
+        return answer(egress, &found, (&names, requester), inbound);
+    };
+    let (query, again, egress) = (PartyQuery::of(path), inbound.copy(), Rc::clone(egress));
+    spawn_local(async move {
+        let envelope = &again.envelope;
+        let found = call.find(&query, (&envelope.source, envelope.trace)).await;
+        drop(call);
+        let sent = match found {
+            Ok(found) => answer(&egress, &found, (&names, requester), &again),
+            Err(error) => egress.refuse(&again, sender, error),
+        };
+        if sent.is_err() {
+            egress.thread.counters.forwards_failed.add(1);
+        }
+    });
+    Ok(StatusCode::ACCEPTED.into())
+}
+
+/// Answers a request for the FSP of a party, with the first of these entries.
+fn answer(
+    egress: &Rc<Egress>,
+    found: &[PartyEntry],
+    (names, requester): (&PartyNames, ParticipantIndex),
+    inbound: &Inbound,
+) -> Result<AcceptStatus, Refusal> {
+    let sender = failure_callback(names, requester, inbound);
     let Some(binding) = found.first() else {
         return egress.refuse(inbound, sender, error_without_details(ErrorCode::PARTY_NOT_FOUND));
     };

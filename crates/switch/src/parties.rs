@@ -1,21 +1,25 @@
-//! `/parties`: look-up (hub-semantics 2.3). Nothing is recorded; the directory is local.
+//! `/parties`: look-up (hub-semantics 2.3). Nothing is recorded. The directory is local, unless an
+//! oracle is registered for the type of the identifier.
 
 use std::rc::Rc;
 
 use fspiop::endpoint::EndpointType;
 use fspiop::{ErrorCode, PartyPath, Refusal, Resource, body};
 use http::Method;
-use ledger::ParticipantIndex;
+use ledger::{FspName, ParticipantIndex};
 use node::ParticipantInfo;
+use ports::PartyEntry;
+use tokio::task::spawn_local;
 
 use crate::egress::{Destination, Egress, FailureCallback};
 use crate::inbound::{Inbound, Trace};
+use crate::oracles::PartyQuery;
 use crate::party_names::{PartyNames, braces_error, error_without_details};
 use crate::submitter::AcceptStatus;
 
 /// `GET /parties/{Type}/{ID}[/{SubId}]`: forwarded to the destination. Without a destination it
-/// goes to each FSP that the directory names, except for entries in another currency than that of
-/// the query; each of them answers. The query is forwarded. The directory is not consulted for a
+/// goes to each FSP that the directory or the oracle names, except for entries in another currency
+/// than that of the query; each of them answers. The query is forwarded. Neither is consulted for a
 /// destination outside the scheme (hub-semantics 2.3).
 ///
 /// If one of several copies cannot be sent because too many messages are in flight, the look-up is
@@ -25,35 +29,71 @@ pub(crate) fn get(
     path: &PartyPath<'_>,
     inbound: Inbound,
 ) -> Result<AcceptStatus, Refusal> {
-    let view = egress.directory.view();
     let envelope = inbound.envelope;
     let Some(source) = egress.directory.known(&envelope.source) else {
         return Err(Refusal::new(ErrorCode::MALFORMED_SYNTAX, "invalid fspiop-source header"));
     };
     let names = PartyNames::of(path);
-    let sender = failure_callback(&names, source, &inbound);
     if path.has_braces {
-        return egress.refuse(&inbound, sender, braces_error());
+        return egress.refuse(&inbound, failure_callback(&names, source, &inbound), braces_error());
     }
-    let named = match envelope.destination {
-        Some(name) => vec![name],
-        None => egress.directory.find_party(path)?.iter().map(|entry| entry.fsp).collect(),
+    if let Some(name) = envelope.destination {
+        return ask_fsps(egress, &[name], inbound, (&names, source));
+    }
+    let Some(call) = egress.oracles.call(path.kind.as_str(), path.currency)? else {
+        let found = egress.directory.find_party(path)?;
+        return ask_fsps(egress, &fsps_of(&found), inbound, (&names, source));
     };
-    let mut recipients: Vec<_> = Vec::with_capacity(named.len());
+    let (query, accepted, egress) = (PartyQuery::of(path), inbound.accepted(), Rc::clone(egress));
+    spawn_local(async move {
+        let found = call.find(&query, (&envelope.source, envelope.trace)).await;
+        drop(call);
+        let sender = failure_callback(&names, source, &inbound);
+        let again = inbound.copy();
+        let result = match found {
+            Ok(found) => ask_fsps(&egress, &fsps_of(&found), inbound, (&names, source)),
+            Err(error) => egress.refuse(&inbound, sender, error),
+        };
+        if let Err(refusal) = result {
+            // The look-up was accepted. If this cannot be sent either, its sender repeats it.
+            let error = (refusal.code, refusal.description.to_string());
+            let sender = failure_callback(&names, source, &again);
+            if egress.refuse(&again, sender, error).is_err() {
+                egress.thread.counters.forwards_failed.add(1);
+            }
+        }
+    });
+    Ok(accepted.into())
+}
+
+fn fsps_of(entries: &[PartyEntry]) -> Vec<FspName> {
+    entries.iter().map(|entry| entry.fsp).collect()
+}
+
+/// Forwards a look-up to each of these FSPs once. Unknown names are skipped.
+fn ask_fsps(
+    egress: &Rc<Egress>,
+    named: &[FspName],
+    inbound: Inbound,
+    (names, source): (&PartyNames, ParticipantIndex),
+) -> Result<AcceptStatus, Refusal> {
+    let view = egress.directory.view();
+    let mut recipients: Vec<&ParticipantInfo> = Vec::with_capacity(named.len());
     for recipient in named.iter().filter_map(|name| view.find(name)) {
-        if recipients.iter().all(|known: &&ParticipantInfo| known.index != recipient.index) {
+        if recipients.iter().all(|known| known.index != recipient.index) {
             recipients.push(recipient);
         }
     }
+    let sender = failure_callback(names, source, &inbound);
     let Some((last, others)) = recipients.split_last() else {
         return egress.refuse(&inbound, sender, error_without_details(ErrorCode::PARTY_NOT_FOUND));
     };
     for recipient in others {
-        let sender = failure_callback(&names, source, &inbound);
-        let to = look_up(&names, recipient, &inbound);
+        let sender = failure_callback(names, source, &inbound);
+        let to = look_up(names, recipient, &inbound);
         egress.forward(inbound.copy(), &to, Some(&recipient.name), sender)?;
     }
-    let to = look_up(&names, last, &inbound);
+    let to = look_up(names, last, &inbound);
     egress.forward(inbound, &to, Some(&last.name), sender)
 }
 

@@ -133,11 +133,21 @@ impl OutboundRequest {
 #[derive(Clone, Debug)]
 pub(crate) struct PeerResponse {
     pub(crate) status: StatusCode,
-    /// The body of a failure, as far as it was read; empty for a success.
+    /// The body of a failure, as far as it was read; empty for a success of a participant.
     pub(crate) body: Bytes,
     /// `Retry-After` of a failure, verbatim.
     pub(crate) retry_after: Option<HeaderValue>,
     pub(crate) times: CallTimes,
+}
+
+/// The peers of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Callees {
+    /// Only the bodies of failures are kept.
+    Participants,
+    /// All bodies are kept, and too long ones are failures. An oracle's number is used in place of
+    /// a participant's index.
+    Oracles,
 }
 
 /// The pools of one thread.
@@ -145,6 +155,7 @@ pub(crate) struct Pools {
     limits: PoolLimits,
     egress_policy: Arc<EgressPolicy>,
     tls: Option<Arc<ClientTls>>,
+    callees: Callees,
     thread: Rc<Thread>,
     directory: Rc<Directory>,
     breakers: Arc<Breakers>,
@@ -230,6 +241,7 @@ impl Pools {
             limits,
             egress_policy,
             tls,
+            callees: Callees::Participants,
             thread,
             directory,
             breakers,
@@ -238,6 +250,11 @@ impl Pools {
             totals,
             sweeps,
         }
+    }
+
+    /// The same for oracles.
+    pub(crate) fn for_oracles(self) -> Self {
+        Self { callees: Callees::Oracles, ..self }
     }
 
     /// Counts a denied call, and logs the first one of this address.
@@ -382,7 +399,7 @@ impl Pools {
             };
             (status, retry_after, response.into_body())
         };
-        let whole = connection.drive(pin!(read_to_end(body, status))).await;
+        let whole = connection.drive(pin!(read_to_end(body, status, self.callees))).await;
         let (body, reusable) = whole.map_err(|()| lease.failure())?;
         let written_ns = connection.written_at.get();
         let times = CallTimes { connected_ns, written_ns };
@@ -450,7 +467,11 @@ impl Pools {
             (CallScheme::Https, None) => return Err(Failure::Connect),
         };
         let view = self.directory.view();
-        let name = view.get(peer.account.participant).map(|member| member.name);
+        let member = match self.callees {
+            Callees::Participants => view.get(peer.account.participant),
+            Callees::Oracles => None,
+        };
+        let name = member.map(|member| member.name);
         let name = name.as_ref().map_or("", |name| name.as_str());
         let host = peer.name.authority.rsplit_once(':').map_or("", |(host, _)| host);
         match Box::pin(tls.connect((name, host), stream)).await {
@@ -744,11 +765,14 @@ impl Drop for ConnectionLease<'_> {
     }
 }
 
-/// Reads a response to its end and keeps the body of a failure. True if the connection is reusable.
+/// Reads a response to its end and keeps the body of a failure, or of an oracle. True if the
+/// connection is reusable.
 async fn read_to_end(
     mut body: hyper::body::Incoming,
     status: StatusCode,
+    callees: Callees,
 ) -> Result<(Bytes, bool), ()> {
+    let is_kept = callees == Callees::Oracles || !status.is_success();
     let (mut kept, mut length) = (BytesMut::new(), 0);
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(|_| ())?.into_data() else { continue };
@@ -756,7 +780,10 @@ async fn read_to_end(
         if ANSWER_BYTES_MAX < length {
             return Ok((kept.freeze(), false));
         }
-        if !status.is_success() && length <= REASON_BYTES_MAX {
+        if callees == Callees::Oracles && REASON_BYTES_MAX < length {
+            return Err(());
+        }
+        if is_kept && length <= REASON_BYTES_MAX {
             kept.extend_from_slice(&data);
         }
     }

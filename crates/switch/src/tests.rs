@@ -66,6 +66,7 @@ fn play(test: impl AsyncFnOnce(&Hub)) {
         measurements: Arc::new(Measurements::new(true)),
         shown: Arc::default(),
         breakers: Arc::default(),
+        oracles: Arc::default(),
         seed: 1,
     };
     let mut runtime = Builder::new_current_thread();

@@ -329,6 +329,21 @@ impl Config {
         })
     }
 
+    /// Limits of the calls to oracles.
+    pub(crate) fn oracles(&self) -> switch::OracleOptions {
+        let oracles = &self.oracles;
+        switch::OracleOptions {
+            is_on: oracles.call,
+            connect: Duration::from_millis(oracles.connect_timeout_ms),
+            answer: Duration::from_millis(oracles.answer_timeout_ms),
+            calls_max: oracles.calls as usize,
+            cache: Duration::from_secs(oracles.cache_seconds),
+            negative_cache: Duration::from_secs(oracles.negative_cache_seconds),
+            cache_entries: oracles.cache_entries as usize,
+            ..switch::OracleOptions::default()
+        }
+    }
+
     pub(crate) fn policy(&self) -> delivery::Policy {
         delivery::Policy {
             window: self.delivery.window,

@@ -909,6 +909,7 @@ fn switch_options(
         egress_policy: Arc::clone(egress_policy),
         expiration_max: config.transfers.expiration_max.map(|span| span.0),
         owner_only: config.parties.ownership == Ownership::OwnerOnly,
+        oracles: config.oracles(),
         signatures,
         patience: Duration::from_secs(config.health.stuck_seconds),
         logs_requests: config.logging.access,

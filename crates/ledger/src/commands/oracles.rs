@@ -1,4 +1,4 @@
-//! `/oracles`: the registry of oracles (hub-semantics 6.1). A record for operators, not used in
+//! `/oracles`: the registry of oracles (hub-semantics 6.1). A record for the edge, not used in
 //! decisions about transfers.
 
 use crate::change::{CreateOracle, DeleteOracle, Oracle, UpdateOracle};

@@ -321,7 +321,7 @@ enum Command {
     Funds(funds::FundsArguments),
     /// Import parties from a CSV file, or look one up.
     Party(parties::PartyArguments),
-    /// List, add and remove oracles of a running switch.
+    /// List, add, test and remove oracles of a running switch.
     #[command(after_help = oracles::EXAMPLES)]
     Oracle(oracles::OracleArguments),
     /// Verify the hash chain and every decision of a log; read-only.

@@ -252,6 +252,26 @@ settings! {
         ownership: Ownership = Ownership::OwnerOnly;
     }
 
+    /// External oracles, which know the FSPs of identifiers. See [parties](parties.md#oracles).
+    oracles: Oracles {
+        /// Whether registered oracles are called. `false`: they are only listed, and the hub's own
+        /// directory has all identifiers
+        call: bool = true;
+        /// Time to connect to an oracle
+        connect_timeout_ms: u64 = 2_000, 1..=60_000;
+        /// Time for its complete response
+        answer_timeout_ms: u64 = 5_000, 1..=60_000;
+        /// Calls to oracles in flight per I/O thread. Beyond, a look-up is refused with 503
+        calls: u32 = 1_000, 1..=65_536;
+        /// Time for which an oracle's answer is used again; 0 for never. A change through this
+        /// switch ends it
+        cache_seconds: u64 = 30, 0..=86_400;
+        /// The same for the answer that no FSP serves the identifier
+        negative_cache_seconds: u64 = 5, 0..=86_400;
+        /// Answers that are kept; the oldest is dropped first
+        cache_entries: u32 = 100_000, 0..=10_000_000;
+    }
+
     /// How callbacks are delivered.
     delivery: Delivery {
         /// Per participant: callbacks in flight, or delivered but not yet durably recorded as

@@ -301,7 +301,7 @@ pub(crate) static ABSENT: &[(&str, &str)] = &[
     ("all services: fetchProxies, getAllProxiesNames", "The hub has no proxies of other schemes."),
     (
         "`als` egress_oracleRequest, createOracle, getOracle, updateOracle, deleteOracle, with ing_",
-        "The party directory is part of the hub; no oracle is called.",
+        "Calls to oracles are not counted by these names.",
     ),
     ("`als` eg_timeoutInterschemePartiesLookups", "Look-ups between schemes are not supported."),
     ("`qs` database_get_cache_value", "Quotes are not stored; there is no cache."),

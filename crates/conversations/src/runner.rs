@@ -24,6 +24,7 @@ use crate::parse::{
 };
 use crate::unchanged::{
     AfterRefusal, HubReading, ReservedAmount, UnchangedCounts, ends_transfer, is_amount_returned,
+    sum,
 };
 use crate::variables::Variables;
 
@@ -262,7 +263,8 @@ impl ConversationRunner<'_> {
             return Ok(());
         }
         let is_own = |sent: &SentRequest| {
-            sent.from.as_ref() == Some(&gets.fsp)
+            // The error about a bulk is sent to the payer by the hub, too.
+            (sent.from.as_ref() == Some(&gets.fsp) || error.path.starts_with("/bulkTransfers/"))
                 && sent.request.path == error.path
                 && same_value(&sent.request.body, &error.body)
         };
@@ -275,19 +277,30 @@ impl ConversationRunner<'_> {
         Err(differ(&values(&self.latest), &values(&now)))
     }
 
-    /// The transfer that an error is about, as it was asked for.
+    /// The transfer, or the items of the bulk, that an error is about, as they were asked for.
     fn reserved(&self, path: &str) -> Option<ReservedAmount> {
-        let id = path.strip_prefix("/transfers/")?.strip_suffix("/error")?;
-        let bodies = self.sent.iter().filter(|sent| sent.request.path == "/transfers");
+        let path = path.strip_suffix("/error")?;
+        let (resource, id) = path.rsplit_once('/')?;
+        let member = match resource {
+            "/transfers" => "transferId",
+            "/bulkTransfers" => "bulkTransferId",
+            _ => return None,
+        };
+        let bodies = self.sent.iter().filter(|sent| sent.request.path == resource);
         let mut bodies =
             bodies.filter_map(|sent| serde_json::from_slice::<Value>(&sent.request.body).ok());
-        let body = bodies.find(|body| body["transferId"] == id)?;
+        let body = bodies.find(|body| body[member] == id)?;
+        let amounts: Vec<&Value> = match body["individualTransfers"].as_array() {
+            Some(items) => items.iter().map(|item| &item["transferAmount"]).collect(),
+            None => vec![&body["amount"]],
+        };
         let name = self.joined.iter().find(|name| body["payerFsp"] == self.scope.real(name))?;
         let accounts = self.context.hub.operator().accounts(&self.scope.real(name)).ok()?;
-        let currency = body["amount"]["currency"].as_str()?;
+        let currency = amounts.first()?["currency"].as_str()?;
         let wanted = |one: &&Account| one.kind == "POSITION" && one.currency == currency;
         let account = accounts.iter().find(wanted)?.id.clone();
-        Some(ReservedAmount { account, amount: body["amount"]["amount"].as_str()?.to_owned() })
+        let amount = sum(amounts.iter().filter_map(|money| money["amount"].as_str()))?;
+        Some(ReservedAmount { account, amount })
     }
 
     fn check_answer(

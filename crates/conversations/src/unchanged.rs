@@ -108,8 +108,13 @@ pub(crate) fn ends_transfer(error: &[u8]) -> bool {
     let error: Value = serde_json::from_slice(error).unwrap_or_default();
     let error = &error["errorInformation"];
     let description = error["errorDescription"].as_str().unwrap_or_default();
-    let ends =
-        ["invalid fulfilment", "does not match the transfer's payer", "ABORTED", "undefined"];
+    let ends = [
+        "invalid fulfilment",
+        "does not match the transfer's payer",
+        "header should match Payer FSP",
+        "ABORTED",
+        "undefined",
+    ];
     error["errorCode"] == "3303" || ends.iter().any(|text| description.contains(text))
 }
 
@@ -128,6 +133,12 @@ pub(crate) fn is_amount_returned(
             };
             before.id == now.id && expected.is_some() && expected == units(&now.value)
         })
+}
+
+/// The sum of amounts.
+pub(crate) fn sum<'a>(amounts: impl Iterator<Item = &'a str>) -> Option<String> {
+    let units = amounts.map(ten_thousandths).sum::<Option<i128>>()?;
+    Some(format!("{}.{:04}", units / 10_000, units % 10_000))
 }
 
 /// A plain decimal of at most four places, exactly.

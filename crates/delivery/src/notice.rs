@@ -23,7 +23,7 @@ impl NoticePriority {
     /// The priority of a notice.
     #[must_use]
     pub const fn of(notice: &Notice) -> Self {
-        let is_prepare = matches!(notice.kind, NoticeKind::Prepare);
+        let is_prepare = matches!(notice.kind, NoticeKind::Prepare | NoticeKind::BulkPrepare);
         let is_patient = matches!(notice.outcome, Outcome::Expired) || notice.transfer.is_none();
         match (is_prepare, is_patient) {
             (true, _) => Self::Prepare,

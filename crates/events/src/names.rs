@@ -60,5 +60,8 @@ pub const fn message_of(kind: NoticeKind) -> &'static str {
         }
         NoticeKind::PatchCommitted | NoticeKind::PatchAborted => "PATCH /transfers/{id}",
         NoticeKind::PartiesChanged => "PUT /participants",
+        NoticeKind::BulkPrepare => "POST /bulkTransfers",
+        NoticeKind::BulkResult => "PUT /bulkTransfers/{id}",
+        NoticeKind::BulkError => "PUT /bulkTransfers/{id}/error",
     }
 }

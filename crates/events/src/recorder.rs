@@ -82,11 +82,14 @@ impl EventRecorder {
                 self.seen = SeenEffects::default();
                 self.begin(LogIndex(state.log_index().0 + 1));
             }
-            ApplyStep::Expiring(_) | ApplyStep::DeadlinesFired => {}
+            ApplyStep::Expiring(_) | ApplyStep::DeadlinesFired | ApplyStep::ItemBefore(..) => {}
             ApplyStep::Expired(id) => self.record_expiry(id, state, effects),
             ApplyStep::Before(log_index, command) => {
                 self.begin(log_index);
                 self.read_deliveries(command.finished_deliveries(), state);
+            }
+            ApplyStep::ItemAfter(_, command, outcome) => {
+                self.record(command, outcome, (state, effects));
             }
             ApplyStep::After(_, command, outcome) => {
                 self.record(command, outcome, (state, effects));
@@ -138,7 +141,13 @@ impl EventRecorder {
                 self.record_change(administer, cause, (state, effects));
             }
             Command::Genesis(_) => self.record_settlement(state, effects),
-            Command::Tick | Command::FinishDeliveries(_) | Command::ChangeParties(_) => {}
+            // The items of a bulk have steps of their own.
+            Command::Tick
+            | Command::FinishDeliveries(_)
+            | Command::ChangeParties(_)
+            | Command::PrepareBulk(_)
+            | Command::FulfilBulk(_)
+            | Command::AbortBulk(_) => {}
         }
         let is_resent = matches!(
             command.change().and_then(|change| change.decided().about_transfer()),

@@ -23,7 +23,7 @@ use crate::route_table::Operation;
 use crate::schema::{self, Rule, Scalar};
 use crate::time::parse_date_time;
 
-mod rules;
+pub(crate) mod rules;
 
 /// The rule for the body of a request for `operation`; `None` if the body is not checked.
 #[must_use]
@@ -41,11 +41,14 @@ pub fn rule_of(operation: Operation) -> Option<&'static Rule> {
         Operation::TransactionRequestsPut => Some(&rules::TRANSACTION_REQUEST_RESPONSE),
         Operation::AuthorizationsPut => Some(&rules::AUTHORIZATION_RESPONSE),
         Operation::TransactionsPut => Some(&rules::TRANSACTION_RESPONSE),
+        Operation::BulkTransfersPost => Some(&rules::BULK_TRANSFER_REQUEST),
+        Operation::BulkTransfersPut => Some(&rules::BULK_TRANSFER_RESPONSE),
         Operation::TransfersPost => Some(&rules::TRANSFER_REQUEST),
         Operation::TransfersPut => Some(&rules::TRANSFER_RESPONSE),
-        Operation::ParticipantsError | Operation::PartiesError | Operation::TransfersError => {
-            Some(&rules::ERROR_INFORMATION_OBJECT)
-        }
+        Operation::ParticipantsError
+        | Operation::PartiesError
+        | Operation::TransfersError
+        | Operation::BulkTransfersError => Some(&rules::ERROR_INFORMATION_OBJECT),
         Operation::QuotesError
         | Operation::BulkQuotesError
         | Operation::TransactionRequestsError
@@ -64,6 +67,7 @@ pub fn rule_of(operation: Operation) -> Option<&'static Rule> {
         | Operation::AuthorizationsGet
         | Operation::TransactionsGet
         | Operation::TransfersGet
+        | Operation::BulkTransfersGet
         | Operation::TransfersPatch => None,
     }
 }
@@ -77,6 +81,8 @@ pub const COMPLETED_AHEAD_MS_MAX: u64 = 200;
 pub const COMPLETED_BEHIND_MS_MAX: u64 = 300_000;
 /// Maximum number of quotes in a bulk quote.
 pub const BULK_ITEMS_MAX: usize = 1_000;
+/// Maximum number of transfers in a bulk transfer. A scheme may have a lower limit.
+pub const BULK_TRANSFERS_MAX: usize = ledger::BULK_ITEMS_MAX;
 /// Maximum number of parties in one batch registration.
 pub const BATCH_PARTIES_MAX: usize = 10_000;
 
@@ -128,7 +134,7 @@ impl Prepare {
     /// is refused with 3100: the reference reserves such a transfer, but no fulfilment matches it.
     pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
         let found = schema::check(body, &rules::TRANSFER_REQUEST)?;
-        let condition = found.parse(rules::CONDITION, |text| decode_32(&STRICT, text));
+        let condition = found.parse(rules::CONDITION, decode_condition);
         let condition = condition.ok_or_else(|| Refusal::invalid(CONDITION_HAS_SPARE_BITS))?;
         Ok(Self {
             transfer: found.require(rules::TRANSFER_ID, TransferId::parse),
@@ -213,7 +219,7 @@ impl<'a> Fulfil<'a> {
         let mut found = schema::check(body, &rules::TRANSFER_RESPONSE)?;
         Ok(Self {
             state: found.require(rules::STATE, TransferState::parse),
-            fulfilment: found.parse(rules::FULFILMENT, |text| decode_32(&LENIENT, text)),
+            fulfilment: found.parse(rules::FULFILMENT, decode_fulfilment),
             completed_ms: found.parse(rules::COMPLETED, parse_date_time),
             extension_list: found.take(rules::EXTENSION_LIST),
         })
@@ -225,16 +231,28 @@ impl<'a> Fulfil<'a> {
     /// # Errors
     /// 3100 if it is more than 200 ms after or 300 s before `now_ms`.
     pub fn check_completed(&self, now_ms: u64) -> Result<(), Refusal> {
-        let Some(completed) = self.completed_ms else {
-            return Ok(());
-        };
-        let fault = match () {
-            () if completed > now_ms.saturating_add(COMPLETED_AHEAD_MS_MAX) => "in the future",
-            () if completed.saturating_add(COMPLETED_BEHIND_MS_MAX) < now_ms => "in the past",
-            () => return Ok(()),
-        };
-        Err(Refusal::invalid(&format!("/requestBody/completedTimestamp is too far {fault}")))
+        check_completed(self.completed_ms, now_ms)
     }
+}
+
+pub(crate) fn check_completed(completed_ms: Option<u64>, now_ms: u64) -> Result<(), Refusal> {
+    let Some(completed) = completed_ms else {
+        return Ok(());
+    };
+    let fault = match () {
+        () if completed > now_ms.saturating_add(COMPLETED_AHEAD_MS_MAX) => "in the future",
+        () if completed.saturating_add(COMPLETED_BEHIND_MS_MAX) < now_ms => "in the past",
+        () => return Ok(()),
+    };
+    Err(Refusal::invalid(&format!("/requestBody/completedTimestamp is too far {fault}")))
+}
+
+pub(crate) fn decode_condition(text: &str) -> Option<[u8; 32]> {
+    decode_32(&STRICT, text)
+}
+
+pub(crate) fn decode_fulfilment(text: &str) -> Option<[u8; 32]> {
+    decode_32(&LENIENT, text)
 }
 
 /// The body of every `PUT …/error`.
@@ -590,7 +608,7 @@ pub fn check_party(body: &[u8]) -> Result<(), Refusal> {
     schema::check(body, &rules::PARTY_RESPONSE).map(drop)
 }
 
-fn money(found: &schema::Captures<'_>, slot: usize) -> Option<Money> {
+pub(crate) fn money(found: &schema::Captures<'_>, slot: usize) -> Option<Money> {
     Some(Money {
         amount: found.parse(slot + rules::MONEY_AMOUNT, Amount::parse)?,
         currency: found.parse(slot + rules::MONEY_CURRENCY, Currency::parse)?,

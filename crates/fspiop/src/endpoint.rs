@@ -119,6 +119,9 @@ impl EndpointType {
             Self::TransferPost => "/transfers",
             Self::TransferPut => "/transfers/{{transferId}}",
             Self::TransferError => "/transfers/{{transferId}}/error",
+            Self::BulkTransferPost => "/bulkTransfers",
+            Self::BulkTransferPut => "/bulkTransfers/{{id}}",
+            Self::BulkTransferError => "/bulkTransfers/{{id}}/error",
             Self::Quotes | Self::BulkQuotes | Self::Authorizations | Self::TransactionRequests => {
                 ""
             }
@@ -134,9 +137,11 @@ impl EndpointType {
             Resource::BulkQuotes => Self::BulkQuotes,
             Resource::Authorizations => Self::Authorizations,
             Resource::TransactionRequests | Resource::Transactions => Self::TransactionRequests,
-            Resource::Quotes | Resource::Participants | Resource::Parties | Resource::Transfers => {
-                Self::Quotes
-            }
+            Resource::Quotes
+            | Resource::Participants
+            | Resource::Parties
+            | Resource::Transfers
+            | Resource::BulkTransfers => Self::Quotes,
         }
     }
 
@@ -263,7 +268,7 @@ mod tests {
     fn callbacks_below_one_base_are_those_that_the_hub_calls() {
         let below = EndpointType::ALL.iter().filter(|kind| kind.path_below_base().is_some());
         let below: Vec<_> = below.copied().collect();
-        assert_eq!(below.len(), 21);
+        assert_eq!(below.len(), 24);
         assert!(below.iter().all(|kind| is_called(kind.as_str())));
         assert!(below.contains(&EndpointType::Quotes) && !below.contains(&EndpointType::FxQuotes));
         // The error of each type is served at the same base.

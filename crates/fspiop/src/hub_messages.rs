@@ -7,7 +7,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, DATE};
+use http::header::{ACCEPT, CONTENT_TYPE, DATE};
 use http::{HeaderMap, HeaderValue, Method};
 use ledger::{Currency, FspName};
 
@@ -27,7 +27,7 @@ use crate::trace::{self, TraceContext};
 pub struct HubMessage<'a> {
     /// Resource, for the media type.
     pub resource: Resource,
-    /// Method of the call: PUT or PATCH.
+    /// Method of the call: PUT, PATCH, or POST with an `Accept`.
     pub method: &'a Method,
     /// Path of the call, beginning with the resource: `/transfers/{ID}/error`.
     pub path: &'a str,
@@ -45,11 +45,14 @@ pub struct HubMessage<'a> {
     pub now_ms: u64,
 }
 
-/// The headers of a message from the hub (hub-semantics 1.2; always version 2.0, no `Accept`).
+/// The headers of a message from the hub (hub-semantics 1.2; always version 2.0).
 #[must_use]
 pub fn hub_headers(message: &HubMessage<'_>) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(12);
     headers.insert(CONTENT_TYPE, content_type(message.resource));
+    if message.method == Method::POST {
+        headers.insert(ACCEPT, content_type(message.resource));
+    }
     headers.insert(DATE, date_header(message.now_ms));
     headers.insert(&FSPIOP_SOURCE, name_value(message.hub));
     headers.insert(&FSPIOP_DESTINATION, name_value(message.recipient));
@@ -219,6 +222,9 @@ fn content_type(resource: Resource) -> HeaderValue {
             "application/vnd.interoperability.authorizations+json;version=2.0"
         }
         Resource::Transactions => "application/vnd.interoperability.transactions+json;version=2.0",
+        Resource::BulkTransfers => {
+            "application/vnd.interoperability.bulkTransfers+json;version=2.0"
+        }
         Resource::Transfers => "application/vnd.interoperability.transfers+json;version=2.0",
     })
 }

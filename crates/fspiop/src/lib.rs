@@ -24,6 +24,7 @@ pub mod admission;
 pub mod bare;
 pub mod body;
 mod body_hash;
+pub mod bulk;
 mod currency;
 pub mod egress_policy;
 pub mod endpoint;

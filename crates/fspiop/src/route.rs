@@ -44,6 +44,8 @@ pub enum Resource {
     Transactions,
     /// Transfers of money.
     Transfers,
+    /// Many transfers from one payer to one payee.
+    BulkTransfers,
 }
 
 impl Resource {
@@ -59,6 +61,7 @@ impl Resource {
             Self::Authorizations => "authorizations",
             Self::Transactions => "transactions",
             Self::Transfers => "transfers",
+            Self::BulkTransfers => "bulkTransfers",
         }
     }
 
@@ -66,7 +69,9 @@ impl Resource {
     #[must_use]
     pub const fn body_bytes_max(self) -> usize {
         match self {
-            Self::Participants | Self::Parties | Self::BulkQuotes => BODY_BYTES_MAX,
+            Self::Participants | Self::Parties | Self::BulkQuotes | Self::BulkTransfers => {
+                BODY_BYTES_MAX
+            }
             Self::Quotes
             | Self::TransactionRequests
             | Self::Authorizations
@@ -237,6 +242,14 @@ pub enum Route<'a> {
     TransfersPut(TransferPath<'a>),
     /// `PUT /transfers/{ID}/error`.
     TransfersError(TransferPath<'a>),
+    /// `POST /bulkTransfers`.
+    BulkTransfersPost,
+    /// `GET /bulkTransfers/{ID}`. The id is that of a bulk.
+    BulkTransfersGet(TransferPath<'a>),
+    /// `PUT /bulkTransfers/{ID}`. The id is that of a bulk.
+    BulkTransfersPut(TransferPath<'a>),
+    /// `PUT /bulkTransfers/{ID}/error`. The id is that of a bulk.
+    BulkTransfersError(TransferPath<'a>),
 }
 
 /// An existing path and method; its identifiers are not checked yet.
@@ -360,6 +373,10 @@ impl<'a> ApiRoute<'a> {
             Operation::TransfersGet => Route::TransfersGet(transfer(first)?),
             Operation::TransfersPut => Route::TransfersPut(transfer(first)?),
             Operation::TransfersError => Route::TransfersError(transfer(first)?),
+            Operation::BulkTransfersPost => Route::BulkTransfersPost,
+            Operation::BulkTransfersGet => Route::BulkTransfersGet(bulk_transfer(first)?),
+            Operation::BulkTransfersPut => Route::BulkTransfersPut(bulk_transfer(first)?),
+            Operation::BulkTransfersError => Route::BulkTransfersError(bulk_transfer(first)?),
             Operation::Health
             | Operation::EndpointCache
             | Operation::ParticipantsBatchPut
@@ -442,6 +459,11 @@ const fn is_identifier_of(segment: &Segment) -> bool {
 fn transfer(raw: &str) -> Result<TransferPath<'_>, Refusal> {
     let name = identifier(raw, "ID")?;
     Ok(TransferPath { id: TransferId::parse(&name.text), name })
+}
+
+fn bulk_transfer(raw: &str) -> Result<TransferPath<'_>, Refusal> {
+    let path = transfer(raw)?;
+    Ok(TransferPath { id: path.id.map(TransferId::as_bulk), ..path })
 }
 
 /// The id of a quote must match the pattern in its published schema.
@@ -628,10 +650,15 @@ mod tests {
                 let id = route.id.as_ref().map(|id| format!(" {}", id.name)).unwrap_or_default();
                 format!("{:?}{id}", route.operation)
             }
-            Route::TransfersGet(path) | Route::TransfersPut(path) | Route::TransfersError(path) => {
+            Route::TransfersGet(path)
+            | Route::TransfersPut(path)
+            | Route::TransfersError(path)
+            | Route::BulkTransfersGet(path)
+            | Route::BulkTransfersPut(path)
+            | Route::BulkTransfersError(path) => {
                 format!("{name} {} {}", path.name, path.id.is_some())
             }
-            Route::ParticipantsBatch | Route::TransfersPost => name,
+            Route::ParticipantsBatch | Route::TransfersPost | Route::BulkTransfersPost => name,
         }
     }
 

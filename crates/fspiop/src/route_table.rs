@@ -83,11 +83,19 @@ pub enum Operation {
     TransfersError,
     /// `PATCH /transfers/{ID}`: sent by hubs, not served by one.
     TransfersPatch,
+    /// `POST /bulkTransfers`.
+    BulkTransfersPost,
+    /// `GET /bulkTransfers/{ID}`.
+    BulkTransfersGet,
+    /// `PUT /bulkTransfers/{ID}`.
+    BulkTransfersPut,
+    /// `PUT /bulkTransfers/{ID}/error`.
+    BulkTransfersError,
 }
 
 impl Operation {
     /// Number of operations.
-    pub const COUNT: usize = 36;
+    pub const COUNT: usize = 40;
 
     /// All operations, in order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -127,6 +135,10 @@ impl Operation {
         Self::TransfersPut,
         Self::TransfersError,
         Self::TransfersPatch,
+        Self::BulkTransfersPost,
+        Self::BulkTransfersGet,
+        Self::BulkTransfersPut,
+        Self::BulkTransfersError,
     ];
 
     /// Method and path of its first row, with `{Name}` in place of each identifier.
@@ -273,6 +285,12 @@ static TRANSACTIONS: [RouteRow; 3] = [
     row(Method::PUT, ID, Operation::TransactionsPut),
     row(Method::PUT, ID_ERROR, Operation::TransactionsError),
 ];
+static BULK_TRANSFERS: [RouteRow; 4] = [
+    row(Method::POST, NONE, Operation::BulkTransfersPost),
+    row(Method::GET, ID, Operation::BulkTransfersGet),
+    row(Method::PUT, ID, Operation::BulkTransfersPut),
+    row(Method::PUT, ID_ERROR, Operation::BulkTransfersError),
+];
 static TRANSFERS: [RouteRow; 5] = [
     row(Method::POST, NONE, Operation::TransfersPost),
     row(Method::PUT, ID, Operation::TransfersPut),
@@ -283,7 +301,7 @@ static TRANSFERS: [RouteRow; 5] = [
 
 impl Resource {
     /// Every resource.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Participants,
         Self::Parties,
         Self::Quotes,
@@ -292,6 +310,7 @@ impl Resource {
         Self::Authorizations,
         Self::Transactions,
         Self::Transfers,
+        Self::BulkTransfers,
     ];
 
     /// The rows of this resource. The first matching one counts.
@@ -306,6 +325,7 @@ impl Resource {
             Self::Authorizations => &AUTHORIZATIONS,
             Self::Transactions => &TRANSACTIONS,
             Self::Transfers => &TRANSFERS,
+            Self::BulkTransfers => &BULK_TRANSFERS,
         }
     }
 }

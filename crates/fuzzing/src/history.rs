@@ -10,15 +10,16 @@
 use std::collections::BTreeMap;
 
 use ledger::{
-    Abort, AbortSettlement, Account as Books, AccountId, AccountKind, AccountStep, Administer,
-    AdvanceSettlement, Amount, Change, ChangeParties, ChangeResult, CloseWindow, Command,
-    Configure, CreateFeeRule, CreateParticipant, CreateSettlement, CreateSettlementModel, Currency,
-    DeliveryResult, Digest, EndFundsOut, Eviction, Fee, FeeConditions, FeePayer, FeeRule,
-    FeeRuleId, FinalTransfer, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment,
-    FundsDirection, LogIndex, MoveFunds, Notice, NoticeId, Outcome, PartyBinding, PartyChangeForm,
-    Prepare, Redeliver, Rounding, SetAccountActive, SetFeeRuleActive, SetInitialPositionAndLimits,
-    SetLimit, SetParticipantActive, SetSettlementModelActive, Settings, SettlementId,
-    SettlementModel, SettlementState, Stamp, State, TransferId, WindowId,
+    Abort, AbortBulk, AbortSettlement, Account as Books, AccountId, AccountKind, AccountStep,
+    Administer, AdvanceSettlement, Amount, BulkItem, BulkItemAnswer, BulkItemResult, Change,
+    ChangeParties, ChangeResult, CloseWindow, Command, Configure, CreateFeeRule, CreateParticipant,
+    CreateSettlement, CreateSettlementModel, Currency, DeliveryResult, Digest, EndFundsOut,
+    Eviction, Fee, FeeConditions, FeePayer, FeeRule, FeeRuleId, FinalTransfer, FinishedDelivery,
+    FspName, Fulfil, FulfilBulk, FulfilState, Fulfilment, FundsDirection, LogIndex, MoveFunds,
+    Notice, NoticeId, Outcome, PartyBinding, PartyChangeForm, Prepare, PrepareBulk, Redeliver,
+    Rounding, SetAccountActive, SetFeeRuleActive, SetInitialPositionAndLimits, SetLimit,
+    SetParticipantActive, SetSettlementModelActive, Settings, SettlementId, SettlementModel,
+    SettlementState, Stamp, State, TransferId, WindowId,
 };
 use record::command::{FIELDS_VERSION, read_fields, write_fields};
 use sha2::{Digest as _, Sha256};
@@ -108,6 +109,9 @@ impl Input<'_> {
 
 fn command(kind: u8, input: &mut Input<'_>, histories: &Histories) -> Command {
     match kind {
+        4 if input.flag() => Command::PrepareBulk(Box::new(prepare_bulk(input, histories.now_ms))),
+        7 if input.flag() => Command::FulfilBulk(Box::new(fulfil_bulk(input))),
+        8 if !input.usually() => Command::AbortBulk(Box::new(abort_bulk(input))),
         0..=4 => Command::Prepare(Box::new(prepare(input, histories.now_ms))),
         5..=7 => Command::Fulfil(Box::new(fulfil(input))),
         8 => Command::Abort(Box::new(abort(input))),
@@ -173,6 +177,56 @@ fn abort(input: &mut Input<'_>) -> Abort {
     let code_is_known = input.usually();
     let hash = digest(&format!("{code_is_known} {}", input.below(2)));
     Abort { id: id(number), source, destination, code_is_known, hash, trace: [number; 16] }
+}
+
+fn prepare_bulk(input: &mut Input<'_>, now_ms: u64) -> PrepareBulk {
+    let number = input.id() % 3;
+    let (payer, payee) = (input.below(NAMES.len()), input.below(NAMES.len()));
+    let source = if input.usually() { name(payer) } else { input.name() };
+    let expiration_ms = now_ms + WAITS_MS[input.below(WAITS_MS.len())];
+    let item = |input: &mut Input<'_>| {
+        let number = input.id();
+        BulkItem {
+            id: id(number),
+            currency: Currency::parse(if input.usually() { "USD" } else { "EUR" }).expect("one"),
+            amount: input.amount(),
+            condition: Sha256::digest([number; 32]).into(),
+            fee_rule: input.below(8).checked_sub(3).map(|number| FeeRuleId(number as u32)),
+        }
+    };
+    let items: Vec<_> = (0..input.below(5)).map(|_| item(input)).collect();
+    let hash = digest(&format!("{payer} {payee} {}", input.below(2)));
+    PrepareBulk {
+        id: id(number).as_bulk(),
+        source,
+        payer: name(payer),
+        payee: name(payee),
+        expiration_ms,
+        hash,
+        trace: [number; 16],
+        items,
+    }
+}
+
+fn fulfil_bulk(input: &mut Input<'_>) -> FulfilBulk {
+    let AbortBulk { id: bulk, source, destination, hash, trace, .. } = abort_bulk(input);
+    let item = |input: &mut Input<'_>| {
+        let number = input.id();
+        let answer = match input.below(8) {
+            0 => BulkItemAnswer::Fulfilled(Fulfilment::Absent),
+            1 => BulkItemAnswer::Refused(false),
+            2 => BulkItemAnswer::Refused(true),
+            _ => BulkItemAnswer::Fulfilled(Fulfilment::Present([number; 32])),
+        };
+        BulkItemResult { id: id(number), answer }
+    };
+    let items = (0..input.below(4)).map(|_| item(input)).collect();
+    FulfilBulk { id: bulk, source, destination, hash, trace, items }
+}
+
+fn abort_bulk(input: &mut Input<'_>) -> AbortBulk {
+    let Abort { id, source, destination, code_is_known, hash, trace } = abort(input);
+    AbortBulk { id: id.as_bulk(), source, destination, code_is_known, hash, trace }
 }
 
 /// Ends of up to eight deliveries: of notices that are owed, or of any number.

@@ -157,10 +157,13 @@ fn identifiers<'r, 'a>(route: &'r Route<'a>) -> Vec<(&'static str, &'r Identifie
             [("ID", &party.id)].into_iter().chain(sub_id).collect()
         }
         Route::Exchange(route) => route.id.iter().map(|id| ("ID", &id.name)).collect(),
-        Route::TransfersGet(path) | Route::TransfersPut(path) | Route::TransfersError(path) => {
-            vec![("ID", &path.name)]
-        }
-        Route::ParticipantsBatch | Route::TransfersPost => Vec::new(),
+        Route::TransfersGet(path)
+        | Route::TransfersPut(path)
+        | Route::TransfersError(path)
+        | Route::BulkTransfersGet(path)
+        | Route::BulkTransfersPut(path)
+        | Route::BulkTransfersError(path) => vec![("ID", &path.name)],
+        Route::ParticipantsBatch | Route::TransfersPost | Route::BulkTransfersPost => Vec::new(),
     }
 }
 
@@ -263,6 +266,18 @@ fn check_command(command: &Command, envelope: &Envelope, headers: &HeaderMap, bo
         Command::Abort(abort) => {
             assert_eq!(abort.hash.0, hash);
             (abort.source, abort.trace)
+        }
+        Command::PrepareBulk(bulk) => {
+            assert_eq!(bulk.hash.0, hash);
+            (bulk.source, bulk.trace)
+        }
+        Command::FulfilBulk(bulk) => {
+            assert_eq!(bulk.hash.0, hash);
+            (bulk.source, bulk.trace)
+        }
+        Command::AbortBulk(bulk) => {
+            assert_eq!(bulk.hash.0, hash);
+            (bulk.source, bulk.trace)
         }
         Command::ChangeParties(change) => (change.source, change.trace),
         other => panic!("no message becomes {other:?}"),

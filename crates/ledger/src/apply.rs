@@ -52,7 +52,7 @@ impl State {
             watch(ApplyStep::Before(context.log_index, command), context.state, context.effects);
             let outcome = match context.is_repeat(batch, at as u64) {
                 true => Outcome::Repeated,
-                false => commands::decide(&mut context, command),
+                false => commands::decide(&mut context, command, watch),
             };
             context.record_outcome(outcome);
             let after = ApplyStep::After(context.log_index, command, outcome);

@@ -6,8 +6,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::change::Change;
-use crate::field::{AtEnd, LONG, List, NameOrEmpty, NonNegative, Text, choices, numbered, stored};
-use crate::ids::{Digest, FeeRuleId, FspName, NoticeId, TransferId};
+use crate::field::{
+    AtEnd, BulkId, LONG, List, NameOrEmpty, NonNegative, Text, choices, numbered, stored,
+};
+use crate::ids::{BULK_ITEMS_MAX, Digest, FeeRuleId, FspName, NoticeId, TransferId};
 use crate::money::{Amount, Currency};
 use crate::parties::{ENTRIES_MAX, PartyBinding, PartyChangeForm, PartyChangeView, PartyRule};
 
@@ -34,6 +36,12 @@ choices! {
         7 ChangeParties(Box<ChangeParties>),
         /// A change by an operator.
         8 Administer(Box<Administer>),
+        /// `POST /bulkTransfers`.
+        9 PrepareBulk(Box<PrepareBulk>),
+        /// `PUT /bulkTransfers/{id}`.
+        10 FulfilBulk(Box<FulfilBulk>),
+        /// `PUT /bulkTransfers/{id}/error`.
+        11 AbortBulk(Box<AbortBulk>),
     }
 }
 
@@ -49,6 +57,11 @@ pub enum TransferMessage<'a> {
 }
 
 impl Command {
+    /// The number of [`Command::PrepareBulk`].
+    pub const PREPARE_BULK: u16 = 9;
+    /// The number of [`Command::FulfilBulk`].
+    pub const FULFIL_BULK: u16 = 10;
+
     /// The message about a transfer; `None` for every other command.
     #[must_use]
     pub fn message(&self) -> Option<TransferMessage<'_>> {
@@ -60,7 +73,34 @@ impl Command {
             | Self::Tick
             | Self::FinishDeliveries(_)
             | Self::ChangeParties(_)
-            | Self::Administer(_) => None,
+            | Self::Administer(_)
+            | Self::PrepareBulk(_)
+            | Self::FulfilBulk(_)
+            | Self::AbortBulk(_) => None,
+        }
+    }
+
+    /// `FSPIOP-Source` of a message about a transfer or a bulk transfer; `None` for every other
+    /// command.
+    #[must_use]
+    pub fn payment_source(&self) -> Option<&FspName> {
+        match self {
+            Self::PrepareBulk(bulk) => Some(&bulk.source),
+            Self::FulfilBulk(bulk) => Some(&bulk.source),
+            Self::AbortBulk(bulk) => Some(&bulk.source),
+            other => other.message().map(TransferMessage::source),
+        }
+    }
+
+    /// Number of transfers that it can decide about; the work of a batch is their sum.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        match self {
+            Self::PrepareBulk(bulk) => bulk.items.len(),
+            // A PUT decides about the items that it names, an error about all of them.
+            Self::FulfilBulk(bulk) => bulk.items.len(),
+            Self::AbortBulk(_) => BULK_ITEMS_MAX,
+            _ => 1,
         }
     }
 
@@ -75,7 +115,10 @@ impl Command {
             | Self::Fulfil(_)
             | Self::Abort(_)
             | Self::FinishDeliveries(_)
-            | Self::ChangeParties(_) => None,
+            | Self::ChangeParties(_)
+            | Self::PrepareBulk(_)
+            | Self::FulfilBulk(_)
+            | Self::AbortBulk(_) => None,
         }
     }
 
@@ -91,7 +134,10 @@ impl Command {
             | Self::Prepare(_)
             | Self::Fulfil(_)
             | Self::Abort(_)
-            | Self::FinishDeliveries(_) => None,
+            | Self::FinishDeliveries(_)
+            | Self::PrepareBulk(_)
+            | Self::FulfilBulk(_)
+            | Self::AbortBulk(_) => None,
         }
     }
 
@@ -106,7 +152,10 @@ impl Command {
             | Self::Fulfil(_)
             | Self::Abort(_)
             | Self::ChangeParties(_)
-            | Self::Administer(_) => &[],
+            | Self::Administer(_)
+            | Self::PrepareBulk(_)
+            | Self::FulfilBulk(_)
+            | Self::AbortBulk(_) => &[],
         }
     }
 }
@@ -238,6 +287,107 @@ stored! {
     pub struct Abort {
         /// The transfer.
         pub id: TransferId,
+        /// `FSPIOP-Source`.
+        pub source: FspName,
+        /// `FSPIOP-Destination`, when it was sent.
+        pub destination: Option<FspName> as NameOrEmpty,
+        /// Whether the error code is defined by the protocol or in its range for private use.
+        pub code_is_known: bool,
+        /// Digest of the body without insignificant white space.
+        pub hash: Digest,
+        /// Trace of the request.
+        pub trace: TraceId,
+    }
+}
+
+stored! {
+    /// The fields of `POST /bulkTransfers` that the ledger decides on. Each item is a transfer.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct PrepareBulk {
+        /// The bulk transfer.
+        pub id: TransferId as BulkId,
+        /// `FSPIOP-Source`.
+        pub source: FspName,
+        /// `payerFsp` of the body.
+        pub payer: FspName,
+        /// `payeeFsp` of the body.
+        pub payee: FspName,
+        /// Deadline of all items, in milliseconds since the epoch.
+        pub expiration_ms: u64,
+        /// Digest of the body without insignificant white space.
+        pub hash: Digest,
+        /// Trace of the request.
+        pub trace: TraceId,
+        /// The items, in the order in which they are decided.
+        pub items: Vec<BulkItem> as List<BULK_ITEMS_MAX>,
+    }
+}
+
+stored! {
+    /// An item of a [`PrepareBulk`]: the fields of a [`Prepare`] that the bulk does not have.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct BulkItem {
+        /// The transfer.
+        pub id: TransferId,
+        /// Currency of the amount.
+        pub currency: Currency,
+        /// The amount; zero is allowed.
+        pub amount: Amount as NonNegative,
+        /// SHA-256 of the fulfilment that will commit the transfer.
+        pub condition: [u8; 32],
+        /// The first fee rule that matched the transaction in the ILP packet.
+        pub fee_rule: Option<FeeRuleId>,
+    }
+}
+
+stored! {
+    /// The fields of `PUT /bulkTransfers/{id}` that the ledger decides on.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct FulfilBulk {
+        /// The bulk transfer.
+        pub id: TransferId as BulkId,
+        /// `FSPIOP-Source`.
+        pub source: FspName,
+        /// `FSPIOP-Destination`, when it was sent.
+        pub destination: Option<FspName> as NameOrEmpty,
+        /// Digest of the body without insignificant white space.
+        pub hash: Digest,
+        /// Trace of the request.
+        pub trace: TraceId,
+        /// The results, in the order in which they are decided.
+        pub items: Vec<BulkItemResult> as List<BULK_ITEMS_MAX>,
+    }
+}
+
+stored! {
+    /// The payee's result of an item.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct BulkItemResult {
+        /// The transfer.
+        pub id: TransferId,
+        /// The result.
+        pub answer: BulkItemAnswer,
+    }
+}
+
+choices! {
+    /// The payee's answer about an item.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum BulkItemAnswer: u8 {
+        /// It has a fulfilment, or neither a fulfilment nor an error.
+        1 Fulfilled(Fulfilment),
+        /// It has an error. The error code is defined by the protocol, or in its range for private
+        /// use, if this is true.
+        2 Refused(bool),
+    }
+}
+
+stored! {
+    /// The fields of `PUT /bulkTransfers/{id}/error` that the ledger decides on.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct AbortBulk {
+        /// The bulk transfer.
+        pub id: TransferId as BulkId,
         /// `FSPIOP-Source`.
         pub source: FspName,
         /// `FSPIOP-Destination`, when it was sent.

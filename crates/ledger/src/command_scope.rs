@@ -4,7 +4,7 @@
 //! before and after. Their number is not bounded.
 
 use crate::change::{AdjustBalance, Change, EndFundsOut, MoveFunds, TransferChange};
-use crate::command::{Command, FinishedDelivery, Prepare};
+use crate::command::{BulkItem, Command, FinishedDelivery, Prepare};
 use crate::ids::{NoticeId, TransferId};
 
 /// Rows, notices and accounts that a command concerns.
@@ -16,6 +16,8 @@ pub(crate) enum CommandScope<'a> {
     NewTransfer(&'a Prepare),
     /// A transfer that it may end.
     OpenTransfer(&'a TransferId),
+    /// A bulk transfer, and items that it may create. Observers see each item as a command.
+    Bulk(&'a TransferId, &'a [BulkItem]),
     /// A movement of funds that it may create.
     Funds(&'a MoveFunds),
     /// A correction of a balance that it may create.
@@ -28,20 +30,34 @@ pub(crate) enum CommandScope<'a> {
     DeadLetter(NoticeId),
 }
 
+impl<'a> CommandScope<'a> {
+    /// The only row of a transfer or of a movement of funds; `None` for a bulk.
+    fn row(self) -> Option<&'a TransferId> {
+        match self {
+            Self::NewTransfer(prepare) => Some(&prepare.id),
+            Self::OpenTransfer(id) => Some(id),
+            Self::Funds(funds) => Some(&funds.id),
+            Self::Adjustment(adjustment) => Some(&adjustment.id),
+            Self::Outflow(end) => Some(&end.id),
+            Self::Bulk(..) | Self::Deliveries(_) | Self::DeadLetter(_) | Self::Nothing => None,
+        }
+    }
+}
+
 impl Command {
+    /// The only row that a decision about it is recorded for; `None` for a bulk, whose items have
+    /// decisions of their own.
+    pub(crate) fn subject(&self) -> Option<&TransferId> {
+        self.scope().row()
+    }
+
     /// The rows of transfers and of movements of funds that the decision needs.
     pub fn rows(&self) -> impl Iterator<Item = &TransferId> {
-        let row = match self.scope() {
-            CommandScope::NewTransfer(prepare) => Some(&prepare.id),
-            CommandScope::OpenTransfer(id) => Some(id),
-            CommandScope::Funds(funds) => Some(&funds.id),
-            CommandScope::Adjustment(adjustment) => Some(&adjustment.id),
-            CommandScope::Outflow(end) => Some(&end.id),
-            CommandScope::Deliveries(_) | CommandScope::DeadLetter(_) | CommandScope::Nothing => {
-                None
-            }
+        let (row, items) = match self.scope() {
+            CommandScope::Bulk(id, items) => (Some(id), items),
+            scope => (scope.row(), &[][..]),
         };
-        row.into_iter()
+        row.into_iter().chain(items.iter().map(|item| &item.id))
     }
 
     /// The notices that it concerns.
@@ -51,6 +67,7 @@ impl Command {
             CommandScope::DeadLetter(notice) => (&[][..], Some(notice)),
             CommandScope::NewTransfer(_)
             | CommandScope::OpenTransfer(_)
+            | CommandScope::Bulk(..)
             | CommandScope::Funds(_)
             | CommandScope::Adjustment(_)
             | CommandScope::Outflow(_)
@@ -66,6 +83,9 @@ impl Command {
             Self::Abort(abort) => CommandScope::OpenTransfer(&abort.id),
             Self::Administer(administer) => administer.change.scope(),
             Self::FinishDeliveries(ends) => CommandScope::Deliveries(ends),
+            Self::PrepareBulk(bulk) => CommandScope::Bulk(&bulk.id, &bulk.items),
+            Self::FulfilBulk(bulk) => CommandScope::Bulk(&bulk.id, &[]),
+            Self::AbortBulk(bulk) => CommandScope::Bulk(&bulk.id, &[]),
             Self::Genesis(_) | Self::Tick | Self::ChangeParties(_) => CommandScope::Nothing,
         }
     }

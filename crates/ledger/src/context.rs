@@ -128,9 +128,15 @@ impl Context<'_> {
 
     pub(crate) fn record_outcome(&mut self, outcome: Outcome) {
         self.state.log_index = self.log_index;
+        self.note_outcome(outcome);
+        self.effects.outcomes.push(outcome);
+    }
+
+    /// Adds an outcome of the record to the digest of the batch.
+    #[inline]
+    pub(crate) fn note_outcome(&mut self, outcome: Outcome) {
         self.state
             .batch_digest
             .note::<10>(&[&self.log_index.0.to_le_bytes(), &outcome.number().to_le_bytes()]);
-        self.effects.outcomes.push(outcome);
     }
 }

@@ -73,11 +73,11 @@ impl DecisionRecorder {
                 let owed = ends.iter().filter(|end| state.outbox.owes(end.notice));
                 owed.for_each(|end| sink.record_delivery(end.notice, log_index));
             }
-            ApplyStep::Before(log_index, command) => {
-                self.begin(log_index, effects, command.rows().copied());
+            ApplyStep::Before(log_index, command) | ApplyStep::ItemBefore(log_index, command) => {
+                self.begin(log_index, effects, command.subject().copied());
                 self.add(state, command.scope());
             }
-            ApplyStep::After(_, command, outcome) => {
+            ApplyStep::After(_, command, outcome) | ApplyStep::ItemAfter(_, command, outcome) => {
                 let returned = reserved_and_expired(state, command, outcome);
                 self.end((outcome, returned), state, effects, sink);
             }
@@ -101,7 +101,7 @@ impl DecisionRecorder {
 
     fn add(&mut self, state: &State, scope: CommandScope<'_>) {
         match scope {
-            CommandScope::Deliveries(_) | CommandScope::Nothing => {}
+            CommandScope::Bulk(..) | CommandScope::Deliveries(_) | CommandScope::Nothing => {}
             CommandScope::NewTransfer(prepare) => self.inputs.add_new(state, prepare),
             CommandScope::OpenTransfer(id) => self.inputs.add_open(state, id),
             CommandScope::Funds(funds) => {

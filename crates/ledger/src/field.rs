@@ -904,6 +904,28 @@ impl Field for TransferId {
     }
 }
 
+/// The id of a bulk transfer.
+pub struct BulkId;
+
+impl Form<TransferId> for BulkId {
+    fn write(value: &TransferId, to: &mut impl ByteSink) {
+        assert!(value.is_bulk(), "{value} is the id of a bulk transfer");
+        value.write(to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<TransferId, FieldError> {
+        TransferId::read(from).and_then(|id| id.is_bulk().then_some(id).ok_or(FieldError::Value))
+    }
+
+    fn generate(chooser: &mut impl Chooser) -> TransferId {
+        TransferId::generate(chooser).as_bulk()
+    }
+
+    fn describe(value: &TransferId) -> Description {
+        value.describe()
+    }
+}
+
 /// Lists within a row. The bound is that of the longest list, the accounts of a participant.
 pub type RowList<F = Plain> = List<ACCOUNTS_MAX, F>;
 

@@ -79,6 +79,9 @@ impl ParticipantIndex {
 /// Maximum number of accounts.
 pub const ACCOUNTS_MAX: usize = 200_000;
 
+/// Maximum number of items of a bulk transfer. The edge may have a lower limit.
+pub const BULK_ITEMS_MAX: usize = 10_000;
+
 /// Number of an account as the admin API shows it. The first is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountId(pub u32);
@@ -194,11 +197,16 @@ impl fmt::Debug for FspName {
 ///
 /// Stored in 17 bytes: one for the form and the two topmost bits of a ULID, then 128 bits. The
 /// parsed text is always reproduced exactly.
+///
+/// The id of a bulk transfer has forms of its own, because a transfer may have the same text
+/// ([`TransferId::as_bulk`]).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransferId([u8; 17]);
 
 const FORM_UUID: u8 = 0;
 const FORM_ULID: u8 = 4;
+/// Added to the form of an id of a bulk transfer.
+const FORM_BULK: u8 = 8;
 const CROCKFORD: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const HEX: &[u8; 16] = b"0123456789abcdef";
 /// The value of each digit of [`HEX`]; 255 for any other byte.
@@ -234,8 +242,22 @@ impl TransferId {
     /// Reads the stored form; `None` if its first byte is not a form that this version writes.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 17]) -> Option<Self> {
-        let known = bytes[0] == FORM_UUID || (FORM_ULID..FORM_ULID + 4).contains(&bytes[0]);
+        let form = if bytes[0] < 2 * FORM_BULK { bytes[0] % FORM_BULK } else { bytes[0] };
+        let known = form == FORM_UUID || (FORM_ULID..FORM_ULID + 4).contains(&form);
         known.then_some(Self(bytes))
+    }
+
+    /// The id of the bulk transfer with this text, which no transfer has.
+    #[must_use]
+    pub const fn as_bulk(mut self) -> Self {
+        self.0[0] |= FORM_BULK;
+        self
+    }
+
+    /// Whether it is the id of a bulk transfer.
+    #[must_use]
+    pub const fn is_bulk(&self) -> bool {
+        self.0[0] & FORM_BULK != 0
     }
 
     fn parse_uuid(text: &[u8]) -> Option<Self> {
@@ -274,7 +296,8 @@ impl TransferId {
 impl fmt::Display for TransferId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = [0u8; 36];
-        let len = if self.0[0] == FORM_UUID {
+        let form = self.0[0] & !FORM_BULK;
+        let len = if form == FORM_UUID {
             let mut at = 0;
             for (index, byte) in self.0[1..].iter().enumerate() {
                 if matches!(index, 4 | 6 | 8 | 10) {
@@ -294,7 +317,7 @@ impl fmt::Display for TransferId {
                 let shift = 125 - 5 * at;
                 let mut value = (low >> shift) as u8 & 31;
                 if at == 0 {
-                    value |= (self.0[0] - FORM_ULID) << 3;
+                    value |= (form - FORM_ULID) << 3;
                 }
                 *slot = CROCKFORD[usize::from(value)];
             }
@@ -328,6 +351,10 @@ mod tests {
             let id = TransferId::parse(text).expect(text);
             assert_eq!(id.to_string(), text);
             assert_eq!(TransferId::from_bytes(id.to_bytes()), Some(id));
+            let bulk = id.as_bulk();
+            assert_eq!((bulk.to_string().as_str(), bulk.as_bulk()), (text, bulk));
+            assert_eq!(TransferId::from_bytes(bulk.to_bytes()), Some(bulk));
+            assert!(bulk.is_bulk() && !id.is_bulk() && bulk != id);
         }
     }
 
@@ -352,7 +379,7 @@ mod tests {
         let of_form = |form| TransferId::from_bytes([form; 17]);
         let known: alloc::vec::Vec<u8> =
             (0..=255).filter(|form| of_form(*form).is_some()).collect();
-        assert_eq!(known, [0, 4, 5, 6, 7]);
+        assert_eq!(known, [0, 4, 5, 6, 7, 8, 12, 13, 14, 15]);
         let id = TransferId::from_bytes([0; 17]).expect("the form of a UUID");
         assert_eq!(alloc::format!("{id:?}"), id.to_string());
     }

@@ -23,6 +23,8 @@ mod accounts;
 mod alerts;
 mod apply;
 mod batch_digest;
+mod bulk_query;
+mod bulks;
 mod change;
 mod command;
 mod command_scope;
@@ -65,10 +67,13 @@ mod trial;
 
 pub use accounts::{Account, AccountKind, Accounts};
 pub use alerts::{ALERTS_MAX, Alert, AlertKind, AlertNumbers, Alerts, LiquidityAlarm};
+pub use bulk_query::{BulkLookup, BulkState, BulkView};
+pub use bulks::OpenBulk;
 pub use change::*;
 pub use command::{
-    Abort, Administer, ChangeParties, Command, DeliveryResult, FinishedDelivery, Fulfil,
-    FulfilState, Fulfilment, Genesis, Prepare, TraceId, TransferMessage,
+    Abort, AbortBulk, Administer, BulkItem, BulkItemAnswer, BulkItemResult, ChangeParties, Command,
+    DeliveryResult, FinishedDelivery, Fulfil, FulfilBulk, FulfilState, Fulfilment, Genesis,
+    Prepare, PrepareBulk, TraceId, TransferMessage,
 };
 pub use decision::{
     BalanceChange, Decision, DecisionInputs, FeeAccount, HubAccount, OwedNotice, PartyInputs,
@@ -87,9 +92,9 @@ pub use fees::{
 };
 pub use field::FieldError;
 pub use ids::{
-    ACCOUNTS_MAX, AccountId, AlertId, ContentId, Digest, FSP_NAME_BYTES_MAX, FeeRuleId, FspName,
-    LogIndex, NoticeId, OperatorTokenId, OracleId, ParticipantIndex, ProposalId, SettlementId,
-    Stamp, TransferId, WindowId,
+    ACCOUNTS_MAX, AccountId, AlertId, BULK_ITEMS_MAX, ContentId, Digest, FSP_NAME_BYTES_MAX,
+    FeeRuleId, FspName, LogIndex, NoticeId, OperatorTokenId, OracleId, ParticipantIndex,
+    ProposalId, SettlementId, Stamp, TransferId, WindowId,
 };
 pub use money::{Amount, Currency, PRECISION_MAX, SCALE};
 pub use notice::{DeadLetter, Notice, NoticeKind};

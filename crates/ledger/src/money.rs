@@ -158,6 +158,9 @@ impl fmt::Display for Amount {
 pub struct Currency([u8; 3]);
 
 impl Currency {
+    /// The code for no currency.
+    pub const NONE: Self = Self(*b"XXX");
+
     /// Parses three upper-case letters. Whether the scheme supports the currency is checked
     /// elsewhere.
     #[must_use]

@@ -37,6 +37,12 @@ numbered! {
         PatchAborted = 11,
         /// `PUT /participants/...` from the hub: the directory has changed.
         PartiesChanged = 12,
+        /// `POST /bulkTransfers` from the hub: the accepted items, to the payee.
+        BulkPrepare = 13,
+        /// `PUT /bulkTransfers/{id}` from the hub: the result.
+        BulkResult = 14,
+        /// `PUT /bulkTransfers/{id}/error` from the hub: the payee's error, or that of the outcome.
+        BulkError = 15,
     }
 }
 
@@ -102,6 +108,11 @@ impl Outbox {
     pub(crate) fn next_id(&mut self) -> NoticeId {
         self.last = NoticeId(self.last.0 + 1);
         self.last
+    }
+
+    /// The number of the next notice.
+    pub(crate) fn following_id(&self) -> NoticeId {
+        NoticeId(self.last.0 + 1)
     }
 
     pub(crate) fn last_id(&self) -> NoticeId {

@@ -109,6 +109,19 @@ admin_outcomes! { outcomes {
         /// A reserved transfer met its deadline.
         Expired = 70,
 
+        /// Bulk: at least one item is reserved.
+        BulkAccepted = 185,
+        /// Bulk: no item is accepted, or the payee aborted all of them.
+        BulkRejected = 186,
+        /// Bulk: the payee has answered, and items are still in flight.
+        BulkProcessing = 187,
+        /// Bulk: no item is in flight any more.
+        BulkCompleted = 188,
+        /// Bulk: the payee answers an item that is not in flight in this bulk; nothing changes.
+        BulkItemNotFound = 189,
+        /// Fulfil or abort: the transfer is an item of a bulk, which is answered as a whole.
+        ResponseOfBulkItem = 190,
+
         /// Registration by an FSP that is not a participant.
         RegistrarNotFound = 100,
         /// Admin: a reserved outflow was returned. A result of the outflow, never of a command.
@@ -176,10 +189,9 @@ families! {
     /// Outcomes of a fulfil or an abort.
     pub enum ResponseOutcome {
         SenderNotFound, FulfilVersionIgnored, ResponseTransferNotFound, ResponseNotFromPayee,
-        ResponseNotToPayer, ResponseModified, ResponseResent, ResponseAfterExpiry,
-        ResponseStateNotReserved, FulfilAbortedIgnored, FulfilmentInvalid, Committed,
-        AbortedWithUnknownCode, Aborted,
-        AbortedByPut,
+        ResponseOfBulkItem, ResponseNotToPayer, ResponseModified, ResponseResent,
+        ResponseAfterExpiry, ResponseStateNotReserved, FulfilAbortedIgnored, FulfilmentInvalid,
+        Committed, AbortedWithUnknownCode, Aborted, AbortedByPut,
     }
 
     /// Ends of a reserved transfer by a fulfil or an abort.
@@ -197,7 +209,7 @@ families! {
         PrepareLiquidityInsufficient, PrepareCapExceeded, ResponseTransferNotFound,
         ResponseNotFromPayee, ResponseNotToPayer, ResponseModified, ResponseAfterExpiry,
         ResponseStateNotReserved, FulfilmentInvalid, AbortedWithUnknownCode, Aborted, AbortedByPut,
-        Expired, FundsInsufficient, FundsOutAborted,
+        Expired, FundsInsufficient, FundsOutAborted, BulkItemNotFound, ResponseOfBulkItem,
     }
 
     /// Outcomes of decisions about a transfer or a movement of funds, which `explain` shows.
@@ -211,7 +223,7 @@ families! {
         FulfilVersionIgnored, ResponseTransferNotFound, ResponseNotFromPayee, ResponseNotToPayer,
         ResponseModified, ResponseResent, ResponseAfterExpiry, ResponseStateNotReserved,
         FulfilAbortedIgnored, FulfilmentInvalid, Committed, AbortedWithUnknownCode, Aborted,
-        AbortedByPut, Expired,
+        AbortedByPut, Expired, ResponseOfBulkItem,
         ParticipantNotFound, HubAccountsMissing, AccountNotFound, AccountKindWrong, AccountInactive,
         CurrencyMismatch, FundsOutNotReserved, FundsInsufficient, DeadLetterNotFound, FundsRepeated,
         FundsModified, ParticipantInactive, FundsOutAborted,

@@ -183,8 +183,27 @@ impl State {
     pub fn notices_to_resume(&self) -> Vec<(Notice, bool)> {
         let is_stale = |notice: &Notice| {
             let view = notice.transfer.and_then(|transfer| self.view(&transfer));
-            notice.kind == NoticeKind::Prepare
-                && view.is_none_or(|view| view.state != TransferState::Reserved)
+            match notice.kind {
+                NoticeKind::Prepare => {
+                    view.is_none_or(|view| view.state != TransferState::Reserved)
+                }
+                NoticeKind::BulkPrepare => {
+                    notice.transfer.is_none_or(|id| self.bulks.find(&id).is_none())
+                }
+                NoticeKind::Fulfil
+                | NoticeKind::Abort
+                | NoticeKind::FulfilCopy
+                | NoticeKind::AbortCopy
+                | NoticeKind::Committed
+                | NoticeKind::Reserved
+                | NoticeKind::AbortedState
+                | NoticeKind::Error
+                | NoticeKind::PatchCommitted
+                | NoticeKind::PatchAborted
+                | NoticeKind::PartiesChanged
+                | NoticeKind::BulkResult
+                | NoticeKind::BulkError => false,
+            }
         };
         let mut owed: Vec<_> =
             self.outbox.iter().map(|notice| (*notice, is_stale(notice))).collect();

@@ -19,6 +19,7 @@ use alloc::vec::Vec;
 use crate::accounts::{Account, AccountKind, Accounts};
 use crate::alerts::{ALERTS_MAX, Alert, AlertNumbers, Alerts, LiquidityAlarm};
 use crate::batch_digest::BatchDigest;
+use crate::bulks::{Bulks, OpenBulk};
 use crate::change::{LedgerAccountType, Oracle, Settings, SettlementModel, StatePart};
 use crate::commands::choose_modes;
 use crate::description::Description;
@@ -52,6 +53,7 @@ use crate::table::tables;
 use crate::transfers::{TransferLocation, Transfers};
 
 mod alerts;
+mod bulks;
 mod enrolments;
 mod fees;
 mod notices;
@@ -158,6 +160,8 @@ tables! {
     26 Proposals: Proposal, ordered, at most PROPOSALS_MAX;
     /// Enrolments, in order of the records that began them.
     27 Enrolments: Enrolment, ordered, at most ENROLMENTS_MAX;
+    /// Open bulk transfers, in order of their records.
+    28 OpenBulks: OpenBulk, ordered, at most UNBOUNDED;
 }
 
 impl Table {
@@ -172,9 +176,11 @@ impl Table {
             Self::SettlementModels => &[StatePart::SettlementModels],
             Self::Oracles => &[StatePart::Oracles],
             Self::LedgerAccountTypes => &[StatePart::LedgerAccountTypes],
-            Self::ReservedTransfers | Self::Outflows | Self::FinalTransfers | Self::PendingFees => {
-                &[StatePart::Transfers]
-            }
+            Self::ReservedTransfers
+            | Self::Outflows
+            | Self::FinalTransfers
+            | Self::PendingFees
+            | Self::OpenBulks => &[StatePart::Transfers],
             Self::Notices | Self::DeadLetters => &[StatePart::Notices],
             Self::Windows | Self::WindowAccounts | Self::WindowPairs => &[StatePart::Windows],
             Self::Settlements | Self::SettlementAccounts => &[StatePart::Settlements],
@@ -212,7 +218,8 @@ impl Table {
             | Self::Operators
             | Self::OperatorTokens
             | Self::Proposals
-            | Self::Enrolments => 1,
+            | Self::Enrolments
+            | Self::OpenBulks => 1,
         }
     }
 }
@@ -318,6 +325,7 @@ impl State {
             operators: self.operators.clone(),
             proposals: self.proposals.clone(),
             enrolments: self.enrolments.clone(),
+            bulks: self.bulks.clone(),
             counters: self.counters,
             nodes: self.nodes.clone(),
             batch_digest: BatchDigest::default(),
@@ -427,6 +435,9 @@ pub struct StateBuilder {
     operators: OperatorBook,
     proposals: Proposals,
     enrolments: Enrolments,
+    bulks: Bulks,
+    /// Items in flight besides the first one of their bulk, as far as no bulk has them.
+    items_in_flight: usize,
 }
 
 /// Amounts by account.
@@ -477,6 +488,8 @@ impl StateBuilder {
             operators: OperatorBook::default(),
             proposals: Proposals::default(),
             enrolments: Enrolments::default(),
+            bulks: Bulks::default(),
+            items_in_flight: 0,
         })
     }
 
@@ -504,6 +517,9 @@ impl StateBuilder {
         check_reserved(&accounts, AccountKind::Outflow, &self.flowing)?;
         for (at, participant) in self.participants.iter().enumerate() {
             check_participant(&accounts, ParticipantIndex(at as u32), participant)?;
+        }
+        if self.items_in_flight != 0 {
+            return Err(InvalidState("transfers in flight share a prepare without a bulk"));
         }
         let head = self.head;
         let hub = self.participants.first().map(|hub| hub.name);
@@ -546,6 +562,7 @@ impl StateBuilder {
             operators: self.operators,
             proposals: self.proposals,
             enrolments: self.enrolments,
+            bulks: self.bulks,
             counters: head.counters,
             nodes: head.nodes,
             batch_digest: BatchDigest::default(),

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use crate::accounts::Accounts;
 use crate::alerts::Alerts;
 use crate::batch_digest::BatchDigest;
+use crate::bulks::Bulks;
 use crate::change::{Change, Settings};
 use crate::command::{Command, TraceId};
 use crate::enrolments::Enrolments;
@@ -167,6 +168,11 @@ pub enum ApplyStep<'a> {
     DeadlinesFired,
     /// Before a command is decided.
     Before(LogIndex, &'a Command),
+    /// Before an item of a bulk transfer is decided, as the command that it would be alone. This
+    /// and the next one are between the steps of the bulk's own command.
+    ItemBefore(LogIndex, &'a Command),
+    /// After an item was decided.
+    ItemAfter(LogIndex, &'a Command, Outcome),
     /// After a command was decided.
     After(LogIndex, &'a Command, Outcome),
 }
@@ -224,6 +230,7 @@ pub struct State {
     pub(crate) operators: OperatorBook,
     pub(crate) proposals: Proposals,
     pub(crate) enrolments: Enrolments,
+    pub(crate) bulks: Bulks,
     pub(crate) counters: Counters,
     pub(crate) nodes: Vec<NodeTail>,
     pub(crate) batch_digest: BatchDigest,
@@ -258,6 +265,7 @@ impl State {
             operators: OperatorBook::default(),
             proposals: Proposals::default(),
             enrolments: Enrolments::default(),
+            bulks: Bulks::default(),
             counters: Counters::default(),
             nodes: Vec::new(),
             batch_digest: BatchDigest::default(),

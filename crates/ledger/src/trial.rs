@@ -9,6 +9,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::bulks::Bulks;
 use crate::change::{
     AbortSettlement, AdvanceSettlement, Change, ChangeDeclaration, CloseWindow, CreateFeeRule,
     CreateSettlement, SetFeeRuleActive,
@@ -57,6 +58,7 @@ impl State {
             operators: OperatorBook::default(),
             proposals: Proposals::default(),
             enrolments: Enrolments::default(),
+            bulks: Bulks::default(),
             nodes: Vec::new(),
             batch_digest: self.batch_digest.clone(),
             ..*self
@@ -100,7 +102,10 @@ impl Trial {
         let mut effects = Effects::default();
         let mut context =
             Context { state: &mut self.state, effects: &mut effects, log_index: record };
-        let outcome = commands::decide(&mut context, &Command::Administer(Box::new(administer)));
+        let outcome = {
+            let command = Command::Administer(Box::new(administer));
+            commands::decide(&mut context, &command, &mut |_, _, _| {})
+        };
         context.record_outcome(outcome);
         self.state.close_batch();
         self.archived.append(&mut effects.archived);

@@ -18,6 +18,7 @@
 //! bytes per transfer.
 
 mod alerts;
+mod bulks;
 mod enrolments;
 mod fees;
 mod funds;
@@ -39,6 +40,7 @@ use ledger::{
 };
 
 use alerts::Alerts;
+use bulks::Bulks;
 use enrolments::Enrolments;
 use fees::FEE_RULES;
 use funds::FundsMovement;
@@ -68,7 +70,8 @@ pub struct Model {
     reference_data: ReferenceData,
     transfers: BTreeMap<TransferId, Transfer>,
     /// Reserved transfers, by deadline and then by prepare.
-    deadlines: BTreeMap<(u64, u64), TransferId>,
+    deadlines: BTreeMap<(u64, u64, u32), TransferId>,
+    bulks: Bulks,
     movements: BTreeMap<TransferId, FundsMovement>,
     outbox: Outbox,
     settlement: Settlements,
@@ -99,6 +102,7 @@ impl Default for Model {
             reference_data: ReferenceData::default(),
             transfers: BTreeMap::new(),
             deadlines: BTreeMap::new(),
+            bulks: Bulks::new(),
             movements: BTreeMap::new(),
             outbox: Outbox::default(),
             settlement: Settlements::default(),
@@ -147,6 +151,9 @@ impl Model {
             Command::Prepare(prepare) => self.prepare(prepare),
             Command::Fulfil(fulfil) => self.fulfil(fulfil),
             Command::Abort(abort) => self.abort(abort),
+            Command::PrepareBulk(bulk) => self.prepare_bulk(bulk),
+            Command::FulfilBulk(bulk) => self.fulfil_bulk(bulk),
+            Command::AbortBulk(bulk) => self.abort_bulk(bulk),
             Command::FinishDeliveries(ends) => self.finish_deliveries(ends),
             Command::ChangeParties(change) => self.change_parties(change),
             Command::Administer(administer) => match self.must_be_approved(&administer.change) {
@@ -176,14 +183,14 @@ impl Model {
         assert_eq!(state.notices_owed_count(), self.outbox.owed.len(), "notices owed");
         assert_eq!(state.dead_letter_count(), self.outbox.dead.len(), "dead letters");
         assert_eq!(*state.counters(), self.counters, "counters");
-        let due = self.deadlines.keys().next().map(|(expiration_ms, _)| *expiration_ms);
+        let due = self.deadlines.keys().next().map(|(expiration_ms, ..)| *expiration_ms);
         assert_eq!(state.next_deadline().map(Stamp::millis), due, "the next deadline");
     }
 
     /// The ids of all transfers and movements of funds. [`Self::compare_in_full`] needs all of
     /// their rows in the state.
     pub fn ids(&self) -> impl Iterator<Item = &TransferId> {
-        self.transfers.keys().chain(self.movements.keys())
+        self.transfers.keys().chain(self.movements.keys()).chain(self.bulks.keys())
     }
 
     /// Compares every table of the state.
@@ -211,6 +218,8 @@ impl Model {
         }
         let ended = self.transfers.len() - self.reserved + self.movements.len()
             - self.movements.values().filter(|movement| movement.is_reserved()).count();
+        let ended = ended + self.ended_bulks();
+        self.compare_bulks(state);
         assert_eq!(state.final_transfer_count(), ended, "transfers and movements that ended");
     }
 

@@ -23,8 +23,11 @@ pub(super) struct Transfer {
     payee_known: bool,
     currency: Currency,
     pub(super) amount: Money,
-    condition: [u8; 32],
-    deadline: (u64, u64),
+    pub(super) condition: [u8; 32],
+    /// Time, record, and place in the list of a bulk.
+    deadline: (u64, u64, u32),
+    /// The bulk whose item it is.
+    bulk: Option<TransferId>,
     hash: Digest,
     trace: [u8; 16],
     /// The record of the prepare.
@@ -32,9 +35,9 @@ pub(super) struct Transfer {
     changed: Stamp,
     /// The notice with the prepare for the payee.
     prepare_notice: Option<NoticeId>,
-    status: TransferStatus,
+    pub(super) status: TransferStatus,
     /// The first response of its payee.
-    response: Option<RecordedResponse>,
+    pub(super) response: Option<RecordedResponse>,
     fee: Option<ReservedFee>,
 }
 
@@ -46,14 +49,14 @@ pub(super) enum TransferStatus {
 
 /// A response by a payee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct RecordedResponse {
-    kind: ResponseKind,
-    hash: Digest,
-    record: u64,
+pub(super) struct RecordedResponse {
+    pub(super) kind: ResponseKind,
+    pub(super) hash: Digest,
+    pub(super) record: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ResponseKind {
+pub(super) enum ResponseKind {
     Put,
     PutError,
 }
@@ -139,14 +142,34 @@ impl Model {
         let refusal = self.refusal(prepare);
         let outcome = refusal.unwrap_or(Outcome::PrepareReserved);
         let content = self.notice_content(prepare.id, outcome, prepare.trace);
-        let mut transfer = Transfer {
+        self.store_prepare(prepare, refusal, (0, None));
+        if refusal.is_some() {
+            self.notify_payer(prepare, NoticeKind::Error, &content);
+            return outcome;
+        }
+        let notice = self.enqueue_notice(prepare.payee, NoticeKind::Prepare, &content);
+        self.transfers.get_mut(&prepare.id).expect("it was stored").prepare_notice = notice;
+        // A deadline at this very stamp is in time, and has been reached.
+        self.expire();
+        outcome
+    }
+
+    /// Stores a prepare, reserved or refused, without its notice.
+    pub(super) fn store_prepare(
+        &mut self,
+        prepare: &Prepare,
+        refusal: Option<Outcome>,
+        (place, bulk): (u32, Option<TransferId>),
+    ) {
+        let transfer = Transfer {
+            bulk,
             payer: prepare.payer,
             payee: prepare.payee,
             payee_known: self.scheme.fsp(&prepare.payee).is_some(),
             currency: prepare.currency,
             amount: prepare.amount.units(),
             condition: prepare.condition,
-            deadline: (prepare.expiration_ms, self.log_index),
+            deadline: (prepare.expiration_ms, self.log_index, place),
             hash: prepare.hash,
             trace: prepare.trace,
             prepare_record: self.log_index,
@@ -162,19 +185,14 @@ impl Model {
         };
         if refusal.is_some() {
             self.counters.refused += 1;
-            self.notify_payer(prepare, NoticeKind::Error, &content);
             self.transfers.insert(prepare.id, transfer);
-            return outcome;
+            return;
         }
         self.counters.reserved += 1;
         self.reserved += 1;
         self.move_position(&prepare.payer, prepare.currency, transfer.amount);
-        transfer.prepare_notice = self.enqueue_notice(prepare.payee, NoticeKind::Prepare, &content);
         self.deadlines.insert(transfer.deadline, prepare.id);
         self.transfers.insert(prepare.id, transfer);
-        // A deadline at this very stamp is in time, and has been reached.
-        self.expire();
-        outcome
     }
 
     pub(super) fn fulfil(&mut self, fulfil: &Fulfil) -> Outcome {
@@ -248,7 +266,11 @@ impl Model {
             }
             self.end(id, Outcome::Expired);
             self.counters.expired += 1;
-            let Transfer { payer, payee, prepare_record, trace, .. } = self.transfers[&id];
+            let Transfer { payer, payee, prepare_record, trace, bulk, .. } = self.transfers[&id];
+            if let Some(bulk) = bulk {
+                self.item_expired(bulk);
+                continue;
+            }
             let content = NoticeContent {
                 source: prepare_record,
                 ..self.notice_content(id, Outcome::Expired, trace)
@@ -287,7 +309,7 @@ impl Model {
     }
 
     /// 3.3, then 3.5: the first check that fails.
-    fn refusal(&self, prepare: &Prepare) -> Option<Outcome> {
+    pub(super) fn refusal(&self, prepare: &Prepare) -> Option<Outcome> {
         let (payer, payee) = (self.scheme.fsp(&prepare.payer), self.scheme.fsp(&prepare.payee));
         let payer_accounts = self.scheme.accounts_in(&prepare.payer, prepare.currency);
         let payee_accounts = self.scheme.accounts_in(&prepare.payee, prepare.currency);
@@ -345,6 +367,9 @@ impl Model {
         let is = |one: &FspName, other: &FspName| one == other || lower(one) == lower(other);
         if !transfer.payee_known || !is(&transfer.payee, incoming.source) {
             return Some(self.refuse(incoming, Outcome::ResponseNotFromPayee));
+        }
+        if transfer.bulk.is_some() && transfer.status == TransferStatus::Reserved {
+            return Some(self.refuse(incoming, Outcome::ResponseOfBulkItem));
         }
         let payer = transfer.payer;
         match (transfer.status, transfer.response) {
@@ -446,7 +471,7 @@ impl Model {
     }
 
     /// Ends a transfer, once; its money is posted to the payee or returned.
-    fn end(&mut self, id: TransferId, outcome: Outcome) {
+    pub(super) fn end(&mut self, id: TransferId, outcome: Outcome) {
         let transfer = self.transfers.get_mut(&id).expect("only a known transfer ends");
         assert_eq!(transfer.status, TransferStatus::Reserved, "{id} ended twice");
         transfer.status = TransferStatus::Ended(outcome);

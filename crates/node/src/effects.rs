@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use ledger::{
     Command, Effects, LogIndex, Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex, Stamp,
-    State, TransferMessage,
+    State,
 };
 use ports::Log;
 use sequencer::{Committed, Sequencer};
@@ -224,7 +224,7 @@ impl<M> EffectDispatcher<M> {
             return;
         }
         let is_overdue = |one: &Submission<M>| {
-            let source = one.command.message().map(TransferMessage::source);
+            let source = one.command.payment_source();
             let found = source.and_then(|name| state.registry().sender(name));
             found.is_some_and(|sender| most <= state.notices_owed_to(sender))
         };

@@ -244,6 +244,21 @@ impl<M: Send + Sync + 'static> Handle<M> {
         })
     }
 
+    /// Like [`Handle::ask_local`], for a query about some transfers, whose rows are prefetched.
+    /// They are read between two batches, so the caller limits their number.
+    ///
+    /// # Errors
+    /// As [`Handle::ask`].
+    pub fn ask_local_about(
+        &self,
+        transfers: Vec<TransferId>,
+        query: impl FnOnce(&State) + Send + 'static,
+    ) -> Result<(), SubmissionRefused> {
+        let ask = Box::new(|_: &Tail, state: &State| query(state));
+        let about = Prefetch::Transfers(transfers);
+        self.shared.inbox.ask(ReadRequest { about, is_fresh: false, ask })
+    }
+
     /// The change of a position that no transfer has made, by the operator or a settlement, since
     /// the last call. A query on the sequencer's thread that calls it sees exactly these changes.
     #[must_use]

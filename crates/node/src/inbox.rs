@@ -33,7 +33,8 @@ impl ReadRequest {
     ) -> Result<(), CommitError> {
         match &self.about {
             Prefetch::Anything => {}
-            Prefetch::Transfer(transfer) => sequencer.prefetch(transfer)?,
+            Prefetch::Transfer(transfer) => sequencer.prefetch([transfer])?,
+            Prefetch::Transfers(transfers) => sequencer.prefetch(transfers)?,
             Prefetch::Everything => sequencer.flush(now)?,
         }
         (self.ask)(&sequencer.log().tail(), sequencer.state());
@@ -42,12 +43,14 @@ impl ReadRequest {
 }
 
 /// Data that a query needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Prefetch {
     /// Data in memory.
     Anything,
     /// The row of this transfer, also if it was evicted.
     Transfer(TransferId),
+    /// The rows of these transfers.
+    Transfers(Vec<TransferId>),
     /// All of the log, durable and offered to the store.
     Everything,
 }

@@ -68,6 +68,7 @@ pub fn api() -> Api {
             ("participants", "The hub's directory of parties and the FSPs that serve them."),
             ("parties", "Party look-ups, forwarded to the FSP that serves the party."),
             ("quotes", "Quotes, forwarded without being stored."),
+            ("bulkTransfers", "Many transfers from one payer to one payee."),
             ("bulkQuotes", "Quotes of many transfers at once, forwarded without being stored."),
             ("transactionRequests", "Requests to pay, forwarded without being stored."),
             ("authorizations", "The payer's consent, forwarded without being stored."),
@@ -204,6 +205,20 @@ fn identifiers(operation: FspiopOperation, tail: &[Segment]) -> Vec<Parameter> {
     names.map(|name| identifier(operation, name)).collect()
 }
 
+/// Whether a path names a transfer or a bulk transfer.
+const fn names_transfer(operation: FspiopOperation) -> bool {
+    matches!(
+        operation,
+        FspiopOperation::TransfersGet
+            | FspiopOperation::TransfersPut
+            | FspiopOperation::TransfersError
+            | FspiopOperation::TransfersPatch
+            | FspiopOperation::BulkTransfersGet
+            | FspiopOperation::BulkTransfersPut
+            | FspiopOperation::BulkTransfersError
+    )
+}
+
 fn identifier(operation: FspiopOperation, name: &str) -> Parameter {
     let plain = json!({
         "type": "string",
@@ -218,13 +233,7 @@ fn identifier(operation: FspiopOperation, name: &str) -> Parameter {
             "MSISDN",
         ),
         ("SubId", _) => ("Sub-identifier within the party.", plain, "till-1"),
-        (
-            _,
-            FspiopOperation::TransfersGet
-            | FspiopOperation::TransfersPut
-            | FspiopOperation::TransfersError
-            | FspiopOperation::TransfersPatch,
-        ) => (
+        (_, operation) if names_transfer(operation) => (
             "The transfer. Any identifier is accepted; one that is not a transfer id is treated as \
              the id of a transfer that does not exist.",
             plain,
@@ -463,6 +472,7 @@ mod tests {
             "parties",
             "quotes",
             "bulkQuotes",
+            "bulkTransfers",
             "transactionRequests",
             "authorizations",
             "transactions",

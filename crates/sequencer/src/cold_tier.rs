@@ -366,7 +366,10 @@ fn changes_settlement(command: &Command) -> bool {
         | Command::Abort(_)
         | Command::FinishDeliveries(_)
         | Command::Tick
-        | Command::ChangeParties(_) => false,
+        | Command::ChangeParties(_)
+        | Command::PrepareBulk(_)
+        | Command::FulfilBulk(_)
+        | Command::AbortBulk(_) => false,
     }
 }
 

@@ -316,13 +316,16 @@ impl<L: Log> Sequencer<L> {
         cold_tier.next_maintenance_us(&self.state, self.log.durable_end(), &wait)
     }
 
-    /// Prefetches the row of a transfer for a query, if it was evicted.
+    /// Prefetches the rows of transfers for a query, as far as they were evicted.
     ///
     /// # Errors
     /// [`CommitError::Store`]: this node must stop.
-    pub fn prefetch(&mut self, id: &TransferId) -> Result<(), CommitError> {
+    pub fn prefetch<'a>(
+        &mut self,
+        ids: impl IntoIterator<Item = &'a TransferId>,
+    ) -> Result<(), CommitError> {
         let Some(cold_tier) = &mut self.cold_tier else { return Ok(()) };
-        Ok(cold_tier.prefetch(&mut self.state, [id].into_iter())?)
+        Ok(cold_tier.prefetch(&mut self.state, ids.into_iter())?)
     }
 
     /// Log index up to which the store is complete; 0 without a store.
@@ -408,12 +411,17 @@ impl<L: Log> Sequencer<L> {
 
     fn fill<T>(&mut self, waiting: &mut VecDeque<Submission<T>>, batch: &mut Vec<Submission<T>>) {
         self.builder.clear();
+        let mut items = 0;
         while let Some(submission) = waiting.front() {
+            // A bulk transfer has the work of its items. The first submission always fits.
+            let weight = submission.command.weight() as u32;
             if self.builder.count() == self.records_max
+                || (weight != 1 && 0 < items && FRAME_RECORDS_MAX < items + weight)
                 || self.builder.push(&submission.record).is_err()
             {
                 break;
             }
+            items += weight;
             batch.extend(waiting.pop_front());
         }
         assert!(!batch.is_empty(), "an empty frame has room for any record");

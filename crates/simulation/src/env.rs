@@ -69,11 +69,11 @@ pub(crate) const CLASSES: u64 = 4;
 pub(crate) const fn class_of(kind: NoticeKind) -> u8 {
     use NoticeKind::*;
     match kind {
-        Prepare => 0,
-        Abort | AbortCopy | Error => 1,
+        Prepare | BulkPrepare => 0,
+        Abort | AbortCopy | Error | BulkError => 1,
         PartiesChanged => 2,
         Fulfil | FulfilCopy | Committed | Reserved | AbortedState | PatchCommitted
-        | PatchAborted => 3,
+        | PatchAborted | BulkResult => 3,
     }
 }
 

@@ -410,7 +410,7 @@ impl Reopening<'_> {
 /// Compares every table of the state. Rows in the store are read first.
 fn compare_in_full(model: &Model, sequencer: &mut Sequencer<impl Log>) {
     for id in model.ids() {
-        sequencer.prefetch(id).expect("a store in memory is read");
+        sequencer.prefetch([id]).expect("a store in memory is read");
     }
     model.compare_in_full(sequencer.state());
 }

@@ -279,6 +279,6 @@ fn needs_message(kind: NoticeKind) -> bool {
     match kind {
         Prepare | Fulfil | Abort | FulfilCopy | AbortCopy | Committed => true,
         Reserved | AbortedState | Error | PatchCommitted | PatchAborted => false,
-        PartiesChanged => true,
+        PartiesChanged | BulkPrepare | BulkResult | BulkError => true,
     }
 }

@@ -178,7 +178,7 @@ impl SimulationRun {
     /// Before a question about a transfer: reads a row that the kernel may have evicted.
     pub(crate) fn prefetch(&mut self, id: &TransferId) {
         if let Some(hub) = &mut self.hub {
-            hub.node.sequencer_mut().prefetch(id).expect("a store in memory is read");
+            hub.node.sequencer_mut().prefetch([id]).expect("a store in memory is read");
         }
     }
 

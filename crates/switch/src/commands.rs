@@ -6,6 +6,7 @@ use fspiop::body::{
     BatchParty, BatchRegistration, ErrorInformation, Fulfil, ParticipantRegistration,
     ParticipantUpdate, Prepare, TransferState,
 };
+use fspiop::bulk::{BulkTransfer, BulkTransferResult};
 use fspiop::forwarded_headers::{Forwarding, rewrite, strip};
 use fspiop::{
     Accepted, ErrorCode, PartyPath, Refusal, Route, TraceContext, Transaction, Version, body_hash,
@@ -14,8 +15,9 @@ use fspiop::{
 use http::header::DATE;
 use http::{HeaderMap, Method, Uri};
 use ledger::{
-    ChangeParties, Command, Currency, Digest, FeeRule, FspName, FulfilState, PartyBinding,
-    PartyChangeForm, TransferId, first_match,
+    AbortBulk, BulkItem, BulkItemAnswer, BulkItemResult, ChangeParties, Command, Currency, Digest,
+    FeeRule, FspName, FulfilBulk, FulfilState, PartyBinding, PartyChangeForm, PrepareBulk,
+    TransferId, first_match,
 };
 
 use crate::inbound::{Envelope, Inbound, RecordedMessage, RequestSpan};
@@ -74,10 +76,18 @@ pub(crate) fn store(
 ) -> RecordedMessage {
     let Inbound { envelope, method, uri, mut headers, body, span, stages } = inbound;
     if !matches!(command, Command::ChangeParties(_)) {
-        let (path, destination) = if let Command::Prepare(prepare) = command {
-            ("/transfers", Some(&prepare.payee))
-        } else {
-            (uri.path(), None)
+        let (path, destination) = match command {
+            Command::Prepare(prepare) => ("/transfers", Some(&prepare.payee)),
+            Command::PrepareBulk(bulk) => ("/bulkTransfers", Some(&bulk.payee)),
+            Command::Genesis(_)
+            | Command::Tick
+            | Command::Fulfil(_)
+            | Command::Abort(_)
+            | Command::FinishDeliveries(_)
+            | Command::ChangeParties(_)
+            | Command::Administer(_)
+            | Command::FulfilBulk(_)
+            | Command::AbortBulk(_) => (uri.path(), None),
         };
         let now_ms = if headers.contains_key(DATE) { 0 } else { now_ms() };
         let (method, trace) = (&method, envelope.trace);
@@ -118,6 +128,22 @@ pub fn command_of(
             let Some(id) = path.id else { return Ok(None) };
             abort(envelope, id, &error, body)
         }
+        Route::BulkTransfersPost => prepare_bulk(envelope, &BulkTransfer::parse(body)?, body),
+        Route::BulkTransfersPut(path) => {
+            let result = BulkTransferResult::parse(body)?;
+            if !envelope.through_proxy
+                && let Some(now_ms) = now_ms()
+            {
+                result.check_completed(now_ms)?;
+            }
+            let Some(id) = path.id else { return Ok(None) };
+            fulfil_bulk(envelope, id, &result, body)
+        }
+        Route::BulkTransfersError(path) => {
+            let error = ErrorInformation::parse(body)?;
+            let Some(id) = path.id else { return Ok(None) };
+            abort_bulk(envelope, id, &error, body)
+        }
         Route::ParticipantsPost(path) => {
             let registration = ParticipantRegistration::parse(body)?;
             if path.has_braces {
@@ -141,7 +167,8 @@ pub fn command_of(
         | Route::PartiesPut(_)
         | Route::PartiesError(_)
         | Route::Exchange(_)
-        | Route::TransfersGet(_) => return Ok(None),
+        | Route::TransfersGet(_)
+        | Route::BulkTransfersGet(_) => return Ok(None),
     }))
 }
 
@@ -165,6 +192,9 @@ fn prepare(envelope: &Envelope, prepare: &Prepare, body: &[u8]) -> Command {
 /// Names the first of these fee rules that matches the transaction of a prepare. Other commands do
 /// not change.
 pub(crate) fn choose_fee_rule(command: &mut Command, body: &[u8], rules: &[FeeRule]) {
+    if let Command::PrepareBulk(bulk) = command {
+        return choose_fee_rules_of_items(bulk, body, rules);
+    }
     let Command::Prepare(prepare) = command else { return };
     if !rules.iter().any(|rule| rule.serves(prepare.currency)) {
         return;
@@ -173,6 +203,82 @@ pub(crate) fn choose_fee_rule(command: &mut Command, body: &[u8], rules: &[FeeRu
         let facts = transaction.facts(prepare.currency, (prepare.payer, prepare.payee));
         first_match(rules, &facts)
     });
+}
+
+/// `POST /bulkTransfers`.
+fn prepare_bulk(envelope: &Envelope, bulk: &BulkTransfer, body: &[u8]) -> Command {
+    let items = bulk.items.iter().map(|item| BulkItem {
+        id: item.transfer,
+        currency: item.amount.currency,
+        amount: item.amount.amount,
+        condition: item.condition,
+        fee_rule: None,
+    });
+    Command::PrepareBulk(Box::new(PrepareBulk {
+        id: bulk.bulk,
+        source: envelope.source,
+        payer: bulk.payer,
+        payee: bulk.payee,
+        expiration_ms: bulk.expiration_ms,
+        hash: Digest(body_hash(body)),
+        trace: envelope.trace.trace_id,
+        items: items.collect(),
+    }))
+}
+
+fn choose_fee_rules_of_items(bulk: &mut PrepareBulk, body: &[u8], rules: &[FeeRule]) {
+    let parties = (bulk.payer, bulk.payee);
+    for (item, raw) in bulk.items.iter_mut().zip(fspiop::bulk::raw_items(body)) {
+        if rules.iter().any(|rule| rule.serves(item.currency)) {
+            item.fee_rule = Transaction::of_transfer(raw.as_bytes()).and_then(|transaction| {
+                first_match(rules, &transaction.facts(item.currency, parties))
+            });
+        }
+    }
+}
+
+/// `PUT /bulkTransfers/{ID}`.
+fn fulfil_bulk(
+    envelope: &Envelope,
+    id: TransferId,
+    result: &BulkTransferResult,
+    body: &[u8],
+) -> Command {
+    let items = result.items.iter().map(|item| BulkItemResult {
+        id: item.transfer,
+        answer: match (&item.error, item.fulfilment) {
+            (Some((code, _)), _) => BulkItemAnswer::Refused(code.is_accepted()),
+            (None, None) => BulkItemAnswer::Fulfilled(ledger::Fulfilment::Absent),
+            (None, Some(preimage)) => {
+                BulkItemAnswer::Fulfilled(ledger::Fulfilment::Present(preimage))
+            }
+        },
+    });
+    Command::FulfilBulk(Box::new(FulfilBulk {
+        id,
+        source: envelope.source,
+        destination: envelope.destination,
+        hash: Digest(body_hash(body)),
+        trace: envelope.trace.trace_id,
+        items: items.collect(),
+    }))
+}
+
+/// `PUT /bulkTransfers/{ID}/error`.
+fn abort_bulk(
+    envelope: &Envelope,
+    id: TransferId,
+    error: &ErrorInformation<'_>,
+    body: &[u8],
+) -> Command {
+    Command::AbortBulk(Box::new(AbortBulk {
+        id,
+        source: envelope.source,
+        destination: envelope.destination,
+        code_is_known: error.code.is_accepted(),
+        hash: Digest(body_hash(body)),
+        trace: envelope.trace.trace_id,
+    }))
 }
 
 /// `PUT /transfers/{ID}`.

@@ -128,6 +128,7 @@ impl IoThread {
             records,
             handle: handle.clone(),
             expiration_max: options.expiration_max,
+            bulk_items_max: options.bulk_items_max,
             identifies_senders: options.security.callers.identifies(),
         };
         let head = options.connections.head;

@@ -35,6 +35,8 @@
 
 mod address_allowance;
 mod breaker;
+mod bulk_messages;
+mod bulk_transfers;
 mod call_stream;
 mod caller_names;
 mod caller_tokens;

@@ -259,6 +259,9 @@ impl NoticeAction {
             NoticeKind::Reserved | NoticeKind::AbortedState => Self::PrepareDuplicate,
             NoticeKind::PatchAborted => Self::ReservedAborted,
             NoticeKind::PartiesChanged => Self::Registration,
+            NoticeKind::BulkPrepare => Self::Prepare,
+            NoticeKind::BulkResult => Self::Commit,
+            NoticeKind::BulkError => Self::AbortValidation,
         }
     }
 }

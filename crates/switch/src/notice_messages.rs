@@ -20,11 +20,13 @@ use fspiop::{ErrorCode, PartyIdType, Resource, TraceContext, percent_encode};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use ledger::{
     ChangeParties, Command, ErrorOutcome, FspName, LogIndex, Notice, NoticeKind, Outcome,
-    ParticipantIndex, PartyBinding, PartyChangeForm, PartyChangeView, TransferState, TransferView,
+    ParticipantIndex, PartyBinding, PartyChangeForm, PartyChangeView, TransferId, TransferState,
+    TransferView,
 };
 use node::latency_trace::{TracePoint, monotonic_ns};
 use traces::SpanSubject;
 
+use crate::bulk_messages;
 use crate::commands::{batch_fault, error_of_another};
 use crate::egress::{AddressedMessage, Destination, Egress};
 use crate::failure::{Failure, SendError};
@@ -32,7 +34,7 @@ use crate::inbound::Trace;
 use crate::measurements::MeasuredAttempt;
 use crate::message::{ForwardedMessage, OutgoingNotice};
 use crate::outbox::Outbox;
-use crate::outcome_errors::{self, PrepareFields};
+use crate::outcome_errors::{self, PrepareFields, iso_text};
 use crate::party_names::{PartyNames, RegistrationCallback};
 use crate::pool::{self, RequestClass};
 use crate::records::{Records, stored_message};
@@ -137,6 +139,12 @@ impl Notices {
                 self.forwarded(notice, message)
             }
             NoticeKind::PartiesChanged => self.parties(notice).await,
+            NoticeKind::BulkPrepare | NoticeKind::BulkResult | NoticeKind::BulkError => {
+                let body = bulk_messages::notice_body(&self.records, outgoing).await?;
+                let message = outgoing.message.borrow().clone();
+                let trace = self.trace_of(notice, message.as_deref()).await;
+                self.own((destination(notice)?, Resource::BulkTransfers), trace, body).await
+            }
             NoticeKind::FulfilCopy
             | NoticeKind::AbortCopy
             | NoticeKind::Committed
@@ -249,7 +257,10 @@ fn tracestate(message: Option<&ForwardedMessage>) -> Option<HeaderValue> {
 }
 
 /// The body of the callback for `GET /transfers/{ID}`; `None` if a record cannot be read.
-pub(crate) async fn state_body(records: &Records, view: &TransferView) -> Option<Bytes> {
+pub(crate) async fn state_body(
+    records: &Records,
+    (id, view): (Option<TransferId>, &TransferView),
+) -> Option<Bytes> {
     let completed_ms = Some(view.changed.millis());
     let state = match view.state {
         // It is not final and has no completion time.
@@ -258,7 +269,7 @@ pub(crate) async fn state_body(records: &Records, view: &TransferView) -> Option
         TransferState::Aborted => "ABORTED",
     };
     if let Some(cause) = view.cause {
-        let extension = cause_extension(records, cause.outcome, cause.record).await?;
+        let extension = cause_extension(records, cause.outcome, (cause.record, id)).await?;
         let notice =
             TransferNotice { state, completed_ms, fulfilment: None, extensions: &[extension] };
         return Some(hub_messages::transfer(&notice));
@@ -266,7 +277,7 @@ pub(crate) async fn state_body(records: &Records, view: &TransferView) -> Option
     match view.response {
         None => Some(state_only(state, completed_ms)),
         Some(response) => {
-            let message = records.load_message(response).await?;
+            let message = records.load_message_about(response, id).await?;
             committed_body(&message.body, completed_ms, FulfilmentShown::Shown)
         }
     }
@@ -275,7 +286,9 @@ pub(crate) async fn state_body(records: &Records, view: &TransferView) -> Option
 /// The endpoint of a notice about a transfer; `None` for other notices.
 fn destination(notice: &Notice) -> Option<Destination> {
     let id = notice.transfer?.to_string();
-    let path = |suffix: &str| format!("/transfers/{id}{suffix}");
+    let is_bulk = notice.transfer?.is_bulk();
+    let resource = if is_bulk { "bulkTransfers" } else { "transfers" };
+    let path = |suffix: &str| format!("/{resource}/{id}{suffix}");
     let (method, endpoint, path) = match notice.kind {
         NoticeKind::Prepare => (Method::POST, EndpointType::TransferPost, "/transfers".to_owned()),
         NoticeKind::PatchCommitted | NoticeKind::PatchAborted => {
@@ -289,10 +302,16 @@ fn destination(notice: &Notice) -> Option<Destination> {
         | NoticeKind::Committed
         | NoticeKind::Reserved
         | NoticeKind::AbortedState => (Method::PUT, EndpointType::TransferPut, path("")),
+        NoticeKind::BulkPrepare => {
+            (Method::POST, EndpointType::BulkTransferPost, "/bulkTransfers".to_owned())
+        }
+        NoticeKind::BulkResult => (Method::PUT, EndpointType::BulkTransferPut, path("")),
+        NoticeKind::BulkError => (Method::PUT, EndpointType::BulkTransferError, path("/error")),
         // About a registration, which `parties` addresses.
         NoticeKind::PartiesChanged => return None,
     };
-    let (participant, variables) = (notice.recipient, vec![("transferId", id)]);
+    let variable = if is_bulk { "id" } else { "transferId" };
+    let (participant, variables) = (notice.recipient, vec![(variable, id)]);
     let subject = notice.transfer.map(SpanSubject::Transfer);
     Some(Destination { participant, endpoint, method, path, variables, subject })
 }
@@ -314,7 +333,8 @@ async fn own_body(records: &Records, outgoing: &OutgoingNotice) -> Option<Bytes>
         }
         NoticeKind::Reserved => Some(state_only("RESERVED", None)),
         NoticeKind::AbortedState | NoticeKind::PatchAborted => {
-            let extension = cause_extension(records, notice.outcome, notice.source).await?;
+            let about = (notice.source, notice.transfer);
+            let extension = cause_extension(records, notice.outcome, about).await?;
             let extensions = &[extension];
             let state = "ABORTED";
             let transfer = TransferNotice { state, completed_ms, fulfilment: None, extensions };
@@ -330,7 +350,10 @@ async fn own_body(records: &Records, outgoing: &OutgoingNotice) -> Option<Bytes>
         NoticeKind::Prepare
         | NoticeKind::Fulfil
         | NoticeKind::Abort
-        | NoticeKind::PartiesChanged => None,
+        | NoticeKind::PartiesChanged
+        | NoticeKind::BulkPrepare
+        | NoticeKind::BulkResult
+        | NoticeKind::BulkError => None,
     }
 }
 
@@ -372,10 +395,10 @@ fn state_only(state: &str, completed_ms: Option<u64>) -> Bytes {
 async fn cause_extension(
     records: &Records,
     outcome: Outcome,
-    record: LogIndex,
+    (record, id): (LogIndex, Option<TransferId>),
 ) -> Option<Extension> {
     if outcome == Outcome::Aborted {
-        let message = records.load_message(record).await?;
+        let message = records.load_message_about(record, id).await?;
         let error = ErrorInformation::parse(&message.body).ok()?;
         let (code, description) = error.effective();
         return Some(hub_messages::cause(code, &description));
@@ -383,7 +406,8 @@ async fn cause_extension(
     let outcome = ErrorOutcome::of(outcome)?;
     let named = match outcome_errors::names_prepare(outcome) {
         true => {
-            let prepare = records.load_message(record).await.map(|message| message.body);
+            let prepare = records.load_message_about(record, id).await;
+            let prepare = prepare.map(|message| message.body);
             prepare_fields_or_erased(records, prepare, record).await?
         }
         false => PrepareFields::default(),
@@ -431,14 +455,6 @@ fn prepare_fields_in(body: &Bytes) -> PrepareFields {
             millis => iso_text(millis),
         },
     }
-}
-
-/// `YYYY-MM-DDThh:mm:ss.sssZ`.
-pub(crate) fn iso_text(millis: u64) -> String {
-    let mut text = fspiop::time::date_time_whole_seconds(millis);
-    let fraction = format!("{:03}", millis % 1_000);
-    text[20..23].copy_from_slice(fraction.as_bytes());
-    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// The result of a registration or release of one party.

@@ -40,6 +40,8 @@ pub struct IoThreadOptions {
     pub forwards_max: usize,
     /// Maximum time until a transfer expires; `None` for no limit.
     pub expiration_max: Option<Duration>,
+    /// Maximum number of items of a bulk transfer.
+    pub bulk_items_max: usize,
     /// Whether only the FSP that serves an identifier may change its registration.
     pub owner_only: bool,
     /// Limits of the calls to oracles.
@@ -73,6 +75,7 @@ impl Default for IoThreadOptions {
             security: ListenerSecurity::default(),
             forwards_max: 8_192,
             expiration_max: None,
+            bulk_items_max: 1_000,
             owner_only: true,
             oracles: OracleOptions::default(),
             transfer_mode: TransferMode::ChangeReply,

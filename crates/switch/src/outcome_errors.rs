@@ -58,9 +58,54 @@ pub(crate) fn error(outcome: ErrorOutcome, named: &PrepareFields) -> (ErrorCode,
         Aborted => (ErrorCode::GENERIC_PAYEE, String::new()),
         FundsInsufficient => validation("Aborted due to insufficient funds"),
         FundsOutAborted => validation("the outflow was given back"),
+        BulkItemNotFound => validation(
+            "individualTransferResults names a transfer that is not RESERVED in the bulk",
+        ),
+        ResponseOfBulkItem => {
+            validation("the transfer is an item of a bulk, to be answered by PUT /bulkTransfers")
+        }
     };
     (code, code.describe(&detail))
 }
+
+/// Code and complete `errorDescription` for an outcome of a bulk transfer.
+pub(crate) fn bulk_error(outcome: ErrorOutcome, named: &PrepareFields) -> (ErrorCode, String) {
+    use ErrorOutcome::*;
+    let PrepareFields { payer, payee, .. } = named;
+    let (code, detail) = match outcome {
+        PrepareSourceNotPayer => validation("FSPIOP-Source header should match Payer FSP"),
+        PreparePayerIsPayee => validation("Payer and Payee FSPs should be different"),
+        PreparePayerNotFound => {
+            (ErrorCode::PAYER_FSP_NOT_FOUND, format!("Participant {payer} not found"))
+        }
+        PreparePayerInactive => {
+            (ErrorCode::PAYER_FSP_NOT_FOUND, format!("Participant {payer} is inactive"))
+        }
+        PreparePayeeNotFound => {
+            (ErrorCode::PAYEE_FSP_NOT_FOUND, format!("Participant {payee} not found"))
+        }
+        PreparePayeeInactive => {
+            (ErrorCode::PAYEE_FSP_NOT_FOUND, format!("Participant {payee} is inactive"))
+        }
+        ResponseTransferNotFound => (ErrorCode::BULK_TRANSFER_NOT_FOUND, BULK_NOT_FOUND.to_owned()),
+        ResponseNotFromPayee => validation("FSPIOP-Source header should match Payee FSP"),
+        ResponseNotToPayer => validation("FSPIOP-Destination header should match Payer FSP"),
+        ResponseStateNotReserved => validation("the bulk transfer is final"),
+        _ => return error(outcome, named),
+    };
+    (code, code.describe(&detail))
+}
+
+/// `YYYY-MM-DDThh:mm:ss.sssZ`.
+pub(crate) fn iso_text(millis: u64) -> String {
+    let mut text = fspiop::time::date_time_whole_seconds(millis);
+    let fraction = format!("{:03}", millis % 1_000);
+    text[20..23].copy_from_slice(fraction.as_bytes());
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Text about a bulk transfer that the hub does not know, as in the reference.
+pub(crate) const BULK_NOT_FOUND: &str = "Provided Bulk Transfer ID was not found on the server.";
 
 /// The error code of an outcome.
 #[must_use]

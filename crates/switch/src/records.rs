@@ -1,7 +1,8 @@
 //! Reads records of the log, and notices of the state, for redeliveries.
 
 use bytes::Bytes;
-use ledger::{LogIndex, Notice, NoticeId};
+use fspiop::bulk;
+use ledger::{BulkView, Command, LogIndex, Notice, NoticeId, TransferId, TransferView};
 use node::Handle;
 use ports::{OwnedPayload, OwnedRecord};
 use tokio::sync::oneshot;
@@ -30,6 +31,47 @@ impl Records {
         stored_message(self.load(log_index).await?)
     }
 
+    /// The message about one transfer in a record. An item of a bulk transfer has the message that
+    /// it would be alone.
+    pub(crate) async fn load_message_about(
+        &self,
+        log_index: LogIndex,
+        transfer: Option<TransferId>,
+    ) -> Option<ForwardedMessage> {
+        message_about(self.load(log_index).await?, transfer)
+    }
+
+    /// Transfers, each with its row from the store if it was evicted. A few are read at a time, so
+    /// that the sequencer is not blocked by many reads.
+    pub(crate) async fn load_views(
+        &self,
+        transfers: &[TransferId],
+    ) -> Option<Vec<Option<TransferView>>> {
+        let mut views = Vec::with_capacity(transfers.len());
+        for some in transfers.chunks(VIEWS_AT_ONCE) {
+            let (answer, answered) = oneshot::channel();
+            let ids = some.to_vec();
+            let asked = self.0.ask_local_about(some.to_vec(), move |state| {
+                // The attempt may have ended.
+                let _sent = answer.send(ids.iter().map(|id| state.view(id)).collect::<Vec<_>>());
+            });
+            asked.ok()?;
+            views.extend(answered.await.ok()?);
+        }
+        Some(views)
+    }
+
+    /// A bulk transfer, at any age.
+    pub(crate) async fn load_bulk(&self, bulk: TransferId) -> Option<BulkView> {
+        let (answer, answered) = oneshot::channel();
+        let asked = self.0.ask_local_about(vec![bulk], move |state| {
+            // The attempt may have ended.
+            let _sent = answer.send(state.bulk_view(&bulk));
+        });
+        asked.ok()?;
+        answered.await.ok()?
+    }
+
     /// A notice whose message was evicted from memory because too many were waiting.
     pub(crate) async fn load_notice(&self, id: NoticeId) -> Result<Notice, Failure> {
         let (answer, answered) = oneshot::channel();
@@ -41,6 +83,25 @@ impl Records {
         // A notice that another node has delivered must not be waited for.
         answered.await.map_err(|_| Failure::Unsent)?.ok_or(Failure::Broken)
     }
+}
+
+/// Number of transfers that one query reads.
+const VIEWS_AT_ONCE: usize = 256;
+
+/// The message of a record about one transfer; `None` if it has none or it was erased.
+fn message_about(record: OwnedRecord, transfer: Option<TransferId>) -> Option<ForwardedMessage> {
+    let kind = record.kind;
+    let ForwardedMessage { headers, body } = stored_message(record)?;
+    let Some(id) = transfer.filter(|id| !id.is_bulk()) else {
+        return Some(ForwardedMessage { headers, body });
+    };
+    let body = match kind {
+        Command::PREPARE_BULK => bulk::transfer_of_item(&body, &id)?,
+        Command::FULFIL_BULK => bulk::response_of_item(&body, &id)?,
+        // An error of a whole bulk is that of each item.
+        _ => body,
+    };
+    Some(ForwardedMessage { headers, body })
 }
 
 /// The message in a record's payload; `None` if it has none.

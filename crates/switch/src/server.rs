@@ -33,6 +33,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 use traces::SpanSubject;
 
+use crate::bulk_transfers;
 use crate::caller_tokens::Patience;
 use crate::callers::Client;
 use crate::connections::{
@@ -53,7 +54,7 @@ use crate::submitter::{AcceptStatus, Submitter};
 use crate::thread::Thread;
 use crate::trace::RequestTrace;
 use crate::transfers::{self, Transfers};
-use crate::{exchanges, http2, notice_messages, participants, parties, spans};
+use crate::{exchanges, http2, outcome_errors, participants, parties, spans};
 
 /// Maximum time for a client to acknowledge sent data.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
@@ -450,9 +451,13 @@ fn dispatch(
 ) -> Result<AcceptStatus, Refusal> {
     let Server { submitter, egress, transfers, .. } = &**server;
     match route {
-        Route::TransfersPost | Route::TransfersPut(_) | Route::TransfersError(_) => {
-            transfers::submit(transfers, route, inbound)
-        }
+        Route::TransfersPost
+        | Route::TransfersPut(_)
+        | Route::TransfersError(_)
+        | Route::BulkTransfersPost
+        | Route::BulkTransfersPut(_)
+        | Route::BulkTransfersError(_) => transfers::submit(transfers, route, inbound),
+        Route::BulkTransfersGet(path) => bulk_transfers::get(transfers, path, &inbound),
         Route::TransfersGet(path) => transfers::get(transfers, path, &inbound),
         Route::PartiesGet(path) => parties::get(egress, path, inbound),
         Route::PartiesPut(path) => parties::put(egress, path, inbound),
@@ -632,7 +637,7 @@ fn health(server: &Server) -> Response<Full<Bytes>> {
          \"services\":[{}]}}",
         uptime_ms / 1_000,
         uptime_ms % 1_000,
-        notice_messages::iso_text(server.started.millis()),
+        outcome_errors::iso_text(server.started.millis()),
         env!("CARGO_PKG_VERSION"),
         shown.join(","),
     );

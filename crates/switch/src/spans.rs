@@ -294,7 +294,10 @@ impl CallSpan {
 
 /// The operation of a notice, the state that it reports, and whether it goes to the payer.
 fn about_notice(kind: NoticeKind) -> (Operation, Option<&'static str>, Option<bool>) {
-    use Operation::{ParticipantsPut, TransfersError, TransfersPatch, TransfersPost, TransfersPut};
+    use Operation::{
+        BulkTransfersError, BulkTransfersPost, BulkTransfersPut, ParticipantsPut, TransfersError,
+        TransfersPatch, TransfersPost, TransfersPut,
+    };
     match kind {
         NoticeKind::Prepare => (TransfersPost, Some(RESERVED), Some(false)),
         NoticeKind::Fulfil => (TransfersPut, Some(COMMITTED), Some(true)),
@@ -310,6 +313,9 @@ fn about_notice(kind: NoticeKind) -> (Operation, Option<&'static str>, Option<bo
         // To the sender of a refused message, or to both sides of an expired transfer.
         NoticeKind::Error => (TransfersError, None, None),
         NoticeKind::PartiesChanged => (ParticipantsPut, None, None),
+        NoticeKind::BulkPrepare => (BulkTransfersPost, None, Some(false)),
+        NoticeKind::BulkResult => (BulkTransfersPut, None, None),
+        NoticeKind::BulkError => (BulkTransfersError, None, None),
     }
 }
 
@@ -351,9 +357,12 @@ fn call_error(result: Result<StatusCode, &SendError>) -> Option<SpanError> {
 /// The transfer or quote that the path of a request names.
 pub(crate) fn subject_of(route: &Route<'_>) -> Option<SpanSubject> {
     match route {
-        Route::TransfersGet(path) | Route::TransfersPut(path) | Route::TransfersError(path) => {
-            path.id.map(SpanSubject::Transfer)
-        }
+        Route::TransfersGet(path)
+        | Route::TransfersPut(path)
+        | Route::TransfersError(path)
+        | Route::BulkTransfersGet(path)
+        | Route::BulkTransfersPut(path)
+        | Route::BulkTransfersError(path) => path.id.map(SpanSubject::Transfer),
         Route::Exchange(route) if route.resource == Resource::Quotes => {
             route.id.as_ref().and_then(|id| id.id).map(SpanSubject::Quote)
         }
@@ -374,7 +383,8 @@ fn roles(
             | Operation::TransactionRequestsPut
             | Operation::TransactionRequestsError
             | Operation::AuthorizationsGet
-            | Operation::TransfersPost,
+            | Operation::TransfersPost
+            | Operation::BulkTransfersPost,
         ) => (source, destination),
         Some(
             Operation::PartiesPut
@@ -387,7 +397,9 @@ fn roles(
             | Operation::AuthorizationsPut
             | Operation::AuthorizationsError
             | Operation::TransfersPut
-            | Operation::TransfersError,
+            | Operation::TransfersError
+            | Operation::BulkTransfersPut
+            | Operation::BulkTransfersError,
         ) => (destination, source),
         _ => (None, None),
     }

@@ -1,4 +1,4 @@
-//! `/transfers`: messages become commands, queries are answered by callback
+//! `/transfers` and `/bulkTransfers`: messages become commands, queries are answered by callback
 //! (hub-semantics 3.2 and 3.9).
 
 use std::rc::Rc;
@@ -21,6 +21,7 @@ use crate::inbound::{Inbound, Trace};
 use crate::measurements::CallResult;
 use crate::message::ForwardedMessage;
 use crate::notice_messages;
+use crate::outcome_errors::BULK_NOT_FOUND;
 use crate::records::Records;
 use crate::submitter::{AcceptStatus, Submitter};
 
@@ -34,6 +35,8 @@ pub(crate) struct Transfers {
     pub(crate) handle: Handle<ForwardedMessage>,
     /// Maximum time until a transfer expires; `None` for no limit.
     pub(crate) expiration_max: Option<Duration>,
+    /// Maximum number of items of a bulk transfer.
+    pub(crate) bulk_items_max: usize,
     /// Senders are identified, so none sends for another.
     pub(crate) identifies_senders: bool,
 }
@@ -46,6 +49,11 @@ pub(crate) fn submit(
 ) -> Result<AcceptStatus, Refusal> {
     let now_ms = || Some(transfers.egress.thread.wall_ms());
     let command = commands::command_of(route, &inbound.envelope, &inbound.body, now_ms)?;
+    if let Some(Command::PrepareBulk(bulk)) = &command
+        && transfers.bulk_items_max < bulk.items.len()
+    {
+        return Err(fspiop::bulk::too_many_items(transfers.bulk_items_max));
+    }
     match command {
         None => not_found_to_sender(transfers, route, &inbound),
         Some(command) if transfers.identifies_senders && is_of_another(&command) => {
@@ -102,7 +110,7 @@ pub(crate) fn get(
 }
 
 impl Transfers {
-    fn directory(&self) -> &Directory {
+    pub(crate) fn directory(&self) -> &Directory {
         &self.egress.directory
     }
 }
@@ -126,29 +134,34 @@ async fn answer_query(transfers: &Transfers, query: TransferQuery, found: Lookup
         }
         LookupResult::NotAParty => (true, error_body(ErrorCode::GENERIC_CLIENT, "")),
         LookupResult::Found(view) => {
-            match notice_messages::state_body(&transfers.records, &view).await {
+            match notice_messages::state_body(&transfers.records, (id, &view)).await {
                 Some(body) => (false, body),
                 None => (true, error_body(ErrorCode::INTERNAL_SERVER, "")),
             }
         }
     };
-    let to = callback_destination(requester, (name, id), is_error);
-    let own = OwnMessage { to, resource: Resource::Transfers, trace, body };
+    let resource = Resource::Transfers;
+    let to = callback_destination(requester, (name, id), is_error, resource);
+    let own = OwnMessage { to, resource, trace, body };
     // Too many answers are in flight: the requester will retry.
     let _sent = transfers.egress.start_callback(own);
 }
 
-fn callback_destination(
+pub(crate) fn callback_destination(
     participant: ParticipantIndex,
     (name, id): (String, Option<TransferId>),
     is_error: bool,
+    resource: Resource,
 ) -> Destination {
-    let (suffix, endpoint) = match is_error {
-        true => ("/error", EndpointType::TransferError),
-        false => ("", EndpointType::TransferPut),
+    let is_bulk = resource == Resource::BulkTransfers;
+    let (suffix, endpoint) = match (is_error, is_bulk) {
+        (true, false) => ("/error", EndpointType::TransferError),
+        (false, false) => ("", EndpointType::TransferPut),
+        (true, true) => ("/error", EndpointType::BulkTransferError),
+        (false, true) => ("", EndpointType::BulkTransferPut),
     };
-    let path = format!("/transfers/{name}{suffix}");
-    let variables = vec![("transferId", name)];
+    let path = format!("/{}/{name}{suffix}", resource.as_str());
+    let variables = vec![(if is_bulk { "id" } else { "transferId" }, name)];
     let subject = id.map(SpanSubject::Transfer);
     Destination { participant, endpoint, method: Method::PUT, path, variables, subject }
 }
@@ -175,20 +188,44 @@ fn submit_known(
 /// Whether a prepare names another payer than its sender. Its error would go to that payer, who
 /// could take it for the error of a payment of its own with the same id.
 fn is_of_another(command: &Command) -> bool {
-    matches!(command, Command::Prepare(prepare) if prepare.payer != prepare.source)
+    match command {
+        Command::Prepare(prepare) => prepare.payer != prepare.source,
+        Command::PrepareBulk(bulk) => bulk.payer != bulk.source,
+        Command::Genesis(_)
+        | Command::Tick
+        | Command::Fulfil(_)
+        | Command::Abort(_)
+        | Command::FinishDeliveries(_)
+        | Command::ChangeParties(_)
+        | Command::Administer(_)
+        | Command::FulfilBulk(_)
+        | Command::AbortBulk(_) => false,
+    }
 }
 
 /// The error of a prepare that expires later than the scheme allows.
 fn expires_too_late(transfers: &Transfers, command: &Command) -> Option<Refusal> {
     let limit = transfers.expiration_max?;
-    let Command::Prepare(prepare) = command else { return None };
+    let expiration_ms = match command {
+        Command::Prepare(prepare) => prepare.expiration_ms,
+        Command::PrepareBulk(bulk) => bulk.expiration_ms,
+        Command::Genesis(_)
+        | Command::Tick
+        | Command::Fulfil(_)
+        | Command::Abort(_)
+        | Command::FinishDeliveries(_)
+        | Command::ChangeParties(_)
+        | Command::Administer(_)
+        | Command::FulfilBulk(_)
+        | Command::AbortBulk(_) => return None,
+    };
     let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
     let latest_ms = transfers.egress.thread.wall_ms().saturating_add(limit_ms);
     let text = || {
         let seconds = limit.as_secs_f64();
         format!("/requestBody/expiration must be at most {seconds} s ahead")
     };
-    (latest_ms < prepare.expiration_ms).then(|| Refusal::new(ErrorCode::VALIDATION, &text()))
+    (latest_ms < expiration_ms).then(|| Refusal::new(ErrorCode::VALIDATION, &text()))
 }
 
 /// Refuses a prepare that expires too late, unless the hub knows its id. The resend of a transfer
@@ -203,7 +240,7 @@ fn refuse_unless_known(
     let (sender, receiver) = oneshot::channel();
     let look_up = move |state: &State| {
         // The request may have ended.
-        let _sent = sender.send(state.view(&id).is_some());
+        let _sent = sender.send(state.view(&id).is_some() || state.bulk_view(&id).is_some());
     };
     transfers.handle.ask_about(id, look_up).map_err(|_| Refusal::unavailable())?;
     let transfers = Rc::clone(transfers);
@@ -239,17 +276,36 @@ fn not_found_to_sender(
         transfers.directory().ignore();
     }
     if let Some(participant) = sender
-        && let Route::TransfersPut(path) | Route::TransfersError(path) = route
+        && let Some((path, resource)) = answered_path(route)
     {
-        let to = callback_destination(participant, (path.name.raw.to_owned(), None), true);
-        let body = error_body(ErrorCode::INTERNAL_SERVER, "transfer not found");
+        let name = (path.name.raw.to_owned(), None);
+        let to = callback_destination(participant, name, true, resource);
+        let body = match resource {
+            Resource::BulkTransfers => {
+                error_body(ErrorCode::BULK_TRANSFER_NOT_FOUND, BULK_NOT_FOUND)
+            }
+            _ => error_body(ErrorCode::INTERNAL_SERVER, "transfer not found"),
+        };
         let trace = Trace::of(inbound);
-        let own = OwnMessage { to, resource: Resource::Transfers, trace, body };
+        let own = OwnMessage { to, resource, trace, body };
         transfers.egress.start_callback(own)?;
     }
     Ok(StatusCode::OK.into())
 }
 
-fn error_body(code: ErrorCode, detail: &str) -> bytes::Bytes {
+/// The path of a payee's message, and its resource.
+fn answered_path<'r, 'a>(route: &'r Route<'a>) -> Option<(&'r TransferPath<'a>, Resource)> {
+    match route {
+        Route::TransfersPut(path) | Route::TransfersError(path) => {
+            Some((path, Resource::Transfers))
+        }
+        Route::BulkTransfersPut(path) | Route::BulkTransfersError(path) => {
+            Some((path, Resource::BulkTransfers))
+        }
+        _ => None,
+    }
+}
+
+pub(crate) fn error_body(code: ErrorCode, detail: &str) -> bytes::Bytes {
     fspiop::hub_messages::error(code, &code.describe(detail), &[])
 }

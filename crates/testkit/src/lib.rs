@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 
 /// Endpoint types of a participant, without their common prefix, and the path after the
 /// participant's base URL.
-pub const ENDPOINTS: [(&str, &str); 19] = [
+pub const ENDPOINTS: [(&str, &str); 22] = [
     ("PARTICIPANT_PUT", "/participants/{{partyIdType}}/{{partyIdentifier}}"),
     ("PARTICIPANT_PUT_ERROR", "/participants/{{partyIdType}}/{{partyIdentifier}}/error"),
     (
@@ -51,6 +51,9 @@ pub const ENDPOINTS: [(&str, &str); 19] = [
     ),
     ("QUOTES", ""),
     ("BULK_QUOTES", ""),
+    ("BULK_TRANSFER_POST", "/bulkTransfers"),
+    ("BULK_TRANSFER_PUT", "/bulkTransfers/{{id}}"),
+    ("BULK_TRANSFER_ERROR", "/bulkTransfers/{{id}}/error"),
     ("TRANSFER_POST", "/transfers"),
     ("TRANSFER_PUT", "/transfers/{{transferId}}"),
     ("TRANSFER_ERROR", "/transfers/{{transferId}}/error"),

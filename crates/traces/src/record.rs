@@ -180,5 +180,9 @@ const fn names(operation: Operation) -> (&'static str, &'static str, &'static st
         Operation::TransfersPut => step!("fulfil"),
         Operation::TransfersError => step!("abort"),
         Operation::TransfersPatch => step!("confirm"),
+        Operation::BulkTransfersPost => step!("bulk prepare"),
+        Operation::BulkTransfersGet => step!("find bulk transfer"),
+        Operation::BulkTransfersPut => step!("bulk fulfil"),
+        Operation::BulkTransfersError => step!("bulk abort"),
     }
 }

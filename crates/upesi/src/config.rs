@@ -75,6 +75,7 @@ impl Jws {
             Resource::Authorizations => fspiop::Resource::Authorizations,
             Resource::Transactions => fspiop::Resource::Transactions,
             Resource::Transfers => fspiop::Resource::Transfers,
+            Resource::BulkTransfers => fspiop::Resource::BulkTransfers,
         };
         jws::Policy {
             validate: self.validate.iter().map(resource).collect(),

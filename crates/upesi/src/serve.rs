@@ -908,6 +908,7 @@ fn switch_options(
         },
         egress_policy: Arc::clone(egress_policy),
         expiration_max: config.transfers.expiration_max.map(|span| span.0),
+        bulk_items_max: config.transfers.bulk_items_max as usize,
         owner_only: config.parties.ownership == Ownership::OwnerOnly,
         oracles: config.oracles(),
         signatures,

@@ -31,7 +31,7 @@ pub(super) const COMPLETED: usize = 2;
 pub(super) const EXTENSION_LIST: usize = 3;
 
 pub(super) const ERROR_CODE: usize = 0;
-pub(super) const ERROR_DESCRIPTION: usize = 1;
+pub(crate) const ERROR_DESCRIPTION: usize = 1;
 pub(super) const ERROR_EXTENSION_LIST: usize = 2;
 
 pub(super) const PARTY_FSP: usize = 0;
@@ -50,6 +50,23 @@ pub(super) const BULK_QUOTE_ID: usize = 0;
 pub(super) const BULK_QUOTES: usize = 1;
 
 pub(super) const TRANSACTION_REQUEST_ID: usize = 0;
+
+pub(crate) const BULK_ID: usize = 0;
+pub(crate) const BULK_PAYER: usize = 1;
+pub(crate) const BULK_PAYEE: usize = 2;
+pub(crate) const BULK_EXPIRATION: usize = 3;
+pub(crate) const BULK_ITEMS: usize = 4;
+
+pub(crate) const ITEM_ID: usize = 0;
+pub(crate) const ITEM_AMOUNT: usize = 1;
+pub(crate) const ITEM_CONDITION: usize = 3;
+
+pub(crate) const BULK_COMPLETED: usize = 0;
+pub(crate) const BULK_RESULTS: usize = 1;
+
+pub(crate) const RESULT_ID: usize = 0;
+pub(crate) const RESULT_FULFILMENT: usize = 1;
+pub(crate) const RESULT_ERROR: usize = 2;
 
 pub(super) const REGISTERED_FSP: usize = 0;
 pub(super) const REGISTERED_CURRENCY: usize = 1;
@@ -426,6 +443,64 @@ pub(super) static BULK_QUOTE_RESPONSE: Rule = closed_object(
     ],
 );
 
+/// `IndividualTransfer`.
+pub(crate) static INDIVIDUAL_TRANSFER: Rule = object(
+    &["transferId", "transferAmount", "ilpPacket", "condition"],
+    &[
+        kept("transferId", &CORRELATION_ID, ITEM_ID),
+        kept("transferAmount", &MONEY, ITEM_AMOUNT),
+        checked("ilpPacket", &ILP_PACKET),
+        kept("condition", &ILP_CONDITION, ITEM_CONDITION),
+        checked("extensionList", &EXTENSION_LIST_RULE),
+    ],
+);
+static INDIVIDUAL_TRANSFERS: Rule =
+    Rule::List(List { item: &INDIVIDUAL_TRANSFER, least: 1, most: super::BULK_TRANSFERS_MAX });
+
+/// `BulkTransfersPostRequest`.
+pub(crate) static BULK_TRANSFER_REQUEST: Rule = object(
+    &["bulkTransferId", "bulkQuoteId", "payerFsp", "payeeFsp", "individualTransfers", "expiration"],
+    &[
+        kept("bulkTransferId", &CORRELATION_ID, BULK_ID),
+        checked("bulkQuoteId", &CORRELATION_ID),
+        kept("payerFsp", &FSP_ID, BULK_PAYER),
+        kept("payeeFsp", &FSP_ID, BULK_PAYEE),
+        raw("individualTransfers", &INDIVIDUAL_TRANSFERS, BULK_ITEMS),
+        kept("expiration", &DATE_TIME, BULK_EXPIRATION),
+        checked("extensionList", &EXTENSION_LIST_RULE),
+    ],
+);
+
+static BULK_TRANSFER_STATE: Rule =
+    one_of(&["RECEIVED", "PENDING", "ACCEPTED", "PROCESSING", "COMPLETED", "REJECTED"]);
+
+/// `IndividualTransferResult`.
+pub(crate) static INDIVIDUAL_TRANSFER_RESULT: Rule = object(
+    &["transferId"],
+    &[
+        kept("transferId", &CORRELATION_ID, RESULT_ID),
+        kept("fulfilment", &ILP_CONDITION, RESULT_FULFILMENT),
+        kept("errorInformation", &ERROR_INFORMATION, RESULT_ERROR),
+        checked("extensionList", &EXTENSION_LIST_RULE),
+    ],
+);
+static INDIVIDUAL_TRANSFER_RESULTS: Rule = Rule::List(List {
+    item: &INDIVIDUAL_TRANSFER_RESULT,
+    least: 1,
+    most: super::BULK_TRANSFERS_MAX,
+});
+
+/// `BulkTransfersIDPutResponse`.
+pub(crate) static BULK_TRANSFER_RESPONSE: Rule = object(
+    &["bulkTransferState"],
+    &[
+        kept("completedTimestamp", &DATE_TIME, BULK_COMPLETED),
+        raw("individualTransferResults", &INDIVIDUAL_TRANSFER_RESULTS, BULK_RESULTS),
+        checked("bulkTransferState", &BULK_TRANSFER_STATE),
+        checked("extensionList", &EXTENSION_LIST_RULE),
+    ],
+);
+
 static AUTHENTICATION_TYPE: Rule = one_of(crate::query::AUTHENTICATION_TYPES);
 static AUTHENTICATION_VALUE: Rule = pattern("^\\d{3,10}$|^\\S{1,64}$", |text| {
     let is_long = text.chars().nth(AUTHENTICATION_CHARS_MAX).is_some();
@@ -524,7 +599,7 @@ pub(super) static BATCH_REGISTRATION: Rule = object(
 
 /// Rules by their names in the published schemas, for generated documents. Rules that differ in the
 /// quotes schema have the prefix `Quote`.
-pub static NAMED_RULES: [(&str, &Rule); 50] = [
+pub static NAMED_RULES: [(&str, &Rule); 55] = [
     ("Amount", &AMOUNT_TEXT),
     ("AmountType", &AMOUNT_TYPE),
     ("AuthenticationInfo", &AUTHENTICATION_INFO),
@@ -533,6 +608,9 @@ pub static NAMED_RULES: [(&str, &Rule); 50] = [
     ("BalanceOfPayments", &BALANCE_OF_PAYMENTS),
     ("BulkQuotesIDPutResponse", &BULK_QUOTE_RESPONSE),
     ("BulkQuotesPostRequest", &BULK_QUOTE_REQUEST),
+    ("BulkTransferState", &BULK_TRANSFER_STATE),
+    ("BulkTransfersIDPutResponse", &BULK_TRANSFER_RESPONSE),
+    ("BulkTransfersPostRequest", &BULK_TRANSFER_REQUEST),
     ("CorrelationId", &CORRELATION_ID),
     ("Currency", &CURRENCY),
     ("Date", &DATE),
@@ -550,6 +628,8 @@ pub static NAMED_RULES: [(&str, &Rule); 50] = [
     ("IlpPacket", &ILP_PACKET),
     ("IndividualQuote", &INDIVIDUAL_QUOTE),
     ("IndividualQuoteResult", &INDIVIDUAL_QUOTE_RESULT),
+    ("IndividualTransfer", &INDIVIDUAL_TRANSFER),
+    ("IndividualTransferResult", &INDIVIDUAL_TRANSFER_RESULT),
     ("Money", &MONEY),
     ("ParticipantsPostRequest", &BATCH_REGISTRATION),
     ("ParticipantsTypeIDPutRequest", &PARTICIPANT_UPDATE),

@@ -2,7 +2,7 @@
 //! to payer and payee are one step (hub-semantics 3.10, rulings 13 and 14). A payer that is its own
 //! payee gets one notice.
 
-use super::response;
+use super::{bulk_end, response};
 use crate::context::{Context, NoticeContext};
 use crate::ids::TransferId;
 use crate::notice::NoticeKind;
@@ -32,6 +32,9 @@ fn expire(context: &mut Context<'_>, slot: u32) {
     }
     context.state.counters.expired += 1;
     response::end(context, &transfer, None, Outcome::Expired);
+    if !context.state.bulks.is_empty() && bulk_end::item_expired(context, transfer.prepare) {
+        return;
+    }
     context.withdraw(transfer.payee, transfer.prepare_notice);
     let about = NoticeContext {
         transfer: Some(transfer.id),

@@ -7,6 +7,7 @@ use crate::command::{Fulfil, FulfilState, Fulfilment};
 use crate::context::{Context, Decide};
 use crate::notice::NoticeKind;
 use crate::outcome::{ResponseEnd, ResponseOutcome};
+use crate::state::State;
 use crate::transfers::ResponseKind;
 
 impl Decide for Fulfil {
@@ -40,9 +41,14 @@ impl Decide for Fulfil {
 }
 
 fn matches(context: &Context<'_>, open: &OpenReservation, fulfilment: Fulfilment) -> bool {
+    is_met(context.state, open.slot, fulfilment)
+}
+
+/// Whether a fulfilment meets the condition of the transfer in a slot.
+pub(super) fn is_met(state: &State, slot: u32, fulfilment: Fulfilment) -> bool {
     let Fulfilment::Present(preimage) = fulfilment else { return false };
     let condition: [u8; 32] = Sha256::digest(preimage).into();
-    condition == context.state.transfers.reserved(open.slot).condition
+    condition == state.transfers.reserved(slot).condition
 }
 
 fn commit(

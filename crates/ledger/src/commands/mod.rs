@@ -1,6 +1,6 @@
 //! One file per command. Commands that share rules or a resource share a file: `funds`, `oracles`,
-//! `fee_rules`, `operators`, `proposals`, `set_active`, `set_keys`, `set_limits` and
-//! `create_settlement_model`.
+//! `fee_rules`, `operators`, `bulks` (with `bulk_end`), `proposals`, `set_active`, `set_keys`,
+//! `set_limits` and `create_settlement_model`.
 //!
 //! Each command reads, decides, writes the next state, and returns its outcome.
 
@@ -9,6 +9,8 @@ mod abort_settlement;
 mod activate;
 mod adjust_balance;
 mod advance_settlement;
+mod bulk_end;
+mod bulks;
 mod change_parties;
 mod check_liquidity;
 mod close_window;
@@ -46,12 +48,17 @@ use crate::context::{Context, Decide};
 use crate::ids::LogIndex;
 use crate::outcome::{AdminOutcome, Outcome};
 
+pub(crate) use bulks::Watch;
 pub(crate) use expire::{expire_next, next_due};
 pub(crate) use funds::reconciliation_account;
 pub(crate) use settle::choose_modes;
 
 /// Decides one command.
-pub(crate) fn decide(context: &mut Context<'_>, command: &Command) -> Outcome {
+pub(crate) fn decide(
+    context: &mut Context<'_>,
+    command: &Command,
+    watch: &mut impl Watch,
+) -> Outcome {
     let begins = context.log_index == LogIndex(1);
     assert_eq!(begins, matches!(command, Command::Genesis(_)), "a log begins with its genesis");
     match command {
@@ -63,6 +70,9 @@ pub(crate) fn decide(context: &mut Context<'_>, command: &Command) -> Outcome {
         Command::FinishDeliveries(ends) => finish_deliveries::finish(context, ends),
         Command::ChangeParties(change) => change.decide(context).into(),
         Command::Administer(administer) => administer_change(context, &administer.change).into(),
+        Command::PrepareBulk(bulk) => bulks::prepare(context, bulk, watch),
+        Command::FulfilBulk(bulk) => bulks::fulfil(context, bulk, watch),
+        Command::AbortBulk(bulk) => bulks::abort(context, bulk, watch),
     }
 }
 

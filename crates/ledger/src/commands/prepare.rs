@@ -147,18 +147,53 @@ fn reserve(
     context.post(posting);
     let about = notice_context(context, command, PrepareOutcome::PrepareReserved);
     let notice = context.enqueue_notice(resolved.payee, NoticeKind::Prepare, about);
-    let transfer = reserved_transfer(context, command, resolved, notice);
-    if let Some(rule) = command.fee_rule {
-        fees::reserve(context.state, &transfer, (rule, command.currency));
-    }
-    context.state.transfers.insert_reserved(transfer);
-    context.state.counters.reserved += 1;
+    insert(context, command, resolved, notice);
     // A deadline at this very stamp passes the check and has been reached. The transfer expires
     // here, so that no later command of the batch finds it open.
     if command.expiration_ms <= context.state.stamp.millis() {
         while expire_next(context) {}
     }
     PrepareOutcome::PrepareReserved
+}
+
+#[inline]
+fn insert(
+    context: &mut Context<'_>,
+    command: &Prepare,
+    resolved: &ResolvedPrepare,
+    notice: NoticeId,
+) {
+    let transfer = reserved_transfer(context, command, resolved, notice);
+    if let Some(rule) = command.fee_rule {
+        fees::reserve(context.state, &transfer, (rule, command.currency));
+    }
+    context.state.transfers.insert_reserved(transfer);
+    context.state.counters.reserved += 1;
+}
+
+/// Decides an item of a bulk transfer, whose notices are those of the bulk. The id of an item that
+/// is refused because it is known keeps its row.
+pub(super) fn decide_item(
+    context: &mut Context<'_>,
+    command: &Prepare,
+    (payer, notice): (ParticipantIndex, NoticeId),
+) -> PrepareOutcome {
+    if context.state.transfers.find(&command.id) != TransferLocation::Absent {
+        return PrepareOutcome::PrepareModified;
+    }
+    match check(context.state, command, payer) {
+        Ok(resolved) => {
+            let posting =
+                context.state.accounts.reservation(resolved.payer_account, command.amount);
+            context.post(posting);
+            insert(context, command, &resolved, notice);
+            PrepareOutcome::PrepareReserved
+        }
+        Err(outcome) => {
+            store_refusal(context, command, outcome);
+            outcome
+        }
+    }
 }
 
 fn reserved_transfer(
@@ -192,6 +227,11 @@ fn refuse(
 ) -> PrepareOutcome {
     let about = notice_context(context, command, outcome);
     context.enqueue_notice(addressee(context.state, command, sender), NoticeKind::Error, about);
+    store_refusal(context, command, outcome);
+    outcome
+}
+
+fn store_refusal(context: &mut Context<'_>, command: &Prepare, outcome: PrepareOutcome) {
     let state = &mut *context.state;
     let index = |name: &FspName| state.registry.find(name).map(|(index, _)| index);
     let ended = FinalTransfer {
@@ -209,7 +249,6 @@ fn refuse(
     };
     state.counters.refused += 1;
     context.finalize(ended);
-    outcome
 }
 
 /// Errors of a prepare go to the payer of the body, even if another FSP sent it. If that payer is

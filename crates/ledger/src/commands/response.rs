@@ -4,7 +4,7 @@
 use super::{fees, settle};
 use crate::command::TraceId;
 use crate::context::{Context, NoticeContext};
-use crate::ids::{Digest, FspName, ParticipantIndex, TransferId};
+use crate::ids::{Digest, FspName, NoticeId, ParticipantIndex, TransferId};
 use crate::notice::NoticeKind;
 use crate::outcome::{Outcome, ResponseEnd, ResponseOutcome};
 use crate::planted_bugs::{Bug, is_planted};
@@ -63,7 +63,21 @@ pub(super) fn close(
     incoming: &PayeeResponse<'_>,
     outcome: ResponseEnd,
 ) -> NoticeContext {
-    let transfer = context.state.transfers.take_reserved(open.slot);
+    let (payee, notice) =
+        close_reserved(context, open.slot, (incoming.kind, incoming.hash), outcome);
+    context.withdraw(payee, notice);
+    incoming.notice_context(context, outcome.into())
+}
+
+/// Ends a transfer in flight without a notice. Returns its payee and the notice with its prepare.
+#[inline]
+pub(super) fn close_reserved(
+    context: &mut Context<'_>,
+    slot: u32,
+    (kind, hash): (ResponseKind, Digest),
+    outcome: ResponseEnd,
+) -> (ParticipantIndex, NoticeId) {
+    let transfer = context.state.transfers.take_reserved(slot);
     let commits = outcome.commits();
     let to = if commits { transfer.payee_account } else { transfer.payer_account };
     let posting = context.state.accounts.commitment(to, transfer.amount);
@@ -80,14 +94,12 @@ pub(super) fn close(
     if context.state.fees.has_pending() {
         end_fee(context, &transfer.id, commits);
     }
-    context.withdraw(transfer.payee, transfer.prepare_notice);
     let counters = &mut context.state.counters;
     let counter = if commits { &mut counters.committed } else { &mut counters.aborted };
     *counter += 1;
-    let response =
-        RecordedResponse { kind: incoming.kind, hash: incoming.hash, log_index: context.log_index };
+    let response = RecordedResponse { kind, hash, log_index: context.log_index };
     end(context, &transfer, Some(response), outcome.into());
-    incoming.notice_context(context, outcome.into())
+    (transfer.payee, transfer.prepare_notice)
 }
 
 /// Charges the fee of a transfer that was committed, or drops it. Schemes without fees spend
@@ -140,11 +152,21 @@ fn open_reserved(
     if !is_named(context.state, open.payee, incoming.source) {
         return Err(refuse_sender(context, incoming, ResponseOutcome::ResponseNotFromPayee));
     }
+    if !context.state.bulks.is_empty() && is_item(context, slot) {
+        return Err(refuse_sender(context, incoming, ResponseOutcome::ResponseOfBulkItem));
+    }
     let misdirected = |to: &&FspName| !is_named(context.state, open.payer, to);
     if incoming.destination.filter(misdirected).is_some() {
         return Err(abort_misdirected(context, &open, incoming));
     }
     Ok(open)
+}
+
+/// Whether the transfer is an item of a bulk transfer, which the payee answers as a whole.
+#[cold]
+fn is_item(context: &Context<'_>, slot: u32) -> bool {
+    let prepare = context.state.transfers.reserved(slot).prepare;
+    context.state.bulks.of_record(prepare).is_some()
 }
 
 /// Aborts a transfer if the payee addressed another FSP than the payer (ruling 9).

@@ -12,13 +12,19 @@ use crate::transfers::{FinalTransfer, Outflow, ReservedTransfer};
 impl TableRow for ReservedTransfer {
     fn all(state: &State) -> impl IntoIterator<Item = impl Row> {
         let mut rows: Vec<_> = state.transfers.iter_reserved().collect();
-        rows.sort_unstable_by_key(|row| row.prepare);
+        if state.bulks.is_empty() {
+            rows.sort_unstable_by_key(|row| row.prepare);
+            return rows;
+        }
+        // Items of a bulk are in the order of its list, in which they were reserved.
+        let places = state.bulks.places();
+        rows.sort_by_cached_key(|row| (row.prepare, places.get(&row.id).copied()));
         rows
     }
 
     fn restore(self, builder: &mut StateBuilder) -> Result<(), InvalidState> {
         builder.check_record(self.prepare)?;
-        if self.prepare <= builder.last_prepare {
+        if self.prepare < builder.last_prepare || self.id.is_bulk() {
             return Err(InvalidState("transfers in flight are not in order of prepare"));
         }
         builder.check_participants([self.payer, self.payee])?;
@@ -30,6 +36,7 @@ impl TableRow for ReservedTransfer {
         }
         builder.check_new(&self.id)?;
         add(&mut builder.reserved, self.payer_account, self.amount)?;
+        builder.items_in_flight += usize::from(self.prepare == builder.last_prepare);
         builder.last_prepare = self.prepare;
         builder.transfers.insert_reserved(self);
         Ok(())

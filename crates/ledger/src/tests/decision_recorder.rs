@@ -43,7 +43,7 @@ pub(super) fn apply(state: &mut State, batch: &Batch, commands: &[Command], effe
                 assert!(collected.decisions.is_empty())
             }
             ApplyStep::Expiring(id) => before = StateBefore::of(state, effects, Some(id)),
-            ApplyStep::Before(log_index, command) => {
+            ApplyStep::Before(log_index, command) | ApplyStep::ItemBefore(log_index, command) => {
                 before = StateBefore::of(state, effects, transfer_of(state, command));
                 assert_eq!(collected.deliveries, finished_deliveries(state, log_index, command));
             }
@@ -52,10 +52,16 @@ pub(super) fn apply(state: &mut State, batch: &Batch, commands: &[Command], effe
                 assert_eq!((decision.transfer, decision.log_index), (id, batch.first));
                 assert_eq!(decision.outcome, Outcome::Expired);
                 let recipients: Vec<_> = decision.owed.iter().map(|owed| owed.recipient).collect();
-                assert_eq!(recipients, parties(state, &id));
+                // The notices about an item are those of its bulk.
+                let is_alone = !recipients.is_empty();
+                assert_eq!(recipients, if is_alone { parties(state, &id) } else { Vec::new() });
                 before.check(&collected.decisions, state, effects);
             }
-            ApplyStep::After(log_index, command, outcome) => {
+            ApplyStep::After(_, command, _) if is_bulk(command) => {
+                assert_eq!(collected.decisions, [], "the items have decisions of their own");
+            }
+            ApplyStep::After(log_index, command, outcome)
+            | ApplyStep::ItemAfter(log_index, command, outcome) => {
                 let transfers: Vec<_> =
                     collected.decisions.iter().map(|decision| decision.transfer).collect();
                 assert_eq!(
@@ -73,6 +79,10 @@ pub(super) fn apply(state: &mut State, batch: &Batch, commands: &[Command], effe
             }
         }
     });
+}
+
+fn is_bulk(command: &Command) -> bool {
+    command.rows().any(TransferId::is_bulk)
 }
 
 /// Payer and payee of a final transfer; one of them if they are the same.
@@ -120,8 +130,13 @@ impl StateBefore {
     fn check(&self, decisions: &[Decision], state: &State, effects: &Effects) {
         let owed: Vec<_> =
             decisions.iter().flat_map(|decision| &decision.owed).map(|owed| owed.notice).collect();
-        let new = effects.notices[self.notices_before..].iter().map(|notice| notice.id);
-        assert_eq!(owed, new.collect::<Vec<_>>());
+        // The notices about an item are those of its bulk.
+        let is_own = |notice: &&Notice| {
+            notice.transfer.is_none_or(|id| !id.is_bulk())
+                || decisions.iter().any(|decision| notice.transfer == Some(decision.transfer))
+        };
+        let new = effects.notices[self.notices_before..].iter().filter(is_own);
+        assert_eq!(owed, new.map(|notice| notice.id).collect::<Vec<_>>());
         let inputs = decisions.iter().filter_map(|decision| decision.inputs.as_ref());
         let changes: Vec<_> = inputs.flat_map(balance_changes).collect();
         for (account, before) in state.accounts().iter().zip(&self.values) {

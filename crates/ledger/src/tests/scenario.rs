@@ -613,6 +613,9 @@ impl ScenarioRunner {
             "prepare" => Command::Prepare(Box::new(self.prepare(words))),
             "fulfil" => Command::Fulfil(Box::new(fulfil(words))),
             "abort" => Command::Abort(Box::new(abort(words))),
+            "bulk" => Command::PrepareBulk(Box::new(bulk(words))),
+            "bulk-fulfil" => Command::FulfilBulk(Box::new(bulk_fulfil(words))),
+            "bulk-abort" => Command::AbortBulk(Box::new(bulk_abort(words))),
             "deliver" => Command::FinishDeliveries(deliveries(words)),
             "parties" => Command::ChangeParties(Box::new(ChangeParties {
                 source: name(words.at(1)),
@@ -1134,6 +1137,60 @@ fn abort(words: &LineWords<'_>) -> Abort {
         hash: digest(&[words.at(1), code, words.option("body", "")].join(" ")),
         trace: [2; 16],
     }
+}
+
+/// `bulk b1 dfsp1 dfsp2 t1:10 t2:5`: two items.
+fn bulk(words: &LineWords<'_>) -> PrepareBulk {
+    let expiration = words.option("exp", "60s");
+    let content = [&words.plain.join(" "), expiration, words.option("body", "")].join(" ");
+    let items = words.plain[4..].iter().map(|word| {
+        let (transfer, value) = word.split_once(':').expect("an id and an amount");
+        BulkItem {
+            id: id(transfer),
+            currency: currency(words.option("currency", "USD")),
+            amount: amount(value),
+            condition: Sha256::digest(preimage(transfer)).into(),
+            fee_rule: None,
+        }
+    });
+    PrepareBulk {
+        id: id(words.at(1)).as_bulk(),
+        source: name(words.option("source", words.at(2))),
+        payer: name(words.at(2)),
+        payee: name(words.at(3)),
+        expiration_ms: moment_ms(expiration),
+        hash: digest(&content),
+        trace: [1; 16],
+        items: items.collect(),
+    }
+}
+
+/// `bulk-fulfil b1 dfsp2 t1:right t2:wrong t3:absent t4:known t5:unknown`: the last two are errors.
+fn bulk_fulfil(words: &LineWords<'_>) -> FulfilBulk {
+    let content = [&words.plain.join(" "), words.option("body", "")].join(" ");
+    let items = words.plain[3..].iter().map(|word| {
+        let (transfer, answer) = word.split_once(':').expect("an id and an answer");
+        let answer = match answer {
+            "right" => BulkItemAnswer::Fulfilled(Fulfilment::Present(preimage(transfer))),
+            "wrong" => BulkItemAnswer::Fulfilled(Fulfilment::Present([9; 32])),
+            "absent" => BulkItemAnswer::Fulfilled(Fulfilment::Absent),
+            code => BulkItemAnswer::Refused(code == "known"),
+        };
+        BulkItemResult { id: id(transfer), answer }
+    });
+    FulfilBulk {
+        id: id(words.at(1)).as_bulk(),
+        source: name(words.at(2)),
+        destination: destination(words),
+        hash: digest(&content),
+        trace: [2; 16],
+        items: items.collect(),
+    }
+}
+
+fn bulk_abort(words: &LineWords<'_>) -> AbortBulk {
+    let Abort { source, destination, code_is_known, hash, trace, .. } = abort(words);
+    AbortBulk { id: id(words.at(1)).as_bulk(), source, destination, code_is_known, hash, trace }
 }
 
 fn destination(words: &LineWords<'_>) -> Option<FspName> {

@@ -28,6 +28,7 @@ const TWICE: &str = "a transfer occurs twice";
 const TOO_MANY: &str = "a table has too many rows";
 const RESERVED: &str = "an internal account differs from the sum of its reservations";
 const UNORDERED: &str = "transfers in flight are not in order of prepare";
+const SHARED: &str = "transfers in flight share a prepare without a bulk";
 const TOO_MUCH: &str = "a participant occurs twice, or has too many entries";
 
 type Corruption = fn(&mut CorruptibleTables);
@@ -565,7 +566,7 @@ fn invalid_transfers_are_rejected() {
     let cases: [(&str, Corruption); 22] = [
         (NEWER, |it| it.reserved[0].prepare.0 = it.head.log_index.0 + 1),
         (UNORDERED, |it| it.reserved.swap(0, 1)),
-        (UNORDERED, |it| it.reserved[1].prepare = it.reserved[0].prepare),
+        (SHARED, |it| it.reserved[1].prepare = it.reserved[0].prepare),
         (MISSING_PARTICIPANT, |it| it.reserved[0].payer = ParticipantIndex(4)),
         (MISSING_PARTICIPANT, |it| it.reserved[0].payee = ParticipantIndex(4)),
         (MISSING_ACCOUNT, |it| it.reserved[0].payer_account = AccountId(0)),

@@ -215,12 +215,64 @@ fn kinds(cause: Cause, has_sub_id: bool) -> Vec<CallbackKind> {
             transfer_state("To the sender: the current state."),
             transfer_error(Origin::ByHub, "To the sender: 3208, or 3000 for other FSPs."),
         ],
+        Cause::BulkTransfersPost => bulk_post(),
+        Cause::BulkTransfersPut => vec![
+            bulk_result("To both sides, once no item is in flight."),
+            bulk_error(Origin::ByHub, "To the sender: the answer is refused."),
+        ],
+        Cause::BulkTransfersError => {
+            vec![bulk_error(Origin::ByHub, "To both sides: the payee's error.")]
+        }
+        Cause::BulkTransfersGet => vec![
+            bulk_result("To the sender: the current state."),
+            bulk_error(Origin::ByHub, "To the sender: 3210, or 3000 for other FSPs."),
+        ],
         Cause::Health
         | Cause::EndpointCache
         | Cause::ParticipantsBatchPut
         | Cause::ParticipantsBatchError
         | Cause::TransfersPatch => Vec::new(),
         _ => exchange(cause),
+    }
+}
+
+fn bulk_post() -> Vec<CallbackKind> {
+    vec![
+        CallbackKind {
+            name: "request",
+            endpoint: EndpointType::BulkTransferPost,
+            method: "post",
+            path: "/bulkTransfers",
+            origin: Origin::ByHub,
+            text: "To the payee: the accepted items.",
+            body: Some(("BulkTransfersPostRequest", examples::of(Cause::BulkTransfersPost))),
+        },
+        bulk_result("To the payer, if no item is accepted; to both sides after the deadline."),
+        bulk_error(Origin::ByHub, "To the payer: the bulk is refused."),
+    ]
+}
+
+fn bulk_result(text: &'static str) -> CallbackKind {
+    CallbackKind {
+        name: "answer",
+        endpoint: EndpointType::BulkTransferPut,
+        method: "put",
+        path: "/bulkTransfers/{ID}",
+        origin: Origin::ByHub,
+        text,
+        body: Some(("BulkTransfersIDPutResponse", examples::of(Cause::BulkTransfersPut))),
+    }
+}
+
+fn bulk_error(origin: Origin, text: &'static str) -> CallbackKind {
+    CallbackKind {
+        name: "error",
+        endpoint: EndpointType::BulkTransferError,
+        method: "put",
+        path: "/bulkTransfers/{ID}/error",
+        origin,
+        text,
+        body: Some(("ErrorInformationObject", examples::error("3203", "Payee FSP ID not found"))),
     }
 }
 

@@ -56,9 +56,13 @@ pub(super) fn describe(operation: Operation) -> Description {
         | AuthorizationsError
         | TransactionsPut
         | TransactionsError => (StatusCode::OK, FORWARDED, &[][..]),
-        TransfersPost => (StatusCode::ACCEPTED, RECORDED, &[][..]),
-        TransfersGet => (StatusCode::ACCEPTED, "Accepted; the callback follows.", &[][..]),
-        TransfersPut | TransfersError => (StatusCode::OK, RECORDED, &[][..]),
+        TransfersPost | BulkTransfersPost => (StatusCode::ACCEPTED, RECORDED, &[][..]),
+        TransfersGet | BulkTransfersGet => {
+            (StatusCode::ACCEPTED, "Accepted; the callback follows.", &[][..])
+        }
+        TransfersPut | TransfersError | BulkTransfersPut | BulkTransfersError => {
+            (StatusCode::OK, RECORDED, &[][..])
+        }
     };
     Description { summary, text, accepted, accepted_text, errors }
 }
@@ -93,6 +97,20 @@ const PREPARE: &str = "\
 const QUERY_TRANSFER: &str = "\
     The callback to the sender carries the state and, if committed, the fulfilment. Only the two \
     FSPs of the transfer get it; any other sender gets a callback with 3000.";
+const PREPARE_BULK: &str = "\
+    Each item is a transfer. The hub decides the items in the order of the list, and sends the \
+    accepted ones to the payee. If none is accepted, the payer gets the result with the error of \
+    each item. The number of items is limited by `transfers.bulk_items_max`. An identical resend \
+    of a final bulk is answered with its result; a changed resend with 3106.";
+const CONFIRM: &str = "\
+    The hub sends this callback to a payee that answered `RESERVED`, and does not accept it.";
+const QUERY_BULK: &str = "\
+    The callback to the sender carries the state and, once the bulk is final, the result of each \
+    item. The payee gets the items that it was sent.";
+const FULFIL_BULK: &str = "\
+    Sent by the payee. An item with a valid fulfilment is committed; one with `errorInformation`, \
+    or with a missing or wrong fulfilment, is aborted. Items that are not named stay in flight \
+    until the deadline. An item that is not in flight in the bulk refuses the message with 3100.";
 const FULFIL: &str = "\
     Sent by the payee with `COMMITTED` or, from version 1.1, with `RESERVED`; the hub then \
     confirms by `PATCH`. A valid fulfilment commits the transfer, an invalid one aborts it. \
@@ -152,6 +170,9 @@ fn summary_and_text(operation: Operation) -> (&'static str, &'static str) {
         | TransactionsGet
         | TransactionsPut
         | TransactionsError => exchange(operation),
+        BulkTransfersPost | BulkTransfersGet | BulkTransfersPut | BulkTransfersError => {
+            bulk(operation)
+        }
         TransfersPost => ("Prepare a transfer", PREPARE),
         TransfersGet => ("Request the state of a transfer", QUERY_TRANSFER),
         TransfersPut => ("Fulfil a transfer", FULFIL),
@@ -159,10 +180,20 @@ fn summary_and_text(operation: Operation) -> (&'static str, &'static str) {
             "Abort a transfer",
             "Sent by the payee. The hub lowers the payer's position by the amount again.",
         ),
-        TransfersPatch => (
-            "Not served",
-            "The hub sends this callback to a payee that answered `RESERVED`, and does not accept \
-             it.",
+        TransfersPatch => ("Not served", CONFIRM),
+    }
+}
+
+/// Summary and text of a message about a bulk transfer.
+fn bulk(operation: Operation) -> (&'static str, &'static str) {
+    use Operation::*;
+    match operation {
+        BulkTransfersPost => ("Prepare a bulk transfer", PREPARE_BULK),
+        BulkTransfersGet => ("Request the state of a bulk transfer", QUERY_BULK),
+        BulkTransfersPut => ("Answer a bulk transfer", FULFIL_BULK),
+        _ => (
+            "Abort a bulk transfer",
+            "Sent by the payee. All items in flight are aborted with the error.",
         ),
     }
 }

@@ -4,6 +4,7 @@ use ::fspiop::route_table::Operation;
 use serde_json::{Value, json};
 
 pub(super) const TRANSFER_ID: &str = "b51ec534-ee48-4575-b6a9-ead2955b8069";
+const BULK_ID: &str = "2b9c1a52-64c5-4f4e-9d0c-1f0a6d6f3a10";
 pub(super) const QUOTE_ID: &str = "7c23e80c-d078-4077-8263-2c047876fcf6";
 const CONDITION: &str = "Zmh6rfhivXdsj8GLjp-OIAiXFIVu4jOzkCpZHQ1fKSU";
 const FULFILMENT: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
@@ -28,6 +29,13 @@ pub(super) fn of(operation: Operation) -> Value {
             "personalInfo": {"complexName": {"firstName": "Grace", "lastName": "Banda"}},
         }}),
         Operation::TransfersPost => transfer(),
+        Operation::BulkTransfersPost => bulk_transfer(),
+        Operation::BulkTransfersPut => json!({
+            "bulkTransferState": "COMPLETED",
+            "individualTransferResults": [
+                {"transferId": TRANSFER_ID, "fulfilment": FULFILMENT},
+            ],
+        }),
         Operation::TransfersPut => json!({"transferState": "COMMITTED", "fulfilment": FULFILMENT}),
         Operation::ParticipantsError
         | Operation::PartiesError
@@ -36,6 +44,7 @@ pub(super) fn of(operation: Operation) -> Value {
         | Operation::TransactionRequestsError
         | Operation::AuthorizationsError
         | Operation::TransactionsError
+        | Operation::BulkTransfersError
         | Operation::TransfersError => error("5104", "Payee rejected transaction"),
         _ => exchange(operation),
     }
@@ -118,6 +127,22 @@ fn request(operation: Operation) -> Value {
         }),
         _ => json!({}),
     }
+}
+
+fn bulk_transfer() -> Value {
+    json!({
+        "bulkTransferId": BULK_ID,
+        "bulkQuoteId": QUOTE_ID,
+        "payerFsp": "payerfsp",
+        "payeeFsp": "payeefsp",
+        "expiration": "2099-12-31T23:59:59.000Z",
+        "individualTransfers": [{
+            "transferId": TRANSFER_ID,
+            "transferAmount": {"currency": "XOF", "amount": "1500"},
+            "ilpPacket": PACKET,
+            "condition": CONDITION,
+        }],
+    })
 }
 
 pub(super) fn transfer() -> Value {

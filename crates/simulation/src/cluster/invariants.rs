@@ -146,6 +146,6 @@ fn end_of(kind: NoticeKind) -> Option<bool> {
     match kind {
         Fulfil | FulfilCopy | Committed | PatchCommitted => Some(true),
         Abort | AbortCopy | AbortedState | PatchAborted => Some(false),
-        Prepare | Reserved | Error | PartiesChanged => None,
+        Prepare | Reserved | Error | PartiesChanged | BulkPrepare | BulkResult | BulkError => None,
     }
 }

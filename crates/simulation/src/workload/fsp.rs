@@ -293,6 +293,9 @@ fn check_source(notice: &Notice, source: Request) {
         | NoticeKind::Error
         | NoticeKind::PatchCommitted
         | NoticeKind::PatchAborted
+        | NoticeKind::BulkPrepare
+        | NoticeKind::BulkResult
+        | NoticeKind::BulkError
         | NoticeKind::PartiesChanged => {}
     }
 }
@@ -307,7 +310,11 @@ fn roles_of(plan: &TransferPlan, fsp: u8) -> [Option<Role>; 2] {
 /// The end of a transfer that a notice speaks of, if it does.
 fn end_from_notice(notice: &Notice) -> Option<TransferEnd> {
     match notice.kind {
-        NoticeKind::Prepare | NoticeKind::Reserved => None,
+        NoticeKind::Prepare
+        | NoticeKind::Reserved
+        | NoticeKind::BulkPrepare
+        | NoticeKind::BulkResult
+        | NoticeKind::BulkError => None,
         NoticeKind::Fulfil | NoticeKind::FulfilCopy => {
             let committed = notice.outcome == Outcome::Committed;
             Some(if committed { TransferEnd::Committed } else { TransferEnd::Aborted })
@@ -354,6 +361,8 @@ fn end_from_error(error: ErrorOutcome) -> Option<TransferEnd> {
         | Aborted
         | AbortedByPut
         | FundsInsufficient
+        | BulkItemNotFound
+        | ResponseOfBulkItem
         | FundsOutAborted => None,
     }
 }

@@ -241,6 +241,9 @@ settings! {
         /// answered as before. Unset, there is no limit, and an unanswered transfer holds the
         /// payer's position until it expires. Set the same limit on all nodes of a cluster
         expiration_max: Option<TimeSpan> = None;
+        /// Items of one bulk transfer. A bulk with more is refused with 400, 3100, and nothing is
+        /// recorded. Its body has at most 5 MiB. Set the same limit on all nodes of a cluster
+        bulk_items_max: u32 = 1_000, 1..=10_000;
     }
 
     /// Scheme rules for the party directory.

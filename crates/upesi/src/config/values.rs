@@ -135,6 +135,7 @@ pub(crate) enum Resource {
     Authorizations,
     Transactions,
     Transfers,
+    BulkTransfers,
 }
 
 /// Listener of health probes.

@@ -382,6 +382,9 @@ impl Sample {
                     ledger::Command::Genesis(_)
                     | ledger::Command::Tick
                     | ledger::Command::Abort(_)
+                    | ledger::Command::PrepareBulk(_)
+                    | ledger::Command::FulfilBulk(_)
+                    | ledger::Command::AbortBulk(_)
                     | ledger::Command::FinishDeliveries(_)
                     | ledger::Command::ChangeParties(_)
                     | ledger::Command::Administer(_) => {}

@@ -256,7 +256,10 @@ impl HistoryBuilder {
             | Command::Abort(_)
             | Command::Genesis(_)
             | Command::Tick
-            | Command::ChangeParties(_) => {
+            | Command::ChangeParties(_)
+            | Command::PrepareBulk(_)
+            | Command::FulfilBulk(_)
+            | Command::AbortBulk(_) => {
                 (Some(message_report(&view_of(&owned), &command, owned.stamp)), None)
             }
         };

@@ -611,6 +611,9 @@ pub(crate) const fn request_of(kind: NoticeKind) -> &'static str {
         NoticeKind::PatchCommitted => "PATCH /transfers/{id} COMMITTED",
         NoticeKind::PatchAborted => "PATCH /transfers/{id} ABORTED",
         NoticeKind::PartiesChanged => "PUT /participants/...",
+        NoticeKind::BulkPrepare => "POST /bulkTransfers",
+        NoticeKind::BulkResult => "PUT /bulkTransfers/{id}",
+        NoticeKind::BulkError => "PUT /bulkTransfers/{id}/error",
     }
 }
 
@@ -645,6 +648,7 @@ pub(crate) const fn why(outcome: ExplainedOutcome) -> &'static str {
         PrepareReserved => "reserved: the payer's position is within cover and cap",
         FulfilVersionIgnored => "ignored: FSPIOP 1.0 has no RESERVED; the transfer will time out",
         ResponseTransferNotFound => "refused: the transfer does not exist",
+        ResponseOfBulkItem => "refused: an item of a bulk transfer is answered with the bulk",
         ResponseNotFromPayee => "refused: the sender is not the payee; the transfer is unchanged",
         ResponseNotToPayer => "aborted: the payee addressed another FSP than the payer",
         ResponseModified => "refused: it differs from the accepted response",

@@ -128,10 +128,11 @@ impl<'r> Collector<'r> {
                     LogPoint { log_index: LogIndex(self.last.log_index.0 + 1), ..self.now(state) };
                 self.compare(state, (None, Outcome::Expired), (Some(id), at));
             }
-            ApplyStep::Before(_, command) => {
+            ApplyStep::Before(_, command) | ApplyStep::ItemBefore(_, command) => {
                 self.before = command.rows().next().and_then(|id| state.reservation(id));
             }
-            ApplyStep::After(log_index, command, outcome) => {
+            ApplyStep::After(log_index, command, outcome)
+            | ApplyStep::ItemAfter(log_index, command, outcome) => {
                 let at = LogPoint { log_index, ..self.now(state) };
                 let id = command.rows().next().copied();
                 self.compare(state, (Some(command), outcome), (id, at));
@@ -353,6 +354,9 @@ impl<'r> Collector<'r> {
             Some(Command::Genesis(_)) => Cause { text: "genesis", ..none },
             Some(Command::FinishDeliveries(_)) => Cause { text: "deliveries", ..none },
             Some(Command::ChangeParties(_)) => Cause { text: "parties", ..none },
+            Some(Command::PrepareBulk(_)) => Cause { text: "bulk prepare", ..none },
+            Some(Command::FulfilBulk(_)) => Cause { text: "bulk transfers", ..none },
+            Some(Command::AbortBulk(_)) => Cause { text: "bulk abort", ..none },
             Some(Command::Tick) => Cause { text: "tick", ..none },
         }
     }

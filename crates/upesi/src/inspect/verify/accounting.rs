@@ -111,7 +111,9 @@ pub(crate) struct Audit {
     /// Reserved transfers.
     open: HashMap<TransferId, OpenTransfer, IdHasher>,
     /// By expiration, then by prepare.
-    deadlines: BTreeMap<(u64, LogIndex), TransferId>,
+    deadlines: BTreeMap<(u64, LogIndex, u64), TransferId>,
+    /// Whether the current decision is about an item of a bulk.
+    is_item: bool,
     /// All transfers that were ever reserved.
     reserved: ReservedIds,
     outflows: HashMap<TransferId, Amount>,
@@ -140,7 +142,17 @@ struct OpenTransfer {
     condition: [u8; 32],
     expiration_ms: u64,
     prepare: LogIndex,
+    /// Number of the reservation. Items of a bulk share a prepare.
+    ordinal: u64,
+    /// An item of a bulk has no notice: the bulk has.
+    is_item: bool,
     fee: Option<Box<OpenFee>>,
+}
+
+impl OpenTransfer {
+    fn deadline(&self) -> (u64, LogIndex, u64) {
+        (self.expiration_ms, self.prepare, self.ordinal)
+    }
 }
 
 impl Audit {
@@ -195,8 +207,14 @@ impl Audit {
                 self.close_decision(state, effects);
             }
             ApplyStep::Expiring(_) | ApplyStep::Expired(_) => {}
-            ApplyStep::Before(log_index, command) => {
+            ApplyStep::Before(log_index, command) | ApplyStep::ItemBefore(log_index, command) => {
+                self.is_item = matches!(step, ApplyStep::ItemBefore(..));
                 (self.at, self.transfer) = (log_index, command.rows().next().copied());
+            }
+            ApplyStep::ItemAfter(_, command, outcome) => {
+                let new = &effects.notices[self.noticed..];
+                self.follow(command, outcome, state, new);
+                self.close_decision(state, effects);
             }
             ApplyStep::After(_, command, outcome) => {
                 let record = records.next();
@@ -319,7 +337,12 @@ impl Audit {
                 }
             }
             Command::Genesis(_) => self.windows.begin(state.rules_version()),
-            Command::Tick | Command::ChangeParties(_) => {}
+            // The items of a bulk are followed one by one.
+            Command::Tick
+            | Command::ChangeParties(_)
+            | Command::PrepareBulk(_)
+            | Command::FulfilBulk(_)
+            | Command::AbortBulk(_) => {}
         }
     }
 
@@ -373,9 +396,11 @@ impl Audit {
             condition: prepare.condition,
             expiration_ms: prepare.expiration_ms,
             prepare: self.at,
+            ordinal: self.figures.reserved,
+            is_item: self.is_item,
             fee: self.fee_rules.fee_of(prepare, (payer, payee), state),
         };
-        self.deadlines.insert((open.expiration_ms, open.prepare), prepare.id);
+        self.deadlines.insert(open.deadline(), prepare.id);
         if self.open.insert(prepare.id, open).is_some() {
             self.find(Some(prepare.id), "reserved twice".into());
         }
@@ -415,7 +440,7 @@ impl Audit {
             };
             return self.find(Some(*id), what.into());
         };
-        self.deadlines.remove(&(open.expiration_ms, open.prepare));
+        self.deadlines.remove(&open.deadline());
         let in_flight = self.internal(AccountKind::InFlight, open.currency, state);
         let (to, count) = if outcome == Outcome::Committed {
             (open.payee_account, &mut self.figures.committed)
@@ -435,6 +460,9 @@ impl Audit {
         let is_notified =
             |party| new.iter().any(|one| one.transfer == Some(*id) && one.recipient == party);
         let is_for_both = matches!(outcome, Outcome::Expired | Outcome::ResponseNotToPayer);
+        if open.is_item {
+            return;
+        }
         if !is_notified(open.payer) || (is_for_both && !is_notified(open.payee)) {
             self.find(Some(*id), "ended without a notice to its parties".into());
         }
@@ -545,7 +573,9 @@ impl Audit {
         let is_success = (200..=299).contains(&end.status);
         let failed = !is_success && (0 < end.attempts || end.status == 0);
         let is_open = owed.transfer.is_some_and(|transfer| self.open.contains_key(&transfer));
-        let is_stale = owed.kind == NoticeKind::Prepare && !is_open;
+        // The kernel withdraws that of a bulk when the bulk is final.
+        let is_stale =
+            (owed.kind == NoticeKind::Prepare && !is_open) || owed.kind == NoticeKind::BulkPrepare;
         match end.result {
             DeliveryResult::Delivered => 0 < end.attempts && is_success,
             DeliveryResult::Dead => failed && owed.transfer.is_some(),

@@ -273,7 +273,10 @@ impl WhatIf {
                     copy.decide(state.stamp(), None, new);
                 }
             }
-            ApplyStep::Expiring(_) | ApplyStep::Expired(_) => return,
+            ApplyStep::Expiring(_)
+            | ApplyStep::Expired(_)
+            | ApplyStep::ItemBefore(..)
+            | ApplyStep::ItemAfter(..) => return,
             ApplyStep::Before(log_index, _) => {
                 if self.copies.is_none() && reached(self.from, log_index, state.stamp()) {
                     self.begin(log_index, state);
@@ -627,7 +630,10 @@ impl StateCopy {
             | Command::Prepare(_)
             | Command::Fulfil(_)
             | Command::Abort(_)
-            | Command::ChangeParties(_) => self.decide(stamp, Some(command), new),
+            | Command::ChangeParties(_)
+            | Command::PrepareBulk(_)
+            | Command::FulfilBulk(_)
+            | Command::AbortBulk(_) => self.decide(stamp, Some(command), new),
         }
     }
 

@@ -288,6 +288,7 @@ fn service_of(operation: Option<Operation>) -> &'static str {
         Some(fspiop::Resource::Parties | fspiop::Resource::Participants) => {
             "account-lookup-service"
         }
+        Some(fspiop::Resource::BulkTransfers) => "bulk-api-adapter",
         Some(fspiop::Resource::Transfers) | None => "ml-service",
     }
 }

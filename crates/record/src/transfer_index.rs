@@ -91,10 +91,10 @@ pub struct TransferEntry {
 }
 
 impl TransferEntry {
-    /// The entry of the first version of a row. Movements of funds have none.
+    /// The entry of the first version of a row. Movements of funds and bulk transfers have none.
     #[must_use]
     pub fn of(row: &FinalTransfer) -> Option<Self> {
-        if row.payee == Some(ParticipantIndex::HUB) {
+        if row.id.is_bulk() || row.payee == Some(ParticipantIndex::HUB) {
             return None;
         }
         let FinalTransfer { id, payer, payee, amount, currency, outcome, .. } = *row;

@@ -617,11 +617,9 @@ impl StateCopy {
                 let Some(notice) = self.own_notice(notice) else {
                     return self.decide(stamp, Some(&Command::Tick), new);
                 };
-                let is_dropped = matches!(administer.change, Change::DropDeadLetter(_));
-                let change = match is_dropped {
-                    true => DropDeadLetter { notice }.into(),
-                    false => Redeliver { notice }.into(),
-                };
+                let dropped = matches!(administer.change, Change::DropDeadLetter(_));
+                let resent = || Redeliver { notice }.into();
+                let change = if dropped { DropDeadLetter { notice }.into() } else { resent() };
                 let administer = Administer { change, ..(**administer).clone() };
                 self.decide(stamp, Some(&Command::Administer(Box::new(administer))), new)
             }

@@ -96,13 +96,11 @@ impl IoThread {
         let changed = (options.owner_only, Rc::clone(&outbox.retry));
         let directory = Directory::new(handle.clone(), Arc::clone(&thread.counters), changed);
         let signatures = ThreadSignatures::new(options.signatures, &thread, &directory);
-        let callable = (Arc::clone(&options.egress_policy), options.calls_tls.clone());
-        let oracles =
-            oracles_of((params.oracles, options.oracles), &callable, (&thread, &directory));
-        let pools = Pools::new(options.pool, callable, (&thread, &directory), &params.breakers);
-        let forwards = (&thread, options.forwards_max);
-        let egress =
-            Egress::new(&directory, &signatures, (pools, oracles), params.breakers, forwards);
+        let calls = (Arc::clone(&options.egress_policy), options.calls_tls.clone());
+        let oracles = oracles_of((params.oracles, options.oracles), &calls, (&thread, &directory));
+        let pools = Pools::new(options.pool, calls, (&thread, &directory), &params.breakers);
+        let limit = (&thread, options.forwards_max);
+        let egress = Egress::new(&directory, &signatures, (pools, oracles), params.breakers, limit);
         let passthrough = (options.transfer_mode == TransferMode::Passthrough)
             .then(|| Passthrough::new(params.mailbox));
         let submitter = Rc::new(Submitter::new(&thread, &directory, &outbox, passthrough));

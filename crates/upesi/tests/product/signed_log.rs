@@ -130,7 +130,11 @@ fn another_history_of_the_same_log_is_found() {
     switch.stop(Signal::TERM);
     assert!(forged.verify().status.success(), "it follows the rules");
     let changed = auditor.faults(&forged.data());
-    assert!(changed.iter().any(|fault| fault.contains("were changed after")), "{changed:?}");
+    // Whether a batch of the other history ends at the same record depends on its timing.
+    let differs = |fault: &String| {
+        fault.contains("were changed after") || fault.contains("ended a batch when it was signed")
+    };
+    assert!(changed.iter().any(differs), "{changed:?}");
 }
 
 #[test]

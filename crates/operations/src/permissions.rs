@@ -10,8 +10,8 @@ use ledger::OperatorBook;
 pub(crate) enum Permission {
     /// Reads everything that another permission does not guard.
     Read,
-    /// Changes participants, accounts, endpoints, parties and oracles; resends dead letters; takes
-    /// snapshots.
+    /// Changes participants, accounts, endpoints, parties and oracles; resends and drops dead
+    /// letters; takes snapshots.
     Operate,
     /// Moves funds; changes caps, fee rules, models, windows and settlements.
     Finance,

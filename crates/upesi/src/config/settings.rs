@@ -142,8 +142,9 @@ settings! {
         listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 3001));
         /// `"token"`: a change needs the bearer token in `admin-token` in the data directory, and
         /// so do `GET /state`, `GET /transactions/{id}`, `GET /parties/{Type}/{ID}`, `GET
-        /// /participants/{name}/statement`, `GET /transfers/{transferId}/explanation`, `GET
-        /// /operators`, `GET /operators/{name}`, `GET /roles`, `GET /roles/{role}`, `GET /tokens`,
+        /// /participants/{name}/statement`, `GET /transfers`, `GET
+        /// /transfers/{transferId}/explanation`, `GET /operators`,
+        /// `GET /operators/{name}`, `GET /roles`, `GET /roles/{role}`, `GET /tokens`,
         /// `GET /identity`, `GET /fourEyes`, `GET /proposals`, `GET /proposals/{id}`,
         /// `GET /events`, `GET /audit`, `GET /audit/{logIndex}`,
         /// `GET /api/dfsps/{dfspId}/enrollments/inbound` and

@@ -14,6 +14,7 @@ pub(crate) mod liquidity;
 pub(crate) mod login;
 pub(crate) mod operators;
 pub(crate) mod oracles;
+pub(crate) mod participant_names;
 pub(crate) mod participants;
 pub(crate) mod parties;
 pub(crate) mod proposals;

@@ -15,8 +15,8 @@ use crate::data::{archive, backup, migrate, restore, snapshot};
 use crate::inspect::{audit, events, explain, replay, verify, what_if};
 use crate::operate::{
     adapter, apply, callbacks, certificates, cluster, doctor, drill, funds, health, init,
-    liquidity, login, operators, oracles, participants, parties, proposals, quarantine, reconcile,
-    settlement, statement, status, transfers,
+    liquidity, login, operators, oracles, participant_names, participants, parties, proposals,
+    quarantine, reconcile, settlement, statement, status, transfers,
 };
 use crate::{config, serve};
 
@@ -352,6 +352,9 @@ enum Command {
     /// Print a completion script for a shell.
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions(CompletionsArguments),
+    /// Print names of participants for the completion of a shell.
+    #[command(hide = true)]
+    ParticipantNames(participant_names::NamesArguments),
     /// Write man pages for all commands to a directory.
     Man(ManArguments),
 }
@@ -413,6 +416,7 @@ impl Command {
                 print_completions(&arguments, command_line());
                 Ok(())
             }
+            Self::ParticipantNames(arguments) => participant_names::print_names(&arguments),
             Self::Demo(options) => demo(&options),
             Self::Man(arguments) => write_man_pages(&arguments, command_line()),
             Self::Serve(arguments) => serve::serve(&arguments, TransferMode::ChangeReply),

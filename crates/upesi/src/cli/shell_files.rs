@@ -28,9 +28,54 @@ pub struct ManArguments {
 pub fn print_completions(arguments: &CompletionsArguments, mut command: Command) {
     let name = command.get_name().to_owned();
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut command, name, &mut script);
-    print!("{}", String::from_utf8_lossy(&script));
+    clap_complete::generate(arguments.shell, &mut command, &name, &mut script);
+    let mut script = String::from_utf8_lossy(&script).into_owned();
+    if name == "upesi" {
+        complete_participants(arguments.shell, &mut script);
+    }
+    print!("{script}");
 }
+
+/// Makes a script complete the names of participants, which `upesi participant-names` prints.
+fn complete_participants(shell: Shell, script: &mut String) {
+    match shell {
+        Shell::Bash => script.push_str(BASH_NAMES),
+        Shell::Zsh => {
+            let begins = script.rfind("if [ \"$funcstack[1]\"").unwrap_or(script.len());
+            let end = script[begins..].replace("_upesi \"$@\"", "_upesi_names \"$@\"");
+            let end = end.replace("compdef _upesi upesi", "compdef _upesi_names upesi");
+            script.replace_range(begins.., &format!("{ZSH_NAMES}{end}"));
+        }
+        Shell::Fish => script.push_str(FISH_NAMES),
+        _ => {}
+    }
+}
+
+const BASH_NAMES: &str = r#"
+_upesi_names() {
+    local names
+    if names=$(upesi participant-names -- "${COMP_LINE:0:COMP_POINT}" 2>/dev/null); then
+        COMPREPLY=($(compgen -W "${names}" -- "${COMP_WORDS[COMP_CWORD]}"))
+    else
+        _upesi "$@"
+    fi
+}
+complete -F _upesi_names -o bashdefault -o default upesi
+"#;
+
+const ZSH_NAMES: &str = r#"_upesi_names() {
+    local names
+    if names=$(upesi participant-names -- "${(j: :)words[1,CURRENT]}" 2>/dev/null); then
+        compadd -- ${(f)names}
+    else
+        _upesi "$@"
+    fi
+}
+
+"#;
+
+const FISH_NAMES: &str = "complete -c upesi -a \
+    '(upesi participant-names -- (commandline -cp | string collect) 2>/dev/null)'\n";
 
 /// Writes one man page for a program and one for each of its commands.
 ///

@@ -374,3 +374,43 @@ fn the_doctor_names_each_problem_with_its_remedy() {
     assert!(wrong.out().contains("PROBLEM  configuration"), "{}", wrong.out());
     scheme.end();
 }
+
+#[test]
+fn a_shell_completes_the_names_of_participants() {
+    let scheme = Scheme::start();
+    let script = run_alone(&["completions", "bash"]).out();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("upesi.bash");
+    fs::write(&file, script).unwrap();
+    let complete = |line: &str| {
+        let source = format!(
+            "source {}; COMP_LINE='{line}'; COMP_POINT=${{#COMP_LINE}}; COMP_WORDS=($COMP_LINE); \
+             [[ $COMP_LINE == *' ' ]] && COMP_WORDS+=(''); \
+             COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             _upesi_names upesi \"${{COMP_WORDS[COMP_CWORD]}}\" \
+             \"${{COMP_WORDS[COMP_CWORD - 1]}}\"; echo \"${{COMPREPLY[*]}}\"",
+            file.display()
+        );
+        let mut bash = Command::new("bash");
+        let programs = std::path::Path::new(PROGRAM).parent().unwrap().display().to_string();
+        bash.args(["-c", &source]).env("XDG_CACHE_HOME", directory.path());
+        bash.env("PATH", format!("{programs}:{}", std::env::var("PATH").unwrap()));
+        finish(bash).succeeds().out().trim().to_owned()
+    };
+    let token = scheme.home.data().join("admin-token");
+    let at = format!("--token {} --admin http://{}", token.display(), scheme.switch.admin);
+    let show = format!("upesi participant show {at} ");
+    assert_eq!(complete(&show), "Hub payerfsp payeefsp otherfsp");
+    assert_eq!(complete(&format!("{show}pa")), "payerfsp payeefsp");
+    assert!(complete("upesi participant sho").contains("show"));
+    // The stored names help while the switch is down.
+    scheme.end();
+    assert_eq!(complete(&format!("{show}o")), "otherfsp");
+}
+
+/// Runs a command that needs no switch.
+fn run_alone(arguments: &[&str]) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments);
+    finish(command).succeeds()
+}

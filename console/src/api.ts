@@ -33,7 +33,7 @@ interface ErrorBody {
 async function send(method: string, path: string, options: RequestInit): Promise<Response> {
   const headers = new Headers(options.headers);
   const bearer = token();
-  if (bearer !== null && path !== '/login') headers.set('Authorization', `Bearer ${bearer}`);
+  if (bearer !== null && !path.startsWith('/login')) headers.set('Authorization', `Bearer ${bearer}`);
   let response: Response;
   try {
     response = await fetch(path, {

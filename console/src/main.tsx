@@ -6,7 +6,8 @@ import { ApiError, get } from './api';
 import { Login, type Identity } from './pages/login';
 import { PAGES, Page } from './pages';
 import { address, usePlace } from './router';
-import { forget, token } from './session';
+import { finish, isBack } from './provider';
+import { forget, remember, token } from './session';
 import { texts } from './texts';
 import { Note } from './ui';
 
@@ -15,9 +16,11 @@ type LoginState = { who: Identity } | { note?: string } | 'checking' | { failed:
 function Console() {
   const [login, setLogin] = useState<LoginState>('checking');
   useEffect(() => {
-    get<Identity>('/identity').then(
+    const known = isBack() ? finish().then(remember) : Promise.resolve();
+    known.then(() => get<Identity>('/identity')).then(
       (who) => setLogin({ who }),
       (error: ApiError) => {
+        if (error.status === 0 && token() === null) return setLogin({ note: error.message });
         if (error.status !== 401) return setLogin({ failed: error.message });
         const note = token() === null ? undefined : texts.login.ended;
         forget();

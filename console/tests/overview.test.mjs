@@ -39,7 +39,7 @@ test('dead letters and participants near their cap are shown', async () => {
   const { page, close } = await open(browser, hub);
   await logIn(page, hub);
   await page.getByRole('link', { name: '1 dead letter' }).click();
-  await page.getByText('1 of 1 dead letters of this page').waitFor();
+  await page.getByText('1 dead letter matches.').waitFor();
   await page.getByRole('link', { name: 'Overview' }).click();
   const near = page.getByRole('table', { name: 'Nearest to their cap or cover' });
   await near.getByRole('row', { name: /greenbank KES 455 500 91 %/ }).waitFor();

@@ -1,6 +1,7 @@
 // Participants, callbacks and settlement: every change asks for a reason and shows what changes.
 
 import assert from 'node:assert/strict';
+import { generateKeyPairSync } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import { SCREENS, checkPage, launch, logIn, open } from './browser.mjs';
 import { Callbacks, Switch, eventually, onboard, pay, prepare } from './scheme.mjs';
@@ -83,6 +84,70 @@ test('funds in need an amount and a reference, and move once', async () => {
   const accounts = await hub.call('GET', '/participants/bluebank/accounts');
   const settlement = accounts.find((account) => account.ledgerAccountType === 'SETTLEMENT');
   assert.equal(settlement.value, -750);
+  await close();
+});
+
+test('funds out are reserved, then paid out', async () => {
+  const { page, close } = await open(browser, hub);
+  await logIn(page, hub, '/console/#/participants/greenbank');
+  const form = page.getByRole('form', { name: 'Funds out, KES' });
+  await form.getByLabel('Amount of funds out, KES').fill('12.5');
+  await form.getByLabel('External reference').fill('advice 18');
+  await form.getByRole('button', { name: 'Reserve funds out' }).click();
+  await confirm(page, 'withdrawal');
+  await page.getByText('Funds out, KES: done.').waitFor();
+  const [reserved] = await hub.call('GET', '/fundsOut?participant=greenbank');
+  assert.equal(reserved.amount, 12.5);
+  await page.getByRole('button', { name: `Commit funds out ${reserved.transferId}` }).click();
+  await confirm(page, 'paid');
+  await page.getByText(`Commit funds out ${reserved.transferId}: done.`).waitFor();
+  assert.deepEqual(await hub.call('GET', '/fundsOut'), []);
+  await close();
+});
+
+test('a participant and its key are added', async () => {
+  const { page, close } = await open(browser, hub);
+  await logIn(page, hub, '/console/#/participants');
+  const form = page.getByRole('form', { name: 'Add a participant' });
+  await form.getByRole('button', { name: 'Add a participant' }).click();
+  await form.getByText('Currency: enter three letters.').waitFor();
+  await form.getByLabel('Name').fill('newbank');
+  await form.getByLabel('Currency').fill('kes');
+  await form.getByLabel('Net debit cap').fill('250');
+  await form.getByRole('button', { name: 'Add a participant' }).click();
+  await confirm(page, 'contract 9');
+  await page.getByText('Add participant newbank: done.').waitFor();
+  await page.getByRole('link', { name: 'newbank' }).click();
+  await page.getByText('It has no public key.').waitFor();
+  const key = page.getByRole('form', { name: 'Add a public key' });
+  await key.getByLabel('Public key or certificate in PEM').fill('a key');
+  await key.getByRole('button').click();
+  await page.getByText('paste the whole text').waitFor();
+  const { publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+  const pem = publicKey.export({ type: 'spki', format: 'pem' });
+  await key.getByLabel('Public key or certificate in PEM').fill(pem);
+  await key.getByRole('button').click();
+  await confirm(page, 'contract 9');
+  await page.getByText('Add a public key of newbank: done.').waitFor();
+  assert.equal((await hub.call('GET', '/participants/newbank/keys')).length, 1);
+  await close();
+});
+
+test('the configuration is explained, and the log is read from a record on', async () => {
+  const { page, close } = await open(browser, hub);
+  await logIn(page, hub, '/console/#/configuration');
+  await page.getByLabel('Name or meaning contains').fill('horizon_seconds');
+  const row = page.getByRole('row', { name: /delivery\.horizon_seconds/ });
+  assert.match(await row.innerText(), /delivery\.horizon_seconds\s+1\s+set in the file/);
+  await page.goto('/console/#/log');
+  await page.getByText('The last record is').waitFor();
+  await page.getByLabel('From record').fill('1');
+  await page.getByLabel('Kind').selectOption('transfers');
+  await page.getByRole('button', { name: 'Show', exact: true }).click();
+  await page.getByRole('cell', { name: /transfer/ }).first().waitFor();
+  await page.getByLabel('From record').fill('many');
+  await page.getByRole('button', { name: 'Show', exact: true }).click();
+  await page.getByText('From record: enter a number.').waitFor();
   await close();
 });
 
@@ -202,6 +267,8 @@ test('pages have no violation of accessibility on a desk and on a phone', async 
       ['settlement', 'Settlement'],
       ['settlement/1', 'Settlement 1'],
       ['audit', 'Audit trail'],
+      ['log', 'Log'],
+      ['configuration', 'Configuration'],
       ['system', 'System'],
     ]) {
       await page.goto(`/console/#/${path}`);

@@ -5,6 +5,7 @@ import { texts } from '../texts';
 import { Title } from '../ui';
 import { Audit } from './audit';
 import { Callbacks } from './callbacks';
+import { ConfigurationPage } from './configuration';
 import { LogPage } from './log';
 import { Overview } from './overview';
 import { LiquidityPage, Participants } from './participants';
@@ -26,6 +27,7 @@ export const PAGES: [string, string][] = [
   ['proposals', texts.navigation.proposals],
   ['audit', texts.navigation.audit],
   ['log', texts.navigation.log],
+  ['configuration', texts.navigation.configuration],
   ['system', texts.navigation.system],
 ];
 
@@ -46,6 +48,7 @@ export function Page({ place }: { place: Place }) {
     return second === undefined ? <Proposals /> : <ProposalPage key={second} id={second} />;
   }
   if (first === 'audit') return <Audit />;
+  if (first === 'configuration') return <ConfigurationPage />;
   if (first === 'log') return <LogPage />;
   if (first === 'system') return <System />;
   if (first === 'callbacks') return <Callbacks />;

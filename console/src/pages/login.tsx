@@ -1,12 +1,13 @@
 // The login: with a token, or with a name, a password and the code of a second factor.
 
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { ApiError, change, get } from '../api';
+import { begin, provider, type Provider } from '../provider';
 import { forget, remember } from '../session';
 import { texts } from '../texts';
 import { Choice, Field, Note, Title } from '../ui';
 
-type Way = 'token' | 'password';
+type Way = 'token' | 'password' | 'provider';
 
 export interface Identity {
   name?: string;
@@ -20,6 +21,17 @@ export function Login(it: { note: string | undefined; onDone: (who: Identity) =>
   const [values, setValues] = useState({ token: '', name: '', password: '', code: '' });
   const [problem, setProblem] = useState<{ field?: string; text: string }>();
   const [busy, setBusy] = useState(false);
+  const [at, setAt] = useState<Provider>();
+  useEffect(() => {
+    // Without an answer of the provider, the other ways remain.
+    provider().then(
+      (found) => {
+        setAt(found);
+        if (found !== undefined) setWay('provider');
+      },
+      () => undefined,
+    );
+  }, []);
   const field = (name: keyof typeof values) => ({
     value: values[name],
     onValue: (value: string) => setValues({ ...values, [name]: value }),
@@ -28,6 +40,13 @@ export function Login(it: { note: string | undefined; onDone: (who: Identity) =>
 
   const submit = async (event: Event) => {
     event.preventDefault();
+    if (way === 'provider' && at !== undefined) {
+      setBusy(true);
+      return begin(at).catch((error: unknown) => {
+        setProblem({ text: error instanceof ApiError ? error.message : String(error) });
+        setBusy(false);
+      });
+    }
     const wrong = check(way, values);
     setProblem(wrong);
     if (wrong !== undefined) return;
@@ -51,6 +70,9 @@ export function Login(it: { note: string | undefined; onDone: (who: Identity) =>
         options={[
           ['token', texts.login.withToken],
           ['password', texts.login.withPassword],
+          ...(at === undefined
+            ? []
+            : [['provider', texts.login.withProvider(at.host)] as [Way, string]]),
         ]}
         value={way}
         onValue={(chosen) => {
@@ -67,7 +89,7 @@ export function Login(it: { note: string | undefined; onDone: (who: Identity) =>
             type="password"
             autocomplete="off"
           />
-        ) : (
+        ) : way === 'provider' ? null : (
           <>
             <Field {...field('name')} label={texts.login.name} autocomplete="username" />
             <Field
@@ -89,7 +111,9 @@ export function Login(it: { note: string | undefined; onDone: (who: Identity) =>
           <Note mood="bad">{problem.text}</Note>
         ) : null}
         <button class="primary" disabled={busy}>
-          {texts.login.submit}
+          {way === 'provider' && at !== undefined
+            ? texts.login.goToProvider(at.host)
+            : texts.login.submit}
         </button>
         <p class="hint">{texts.login.kept}</p>
       </form>

@@ -29,7 +29,9 @@ pub use password::{PASSWORD_CHARACTERS, PasswordHash, verify_password};
 pub use provider::{ANSWER_BYTES_MAX, ProviderClient, ProviderError, TIME_MAX, check_url};
 pub use secrets::{SecretsKey, Unreadable};
 pub use session::Session;
-pub use token_requests::{DEVICE_TIME_MAX, DeviceCode, ProviderTokens, RenewalError, TokenRequest};
+pub use token_requests::{
+    AuthorizationCode, DEVICE_TIME_MAX, DeviceCode, ProviderTokens, RenewalError, TokenRequest,
+};
 pub use totp::{TOTP_SECRET_BYTES, TotpSecret};
 
 /// The operating system gave no random bytes.

@@ -1,5 +1,5 @@
 //! Requests for access tokens: client credentials (RFC 6749) for machines, device codes (RFC 8628)
-//! for people at a command line.
+//! for people at a command line, authorization codes with PKCE (RFC 7636) for people at a browser.
 //!
 //! A client with a secret authenticates with HTTP Basic. Secrets are in no error text.
 
@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use crate::provider::{ProviderClient, ProviderError};
+use crate::provider::{ProviderClient, ProviderError, check_url};
 
 /// Longest time that a person has to enter a device code.
 pub const DEVICE_TIME_MAX: Duration = Duration::from_secs(1_800);
@@ -42,6 +42,8 @@ pub struct TokenRequest {
 pub struct ProviderTokens {
     /// The access token.
     pub access: String,
+    /// The ID token of a person (OpenID Connect), which is not verified here.
+    pub id: Option<String>,
     /// The token that renews it, if the provider gave one.
     pub refresh: Option<String>,
     /// How long the access token is valid; 0 if the provider names no time.
@@ -66,6 +68,17 @@ pub struct DeviceCode {
     pub verification_uri: String,
     /// The code to enter there.
     pub user_code: String,
+}
+
+/// The code that a browser brought back from the provider.
+#[derive(Clone)]
+pub struct AuthorizationCode {
+    /// The code.
+    pub code: String,
+    /// The secret of which the browser sent the digest.
+    pub verifier: String,
+    /// The address to which the provider sent the browser.
+    pub redirect_uri: String,
 }
 
 /// The addresses of a provider.
@@ -143,6 +156,39 @@ impl ProviderClient {
         let polling = self.poll((&endpoints.token, request), &code, interval);
         let expired = || ProviderError::new("the code was not entered in time");
         tokio::time::timeout(time.min(DEVICE_TIME_MAX), polling).await.map_err(|_| expired())?
+    }
+
+    /// The address to which a browser goes to log in.
+    ///
+    /// # Errors
+    /// In words.
+    pub async fn authorization_url(&self, issuer: &str) -> Result<String, ProviderError> {
+        let found = self.discover(issuer).await?;
+        let url = found.get("authorization_endpoint").and_then(Value::as_str);
+        let url = url.ok_or_else(|| ProviderError::new("the provider has no login of browsers"))?;
+        check_url(url)?;
+        Ok(url.to_owned())
+    }
+
+    /// The tokens of a person who logged in with a browser.
+    ///
+    /// # Errors
+    /// In words.
+    pub async fn code_tokens(
+        &self,
+        request: &TokenRequest,
+        code: &AuthorizationCode,
+    ) -> Result<ProviderTokens, ProviderError> {
+        let endpoints = self.endpoints(request).await?;
+        let mut form = request.form();
+        form.extend([
+            ("grant_type", "authorization_code".into()),
+            ("code", code.code.clone()),
+            ("code_verifier", code.verifier.clone()),
+            ("redirect_uri", code.redirect_uri.clone()),
+        ]);
+        let (status, answer) = self.send(&endpoints.token, request, form).await?;
+        tokens_of(status, &answer)
     }
 
     async fn poll(
@@ -235,6 +281,7 @@ fn tokens_of(
     match text("access_token") {
         Some(access) if status == StatusCode::OK => Ok(ProviderTokens {
             access,
+            id: text("id_token"),
             refresh: text("refresh_token"),
             lifetime: Duration::from_secs(seconds.unwrap_or_default()),
         }),

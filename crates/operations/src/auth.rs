@@ -99,6 +99,14 @@ fn is_same_origin(options: &AdminOptions, origin: &[u8], host: &str) -> bool {
     authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host.as_bytes()))
 }
 
+/// Whether an address is that of the console at the host that a request names.
+pub(crate) fn is_console(options: &AdminOptions, headers: &HeaderMap, address: &str) -> bool {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let origin = address.strip_suffix("/console/");
+    let pair = origin.zip(host);
+    pair.is_some_and(|(origin, host)| is_same_origin(options, origin.as_bytes(), host))
+}
+
 /// The name under which uses of the break-glass token are recorded. No operator can have it.
 pub(crate) const BREAK_GLASS: &str = "break-glass";
 

@@ -168,6 +168,12 @@ pub trait AdminBackend: Send + Sync + 'static {
         None
     }
 
+    /// The settings of the switch as JSON, without secrets. The default is for a hub without a
+    /// configuration.
+    fn configuration(&self) -> Bytes {
+        Bytes::from_static(br#"{"settings":[],"warnings":[],"bounds":[]}"#)
+    }
+
     /// Whether transfers are traced.
     fn is_tracing(&self) -> bool;
 

@@ -29,6 +29,7 @@ mod body_reader;
 mod change_words;
 mod client_socket;
 mod cluster;
+mod configuration;
 mod connections;
 mod console;
 mod credentials;
@@ -64,6 +65,7 @@ mod permissions;
 mod probes;
 mod process_status;
 mod proposals;
+mod provider_logins;
 mod provider_tokens;
 mod reports;
 mod request;
@@ -110,6 +112,7 @@ pub use events::{
 };
 pub use explanations::ExplanationFormat;
 pub use options::{AdminKeys, AdminOptions, AuditReads, Auth, Limits};
+pub use provider_logins::BrowserLogin;
 pub use provider_tokens::ProviderOperators;
 pub use reports::{
     BackgroundJob, Cluster, ClusterLane, ClusterNode, DiskStatus, DiskUse, Health, OpenBreaker,

@@ -121,7 +121,7 @@ impl NameRecord {
 }
 
 /// A place among the waiting logins.
-struct WaitingPermit<'a> {
+pub(crate) struct WaitingPermit<'a> {
     logins: &'a Logins,
     network: IpAddr,
 }
@@ -146,7 +146,8 @@ impl Logins {
         hash.map(|hash| hash.0).map_err(|error| internal(&error.to_string()))
     }
 
-    fn wait(&self, peer: IpAddr) -> Result<WaitingPermit<'_>, Refusal> {
+    /// Takes a place among the waiting logins.
+    pub(crate) fn wait(&self, peer: IpAddr) -> Result<WaitingPermit<'_>, Refusal> {
         let network = network_of(peer);
         let mut waiting = lock(&self.waiting);
         let all: usize = waiting.values().sum();

@@ -16,6 +16,7 @@ use ledger::{OperatorBook, Stamp};
 use crate::auth::{BREAK_GLASS, Caller, Credential, forbidden, unauthorized};
 use crate::operators::is_name;
 use crate::permissions::Permissions;
+use crate::provider_logins::BrowserLogin;
 
 /// Longest part of a claim in an error text, in characters.
 const SHOWN_MAX: usize = 64;
@@ -35,6 +36,8 @@ pub struct ProviderOperators {
     pub claim: String,
     /// Values of this claim, each with the role that it grants.
     pub roles: Vec<(String, String)>,
+    /// The login of browsers, if the console has a client at the provider.
+    pub browser: Option<BrowserLogin>,
 }
 
 /// Whether a credential has the form of such a token. No other credential begins like this.
@@ -54,21 +57,7 @@ impl ProviderOperators {
         token: &[u8],
         now: Stamp,
     ) -> Result<Caller, Refusal> {
-        let mut keys = self.keys.clone();
-        let mut verified = self.verify(&mut keys, token, now);
-        if let Err(None | Some(TokenFault::UnknownKey)) = verified
-            && let Some(refresh) = keys.refresh()
-        {
-            refresh.wait().await;
-            verified = self.verify(&mut keys, token, now);
-        }
-        let claims = verified.map_err(|fault| match fault {
-            Some(fault) => unauthorized(&fault.to_string()),
-            None => {
-                let detail = "the keys of the OpenID provider are not available";
-                Refusal::new(ErrorCode::SERVICE_UNAVAILABLE, detail)
-            }
-        })?;
+        let claims = self.claims(&self.rules, token, now).await?;
         let name = self.name(&claims)?;
         if book.operator(&name).is_some_and(|operator| !operator.active) {
             return Err(forbidden(&format!("the operator {name} is disabled")));
@@ -83,15 +72,31 @@ impl ProviderOperators {
         })
     }
 
-    /// `None` as error if there are no keys.
-    fn verify(
+    /// The claims of a token of the provider, whose keys are read again if it has another one.
+    ///
+    /// # Errors
+    /// 401 for an invalid token, 503 if the provider's keys were never read.
+    pub(crate) async fn claims(
         &self,
-        keys: &mut IssuerKeys,
+        rules: &TokenRules,
         token: &[u8],
         now: Stamp,
-    ) -> Result<Claims, Option<TokenFault>> {
-        let (keys, _) = keys.latest();
-        keys.ok_or(None)?.verify(token, &self.rules, now.0 / 1_000_000).map_err(Some)
+    ) -> Result<Claims, Refusal> {
+        let mut keys = self.keys.clone();
+        let mut verified = verify(&mut keys, (token, rules), now);
+        if let Err(None | Some(TokenFault::UnknownKey)) = verified
+            && let Some(refresh) = keys.refresh()
+        {
+            refresh.wait().await;
+            verified = verify(&mut keys, (token, rules), now);
+        }
+        verified.map_err(|fault| match fault {
+            Some(fault) => unauthorized(&fault.to_string()),
+            None => {
+                let detail = "the keys of the OpenID provider are not available";
+                Refusal::new(ErrorCode::SERVICE_UNAVAILABLE, detail)
+            }
+        })
     }
 
     fn name(&self, claims: &Claims) -> Result<String, Refusal> {
@@ -118,4 +123,14 @@ impl ProviderOperators {
         roles.dedup();
         roles
     }
+}
+
+/// `None` as error if there are no keys.
+fn verify(
+    keys: &mut IssuerKeys,
+    (token, rules): (&[u8], &TokenRules),
+    now: Stamp,
+) -> Result<Claims, Option<TokenFault>> {
+    let (keys, _) = keys.latest();
+    keys.ok_or(None)?.verify(token, rules, now.0 / 1_000_000).map_err(Some)
 }

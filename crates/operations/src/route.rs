@@ -20,12 +20,12 @@ use crate::request::AdminRequest;
 use crate::response::HandlerResult;
 use crate::schema::{Content, any_text, some_text};
 use crate::{
-    accounts, audit_log, cluster, credentials, dead_letters, dry_runs, endpoint_cache, enrolments,
-    enums, events, explanations, four_eyes, funds, identity, interchange_fee_rules,
-    jws_certificates, keys, limits, liquidity, logins, metrics, monitoring, openapi_document,
-    operators, oracles, participants, parties, proposals, roles, rules, settlement_models,
-    settlement_windows, settlements, snapshots, statements, status, storage, tokens, transactions,
-    transfers, waterfall,
+    accounts, audit_log, cluster, configuration, credentials, dead_letters, dry_runs,
+    endpoint_cache, enrolments, enums, events, explanations, four_eyes, funds, identity,
+    interchange_fee_rules, jws_certificates, keys, limits, liquidity, logins, metrics, monitoring,
+    openapi_document, operators, oracles, participants, parties, proposals, provider_logins, roles,
+    rules, settlement_models, settlement_windows, settlements, snapshots, statements, status,
+    storage, tokens, transactions, transfers, waterfall,
 };
 
 /// The resources of every module, with their group in the document.
@@ -54,6 +54,7 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("operators", proposals::RESOURCES),
     ("operators", credentials::RESOURCES),
     ("operators", logins::RESOURCES),
+    ("operators", provider_logins::RESOURCES),
     ("operators", audit_log::RESOURCES),
     ("hub", enums::RESOURCES),
     ("measurement", waterfall::RESOURCES),
@@ -69,6 +70,7 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("hub", status::RESOURCES),
     ("hub", metrics::RESOURCES),
     ("hub", storage::RESOURCES),
+    ("hub", configuration::RESOURCES),
     ("hub", cluster::RESOURCES),
     ("hub", rules::RESOURCES),
     ("hub", openapi_document::RESOURCES),

@@ -181,8 +181,7 @@ fn serve_at(
     let publisher = EventPublisher::start(config, &node.handle(), (&replays, clock))?;
     let running = ports.start(&node.handle(), stopping.clone()).map_err(no_io_thread)?;
     let mut watchdog = Watchdog::new(&config.health, node.handle(), Arc::clone(&traffic), clock);
-    let paths = (&*arguments.data, arguments.config.as_deref());
-    let jobs = BackgroundJobs::start(config, paths, (segments, replays.frames.clone()))?;
+    let jobs = BackgroundJobs::start(config, arguments, (segments, replays.frames.clone()))?;
     let backend = Arc::new(NodeBackend {
         handle: node.handle(),
         traffic,
@@ -199,6 +198,7 @@ fn serve_at(
         mojaloop_names: config.metrics.mojaloop_names,
         certificates: Arc::clone(&certificates),
         issuers,
+        configuration: config::check::report(arguments.config.as_deref(), config)?.into(),
     });
     let liquidity = LiquidityThread::start(Arc::clone(&backend), alerts, stopping.clone())?;
     announce(arguments, (transfer_mode, options), &node, (&addresses, starting, &certificates));

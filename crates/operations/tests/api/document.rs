@@ -30,7 +30,7 @@ const FIRST: [&str; 19] = [
 ];
 
 /// Examples that the state of a fresh hub does not allow, with what they are answered.
-const REFUSED: [(&str, u16); 27] = [
+const REFUSED: [(&str, u16); 29] = [
     // No transfer was committed: the window is empty, and nothing can be settled.
     ("closeSettlementWindow", 400),
     ("createSettlement", 400),
@@ -49,6 +49,9 @@ const REFUSED: [(&str, u16); 27] = [
     // Operators have no roles.
     ("createSecondFactor", 400),
     ("logIn", 400),
+    // No provider is configured.
+    ("showProvider", 400),
+    ("logInAtProvider", 400),
     // There is no dead letter.
     ("resend", 400),
     ("dropDeadLetter", 400),

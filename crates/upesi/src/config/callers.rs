@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use http::{HeaderName, Uri};
-use identity::{IssuerKeys, KeySource, TokenRules};
-use operations::ProviderOperators;
+use identity::{IssuerKeys, KeySource, ProviderClient, TokenRequest, TokenRules};
+use operations::{BrowserLogin, ProviderOperators};
 use switch::{
     CallerPolicy, CertificateField, CertificateNames, GatewayCallers, NamePattern, TokenCallers,
 };
@@ -118,7 +118,22 @@ impl Config {
             names: oidc_names.clone(),
             claim: oidc_claim.clone(),
             roles: self.admin.provider_roles().into_iter().flatten().collect(),
+            browser: self.browser_login(),
         })
+    }
+
+    /// The console's client at the provider. Its certificates were checked.
+    fn browser_login(&self) -> Option<BrowserLogin> {
+        let Admin { oidc_issuer, oidc_audience, oidc_client_id, oidc_scope, .. } = &self.admin;
+        let request = TokenRequest {
+            issuer: oidc_issuer.clone()?,
+            client_id: oidc_client_id.clone()?,
+            client_secret: None,
+            scope: Some(oidc_scope.clone()),
+            audience: oidc_audience.clone(),
+        };
+        let client = ProviderClient::new("admin", self.admin.oidc_ca_file.clone()).ok()?;
+        Some(BrowserLogin { client, request })
     }
 
     fn gateway_callers(&self) -> Option<GatewayCallers> {
@@ -142,7 +157,10 @@ impl Config {
 
 impl Admin {
     fn provider_fault(&self) -> Option<String> {
-        let issuer = self.oidc_issuer.as_ref()?;
+        let Some(issuer) = self.oidc_issuer.as_ref() else {
+            let is_alone = self.oidc_client_id.is_some();
+            return is_alone.then(|| "admin.oidc_client_id needs admin.oidc_issuer".to_owned());
+        };
         let needs = |what: &str| Some(format!("admin.oidc_issuer needs admin.{what}"));
         if self.auth != Auth::Roles {
             return needs("auth = \"roles\"");
@@ -155,6 +173,10 @@ impl Admin {
         }
         if self.oidc_roles.is_empty() {
             return needs("oidc_roles, such as [\"hub-operators=operator\"]");
+        }
+        let has_openid = self.oidc_scope.split(' ').any(|scope| scope == "openid");
+        if self.oidc_client_id.is_some() && !has_openid {
+            return Some("admin.oidc_scope must have openid".to_owned());
         }
         if self.provider_roles().contains(&None) {
             let text = "admin.oidc_roles must have entries VALUE=ROLE";

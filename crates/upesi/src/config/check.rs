@@ -7,7 +7,7 @@ mod warnings;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -71,22 +71,49 @@ pub(crate) fn check_config(arguments: &CheckConfigArguments) -> Result<(), CliEr
     }
     let config = Config::read(arguments.file.as_deref())?;
     check_start(&config)?;
-    let text = match &arguments.file {
-        None => String::new(),
-        Some(file) => fs::read_to_string(file).map_err(|error| {
-            CliError::new(format!("{}: cannot be read: {error}", file.display()))
-        })?,
-    };
-    let report = ConfigReport {
-        settings: with_notes(settings(&settings_in(&text)), &config),
-        warnings: warnings(&config),
-        bounds: bounds(&config),
-    };
+    let report = ConfigReport::of(arguments.file.as_deref(), &config)?;
     match arguments.json {
         true => println!("{}", serde_json::to_string_pretty(&report).expect("plain data")),
         false => print(&report),
     }
     Ok(())
+}
+
+/// The report of a running switch as JSON, without values that may contain secrets.
+pub(crate) fn report(file: Option<&Path>, config: &Config) -> Result<String, CliError> {
+    let mut report = ConfigReport::of(file, config)?;
+    for setting in &mut report.settings {
+        let is_hidden = HIDDEN.contains(&setting.name) || has_user(&setting.value);
+        if is_hidden && setting.given {
+            setting.value = "(hidden)".to_owned();
+        }
+    }
+    Ok(serde_json::to_string(&report).expect("plain data"))
+}
+
+/// Settings with addresses that are secrets at some services.
+const HIDDEN: [&str; 1] = ["alerts.webhook_url"];
+
+/// Whether a value is an address with a user, and perhaps a password.
+fn has_user(value: &str) -> bool {
+    value.split_once("://").is_some_and(|(_, rest)| {
+        rest.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@'))
+    })
+}
+
+impl ConfigReport {
+    fn of(file: Option<&Path>, config: &Config) -> Result<Self, CliError> {
+        let text = file.map_or(Ok(String::new()), |file| {
+            let cannot =
+                |error| CliError::new(format!("{}: cannot be read: {error}", file.display()));
+            fs::read_to_string(file).map_err(cannot)
+        })?;
+        Ok(Self {
+            settings: with_notes(settings(&settings_in(&text)), config),
+            warnings: warnings(config),
+            bounds: bounds(config),
+        })
+    }
 }
 
 /// Makes those start checks of `serve` that need no running thread.
@@ -251,6 +278,17 @@ fn bounds(config: &Config) -> Vec<LongestTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_with_users_are_hidden() {
+        for (value, expected) in [
+            ("\"kafka://user:secret@10.0.0.1/topic\"", true),
+            ("\"https://10.0.0.1/a@b\"", false),
+            ("17", false),
+        ] {
+            assert_eq!(has_user(value), expected, "{value}");
+        }
+    }
 
     #[test]
     fn default_loopback_endpoints_have_a_note() {

@@ -143,7 +143,7 @@ settings! {
         /// `"token"`: a change needs the bearer token in `admin-token` in the data directory, and
         /// so do `GET /state`, `GET /transactions/{id}`, `GET /parties/{Type}/{ID}`, `GET
         /// /participants/{name}/statement`, `GET /transfers`, `GET
-        /// /transfers/{transferId}/explanation`, `GET /operators`,
+        /// /transfers/{transferId}/explanation`, `GET /configuration`, `GET /operators`,
         /// `GET /operators/{name}`, `GET /roles`, `GET /roles/{role}`, `GET /tokens`,
         /// `GET /identity`, `GET /fourEyes`, `GET /proposals`, `GET /proposals/{id}`,
         /// `GET /events`, `GET /audit`, `GET /audit/{logIndex}`,
@@ -188,6 +188,12 @@ settings! {
         oidc_claim: String = "groups".into();
         /// Roles that values of this claim grant, such as `["hub-operators=operator"]`
         oidc_roles: Vec<String> = Vec::new();
+        /// Name of the console's client at the provider: a public client with authorization codes
+        /// and PKCE, whose redirect address is that of the console, such as
+        /// `https://hub.example:3001/console/`. Unset, the console offers no login there
+        oidc_client_id: Option<String> = None;
+        /// Scopes that the console requests, with spaces between them; one must be `openid`
+        oidc_scope: String = "openid".into();
         /// Names, without port, that the `Host` header may have. The names of the loopback
         /// interface and the address of the connection are always allowed
         hosts: Vec<String> = Vec::new();

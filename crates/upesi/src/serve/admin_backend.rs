@@ -63,6 +63,8 @@ pub(crate) struct NodeBackend {
     pub(crate) mojaloop_names: MojaloopNames,
     pub(crate) certificates: Arc<Certificates>,
     pub(crate) issuers: Arc<Issuers>,
+    /// The settings as JSON, without secrets.
+    pub(crate) configuration: Bytes,
 }
 
 /// Permits for requests that read the log, and for records of requests.
@@ -434,6 +436,10 @@ impl AdminBackend for NodeBackend {
     fn event_publishing(&self) -> Option<EventPublishing> {
         let publishing = self.publishing.as_ref()?;
         Some(publishing.report(self.replays.frames.end()))
+    }
+
+    fn configuration(&self) -> Bytes {
+        self.configuration.clone()
     }
 
     fn is_tracing(&self) -> bool {

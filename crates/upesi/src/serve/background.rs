@@ -27,6 +27,7 @@ use crate::config::{self, Config};
 use crate::data::archive::before_now;
 use crate::data::backup::{self, extras};
 use crate::data::layout;
+use crate::serve::arguments::ServeArguments;
 use crate::serve::chain_heads::Publisher;
 
 /// Interval of the checks for segments to archive.
@@ -68,10 +69,10 @@ impl BackgroundJobs {
     /// Starts the configured jobs.
     pub(crate) fn start(
         config: &Config,
-        paths: (&Path, Option<&Path>),
+        arguments: &ServeArguments,
         (segments, frames): (Segments, DurableFrames<TieredDisk<RealDisk>>),
     ) -> Result<Self, CliError> {
-        let (data, configuration) = paths;
+        let (data, configuration) = (&*arguments.data, arguments.config.as_deref());
         let mut jobs = Self {
             stopping: Arc::default(),
             alarms: Vec::new(),

@@ -1,10 +1,11 @@
-// A certified OpenID provider for tests: client credentials and device codes. Prints its issuer.
+// A certified OpenID provider for tests: client credentials, device codes, and authorization codes
+// with PKCE. Prints its issuer. A browser is logged in as "anna" at once.
 // Each line of standard input is a device code that the person "anna" enters and accepts.
 import { createServer } from 'node:http';
 import { createInterface } from 'node:readline';
 import Provider from 'oidc-provider';
 
-const { audience, lifetime } = JSON.parse(process.argv[2]);
+const { audience, lifetime, consoles = [], port = 0 } = JSON.parse(process.argv[2]);
 const DEVICE = 'urn:ietf:params:oauth:grant-type:device_code';
 const machine = (id) => ({
   client_id: id,
@@ -14,7 +15,7 @@ const machine = (id) => ({
   response_types: [],
 });
 const server = createServer();
-await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+await new Promise((resolve) => server.listen(port, '127.0.0.1', resolve));
 const issuer = `http://127.0.0.1:${server.address().port}`;
 const provider = new Provider(issuer, {
   clients: [
@@ -28,8 +29,18 @@ const provider = new Provider(issuer, {
       redirect_uris: [],
       response_types: [],
     },
+    ...consoles.map((address) => ({
+      client_id: 'console',
+      token_endpoint_auth_method: 'none',
+      grant_types: ['authorization_code'],
+      redirect_uris: [address],
+      response_types: ['code'],
+    })),
   ],
+  pkce: { required: () => true },
+  interactions: { url: (_context, interaction) => `/enter/${interaction.uid}` },
   features: {
+    devInteractions: { enabled: false },
     clientCredentials: { enabled: true },
     deviceFlow: { enabled: true },
     revocation: { enabled: true },
@@ -46,7 +57,7 @@ const provider = new Provider(issuer, {
       }),
     },
   },
-  issueRefreshToken: () => true,
+  issueRefreshToken: (_context, client) => client.clientId !== 'console',
   rotateRefreshToken: true,
   extraTokenClaims: (_context, token) => {
     const name = token.accountId ?? token.clientId;
@@ -55,7 +66,19 @@ const provider = new Provider(issuer, {
   },
   findAccount: (_context, id) => ({ accountId: id, claims: async () => ({ sub: id }) }),
 });
-server.on('request', provider.callback());
+const answer = provider.callback();
+server.on('request', async (request, response) => {
+  if (!request.url.startsWith('/enter/')) return answer(request, response);
+  const { params, prompt } = await provider.interactionDetails(request, response);
+  const grant = new provider.Grant({ accountId: 'anna', clientId: params.client_id });
+  grant.addOIDCScope('openid');
+  grant.addResourceScope(audience, 'fspiop');
+  const result =
+    prompt.name === 'login'
+      ? { login: { accountId: 'anna' } }
+      : { consent: { grantId: await grant.save() } };
+  await provider.interactionFinished(request, response, result, { mergeWithLastSubmission: true });
+});
 
 createInterface({ input: process.stdin }).on('line', async (line) => {
   const code = await provider.DeviceCode.findByUserCode(line.replace(/-/g, ''));

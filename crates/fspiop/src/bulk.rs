@@ -409,16 +409,16 @@ fn write_result(out: &mut Vec<u8>, item: &ItemResult, answered: Option<&RawResul
     object.close();
 }
 
-/// The items with an error in the payee's message: code and complete description of each.
+/// The errors of items in the payee's message: code and complete description of each.
 #[must_use]
-pub fn errors_of_items(answer: &[u8]) -> Vec<(TransferId, ErrorCode, String)> {
-    let Ok(parsed) = BulkTransferResult::parse(answer) else { return Vec::new() };
+pub fn errors_of_items(answer: &[u8]) -> HashMap<TransferId, (ErrorCode, String)> {
+    let Ok(parsed) = BulkTransferResult::parse(answer) else { return HashMap::new() };
     let errors = parsed.items.into_iter().filter_map(|item| {
         let (code, description) = item.error?;
         let error =
             body::ErrorInformation { code, description: description.into(), extension_list: None };
         let (code, description) = error.effective();
-        Some((item.transfer, code, description.into_owned()))
+        Some((item.transfer, (code, description.into_owned())))
     });
     errors.collect()
 }
@@ -517,7 +517,7 @@ mod tests {
         let error = body::ErrorInformation::parse(&error).expect("an error");
         assert_eq!((error.code.number(), &*error.description), (5104, "no"));
         let errors = errors_of_items(answer.as_bytes());
-        assert_eq!(errors, [(id, error.code, "no".to_owned())]);
+        assert_eq!(errors, HashMap::from([(id, (error.code, "no".to_owned()))]));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The messages of payer and payee are read from the log, the ends of the items from the state. An
 //! end of an item never changes, so a message is the same at any age.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 use fspiop::ErrorCode;
@@ -16,6 +16,9 @@ use ledger::{
 use crate::message::OutgoingNotice;
 use crate::outcome_errors::{self, PrepareFields, iso_text};
 use crate::records::Records;
+
+/// The errors of items in the payee's message.
+type ItemErrors = HashMap<TransferId, (ErrorCode, String)>;
 
 const DUPLICATE_ITEM: &str = "Individual transfer prepare duplicate";
 
@@ -93,11 +96,11 @@ fn failed(code: ErrorCode, detail: &str) -> ItemEnd {
 fn error_of_item(
     outcome: Outcome,
     (request, at): (&BulkTransfer, usize),
-    (errors, answer): (&[(TransferId, ErrorCode, String)], Option<&[u8]>),
+    (errors, answer): (&ItemErrors, Option<&[u8]>),
 ) -> ItemEnd {
     let transfer = request.items[at].transfer;
     if outcome == Outcome::Aborted {
-        if let Some((_, code, text)) = errors.iter().find(|(id, ..)| *id == transfer) {
+        if let Some((code, text)) = errors.get(&transfer) {
             return ItemEnd::Failed(*code, text.clone());
         }
         let whole = answer.and_then(|body| fspiop::body::ErrorInformation::parse(body).ok());

@@ -262,8 +262,11 @@ impl SimHub {
         let OwnedPayload::Stored(payload) = record.payload else {
             panic!("{notice:?} is made from a record without a message");
         };
-        let request = Request::parse(&payload).expect("the log keeps messages as they came");
-        Ok(Some(request))
+        match Request::parse(&payload) {
+            // The message about an operator's change is made from the change.
+            None if notice.kind == NoticeKind::PartiesChanged => Ok(None),
+            request => Ok(Some(request.expect("the log keeps messages as they came"))),
+        }
     }
 }
 

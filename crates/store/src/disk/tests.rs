@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
 use std::thread;
 
-use ledger::Outcome;
+use ledger::{Outcome, Stamp};
 use tempfile::TempDir;
 
 use super::*;
@@ -151,7 +151,8 @@ impl TestStore {
         let rows = numbers.map(|number| match known.get(&number) {
             None => {
                 known.insert(number, *log_index);
-                FinalTransfer { changed: LogIndex(*log_index), ..row(number) }
+                let completed = Stamp(*log_index * 1_000);
+                FinalTransfer { changed: LogIndex(*log_index), completed, ..row(number) }
             }
             // A response that arrived too late.
             Some(_) => FinalTransfer {

@@ -97,6 +97,14 @@ fn body_of(operation: Operation) -> String {
         }
         Operation::AuthorizationsPut => "{\"responseType\":\"ENTERED\"}".to_owned(),
         Operation::TransactionsPut => "{\"transactionState\":\"COMPLETED\"}".to_owned(),
+        Operation::BulkTransfersPost => format!(
+            "{{\"bulkTransferId\":\"{ID}\",\"bulkQuoteId\":\"{ID}\",\
+             \"payerFsp\":\"payerfsp\",\"payeeFsp\":\"payeefsp\",\
+             \"expiration\":\"2099-01-01T00:00:00.000Z\",\"individualTransfers\":[{{\
+             \"transferId\":\"{ID}\",\"transferAmount\":{amount},\"ilpPacket\":\"AYIBgQ\",\
+             \"condition\":\"BeZFGxq2RPkY0IpxxIBaJSnr7jhPs8hPedGCgk16Uzc\"}}]}}"
+        ),
+        Operation::BulkTransfersPut => "{\"bulkTransferState\":\"COMPLETED\"}".to_owned(),
         Operation::TransfersPost => BODY.to_owned(),
         Operation::TransfersPut => "{\"transferState\":\"COMMITTED\"}".to_owned(),
         Operation::ParticipantsError
@@ -106,7 +114,8 @@ fn body_of(operation: Operation) -> String {
         | Operation::TransactionRequestsError
         | Operation::AuthorizationsError
         | Operation::TransactionsError
-        | Operation::TransfersError => {
+        | Operation::TransfersError
+        | Operation::BulkTransfersError => {
             "{\"errorInformation\":{\"errorCode\":\"5000\",\"errorDescription\":\"No\"}}".to_owned()
         }
         _ => String::new(),
@@ -147,7 +156,7 @@ fn an_unknown_sender_has_no_effect_on_any_resource() {
                 assert_eq!(thread.counters.unknown_senders.get(), count, "{call}");
             }
         }
-        assert_eq!(count, 39, "all rows of the table");
+        assert_eq!(count, 43, "all rows of the table");
         let calls = (thread.counters.forwards.get(), thread.counters.attempts.get());
         assert_eq!((hub.records(), calls), (recorded, (0, 0)));
     });

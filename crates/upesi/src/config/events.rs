@@ -7,6 +7,7 @@ use crate::config::values::{Envelope, KindName};
 
 impl Events {
     /// The topic of a kind in CloudEvents, or the one that replaces the reference's.
+    #[cfg_attr(not(feature = "kafka"), expect(dead_code, reason = "no event is published"))]
     pub(crate) fn topic_of(&self, kind: EventKind) -> Option<&str> {
         let own = self.topics.get(&KindName(kind)).map(String::as_str);
         own.or_else(|| (self.envelope == Envelope::CloudEvents).then_some(&*self.topic))

@@ -26,6 +26,7 @@ struct Values {
     complete_at: Stamp,
 }
 
+#[cfg_attr(not(feature = "kafka"), expect(dead_code, reason = "no event is published"))]
 impl PublisherStatus {
     pub(crate) fn new(clock: SystemClock) -> Self {
         let values = Values {

@@ -105,11 +105,11 @@ const NOT_SIMULATED: [Outcome; 6] = [
 
 /// Outcomes that these seeds do not reach are not proved.
 #[test]
-fn sixty_seeds_reach_every_kind_of_fault_and_every_outcome() {
+fn eighty_seeds_reach_every_kind_of_fault_and_every_outcome() {
     let mut outcomes: BTreeMap<Outcome, u64> = BTreeMap::new();
     let mut reached: BTreeMap<&str, u64> = BTreeMap::new();
     let mut changed = BTreeSet::new();
-    for seed in 1..=60 {
+    for seed in 1..=80 {
         let report = check(seed, &RunOptions::default());
         for (outcome, count) in report.outcomes {
             *outcomes.entry(outcome).or_default() += count;

@@ -269,7 +269,7 @@ fn simulated_back_ends_pay_by_scenario() {
     scheme.end();
 }
 
-/// `upesi adapter doctor` finds nothing in a good scheme, and names what is missing.
+/// `upesi adapter doctor` finds nothing in a good scheme, and names missing parts.
 #[test]
 fn doctor_names_what_an_adapter_lacks() {
     let scheme = Scheme::start("", "");
@@ -287,7 +287,7 @@ fn doctor_names_what_an_adapter_lacks() {
     scheme.end();
 }
 
-/// Hub and adapters sign, and refuse what is not signed with the right key.
+/// Hub and adapters sign, and refuse messages that the right key has not signed.
 #[test]
 fn signed_payments_are_verified_on_every_leg() {
     let keys = tempfile::tempdir().unwrap();

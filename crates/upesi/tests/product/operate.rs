@@ -211,7 +211,7 @@ fn payments_are_found_by_participant_state_time_and_amount() {
     let shown = run(&scheme, &["transfer", "show", refused]).succeeds().out();
     assert!(shown.contains("liquidity cover"), "{shown}");
     for (filters, fault) in [
-        (["--participant", "nobody"], "participant not found"),
+        (["--participant", "stranger"], "participant not found"),
         (["--amount-min", "-1"], "unexpected argument"),
         (["--amount-min", "many"], "must be a decimal number"),
         (["--from", "yesterday"], "must be a date and time"),

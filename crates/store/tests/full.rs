@@ -24,9 +24,12 @@ const IDENTITY: LogIdentity = LogIdentity([3; 16]);
 const ROWS: u32 = 1_700;
 /// More batches than the disk has room for.
 const TOO_MANY: u32 = 400;
-/// Free MiB for the store: its journal only; some flushed write buffers; some compactions.
+/// Free MiB for the store: its journal only; some flushed write buffers; some compactions. After
+/// the last one the disk is enlarged.
 const ROOMS: [u64; 3] = [4, 20, 40];
 const DISK: u64 = 44;
+/// MiB of the disk after it was enlarged.
+const LARGER: u64 = 88;
 
 #[test]
 fn store_survives_a_full_disk() {
@@ -72,6 +75,9 @@ fn fill(place: &Path, room: u64) {
     resume(&store, (mark, room));
     let mark = store.mark().log_index;
     drop(store);
+    if !has_room_for_a_flush(room) {
+        enlarge(place);
+    }
 
     let (store, reason) =
         Disk::open(&path, IDENTITY, StoreOptions::default()).expect("there is room");
@@ -86,10 +92,22 @@ fn fill(place: &Path, room: u64) {
     fs::remove_dir_all(&path).expect("it is there");
 }
 
+/// Whether there is enough free space once the ballast is gone.
+fn has_room_for_a_flush(room: u64) -> bool {
+    room <= DISK - 16
+}
+
+/// Gives the disk room for the flushes after a restart.
+fn enlarge(place: &Path) {
+    let options = format!("remount,size={LARGER}m");
+    let mounted = Command::new("mount").args(["-o", &options]).arg(place).status();
+    assert!(mounted.is_ok_and(|status| status.success()), "the disk is enlarged");
+}
+
 /// After space was freed, the same store accepts the refused batch, if there is enough space.
 fn resume(store: &Disk, (mark, room): (LogIndex, u64)) {
     let mended = store.mend();
-    if DISK - 16 < room {
+    if !has_room_for_a_flush(room) {
         assert!(matches!(mended, Err(StoreError::Failed(_))), "{room} MiB: {mended:?}");
         return;
     }

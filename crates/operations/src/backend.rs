@@ -61,7 +61,7 @@ pub trait AdminBackend: Send + Sync + 'static {
     /// The default is for a hub without a log.
     ///
     /// # Errors
-    /// [`Unavailable::EventsBusy`], if too many clients follow.
+    /// [`Unavailable::TooManyFollow`], if too many clients follow.
     fn follow_events(&self, _query: EventQuery) -> Result<Receiver<EventPage>, Unavailable> {
         Err(Unavailable::Stopped)
     }
@@ -242,6 +242,9 @@ pub enum Unavailable {
     /// The limit of concurrent pages of events is reached.
     #[error("too many concurrent requests for events; retry after 1 s")]
     EventsBusy,
+    /// The limit of clients that follow the events is reached.
+    #[error("8 clients already follow the events; retry after 1 s")]
+    TooManyFollow,
     /// The disk is full; nothing was recorded.
     #[error("the disk of the log is full; nothing was recorded")]
     DiskFull,

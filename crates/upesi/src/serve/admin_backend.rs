@@ -158,7 +158,7 @@ impl AdminBackend for NodeBackend {
 
     fn events_page(&self, query: EventQuery) -> BoxFuture<'_, Result<EventPage, Unavailable>> {
         Box::pin(async move {
-            let permit = self.events.permit().ok_or(Unavailable::EventsBusy)?;
+            let permit = self.events.permit().await.ok_or(Unavailable::EventsBusy)?;
             let store = self.handle.store().ok_or(Unavailable::Stopped)?;
             let source = EventSource { log: self.replays.clone(), store };
             let (events, gone) = (Arc::clone(&self.events), CancelOnDrop::default());
@@ -430,7 +430,7 @@ impl AdminBackend for NodeBackend {
     fn follow_events(&self, query: EventQuery) -> Result<Receiver<EventPage>, Unavailable> {
         let store = self.handle.store().ok_or(Unavailable::Stopped)?;
         let source = EventSource { log: self.replays.clone(), store };
-        self.events.follow(source, query).ok_or(Unavailable::EventsBusy)
+        self.events.follow(source, query).ok_or(Unavailable::TooManyFollow)
     }
 
     fn event_publishing(&self) -> Option<EventPublishing> {

@@ -27,6 +27,8 @@ const STREAMS_MAX: usize = 8;
 /// Interval of the checks for new records, for clients that follow.
 const POLL: Duration = Duration::from_millis(20);
 
+/// How long a page waits for others.
+const TURN: Duration = Duration::from_secs(1);
 /// Records that are decided again before the events so far are looked at.
 const CHUNK_RECORDS: u64 = 8_192;
 
@@ -73,7 +75,11 @@ impl EventPages {
         pages: Sender<EventPage>,
     ) {
         while !pages.is_closed() {
-            let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return };
+            let permit = tokio::select! {
+                permit = Arc::clone(&self.permits).acquire_owned() => permit,
+                () = pages.closed() => return,
+            };
+            let Ok(permit) = permit else { return };
             let (reader, asked, client) = (Arc::clone(self), query.clone(), pages.clone());
             let of = source.clone();
             let read = tokio::task::spawn_blocking(move || {
@@ -101,9 +107,11 @@ impl EventPages {
         }
     }
 
-    /// A permit to read a page; `None` if too many are being read.
-    pub(crate) fn permit(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.permits).try_acquire_owned().ok()
+    /// A permit to read a page; `None` if too many are being read for too long. Clients that follow
+    /// read at each new record, so that a page waits its turn.
+    pub(crate) async fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        let turn = Arc::clone(&self.permits).acquire_owned();
+        tokio::time::timeout(TURN, turn).await.ok()?.ok()
     }
 
     /// Reads a page. Blocks on the disk.

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use ledger::Amount;
@@ -21,6 +22,11 @@ use crate::switch_process::read_token;
 const WITHIN: Duration = Duration::from_secs(20);
 /// Interval at which a wait for an answer checks for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// Status of a request beyond the limits of an address.
+const TOO_MANY: u16 = 429;
+/// How often such a request is sent again, and the pause before.
+const REPEATS_MAX: usize = 10;
+const REPEAT_PAUSE: Duration = Duration::from_secs(1);
 /// The timeout after an interrupt.
 const INTERRUPTED: Duration = Duration::from_secs(2);
 
@@ -181,7 +187,8 @@ impl Admin {
         })
     }
 
-    /// Sends a request whose response must have one of the statuses `expected`.
+    /// Sends a request whose response must have one of the statuses `expected`. A hub that bounds
+    /// the requests of an address refuses before it reads: the request is then sent again.
     pub fn must(
         &mut self,
         method: &str,
@@ -189,7 +196,14 @@ impl Admin {
         body: Option<&str>,
         expected: &[u16],
     ) -> Result<AdminResponse, HarnessError> {
-        let answered = self.call(method, path, body)?;
+        let mut answered = self.call(method, path, body)?;
+        for _ in 0..REPEATS_MAX {
+            if answered.status != TOO_MANY || expected.contains(&TOO_MANY) {
+                break;
+            }
+            thread::sleep(REPEAT_PAUSE);
+            answered = self.call(method, path, body)?;
+        }
         if expected.contains(&answered.status) {
             return Ok(answered);
         }

@@ -3,8 +3,8 @@
 //!
 //! The rate is measured by the time at which the next request would be due if the participant sent
 //! at exactly its rate (generic cell rate algorithm). A pause lets at most one second's requests
-//! come at once. A batch of registrations counts as its rows: it is accepted, and delays later
-//! requests.
+//! come at once. A batch counts as its registrations or transfers, and a large body as one request
+//! per 4 KiB: it is accepted, and delays later requests.
 //!
 //! Costs: none without bounds; otherwise a look-up of the participant, a reading of the clock and
 //! two or three atomic operations per request. Memory: 16 bytes for each possible participant.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use fspiop::body::ErrorInformation;
 use fspiop::{ErrorCode, PartyPath, Refusal, Resource, Route};
 use http::{Method, StatusCode};
-use ledger::{ChangeParties, Command, ENTRIES_MAX, FormerOwner, ParticipantIndex};
+use ledger::{ChangeParties, Command, ENTRIES_MAX, FormerOwner, FspName, ParticipantIndex};
 use ports::PartyEntry;
 use tokio::task::spawn_local;
 
@@ -106,14 +106,14 @@ pub(crate) fn post_batch(
     (submitter, egress): (&Submitter, &Rc<Egress>),
     route: &Route<'_>,
     inbound: Inbound,
-    weigh: impl FnOnce(ParticipantIndex, usize),
+    weigh: impl FnOnce(&FspName, usize),
 ) -> Result<AcceptStatus, Refusal> {
     let command = commands::command_of(route, &inbound.envelope, &inbound.body, || None)?;
-    let sender = known_source(egress, &inbound)?;
+    known_source(egress, &inbound)?;
     let Some(Command::ChangeParties(mut change)) = command else {
         return Ok(StatusCode::OK.into());
     };
-    weigh(sender, change.parties.len());
+    weigh(&inbound.envelope.source, change.parties.len());
     // The callback reports the entries that are missing in the record.
     let by = (change.form, &change.source);
     let mut parties = Vec::with_capacity(change.parties.len());

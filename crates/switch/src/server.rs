@@ -64,6 +64,8 @@ const REFUSED_CONNECTIONS_MAX: usize = 64;
 /// client can read the error: it could not if its connection broke while it is still writing.
 const DISCARD_BYTES_MAX: usize = 16 << 20;
 const DISCARD_PATIENCE: Duration = Duration::from_secs(2);
+/// Bytes of a body that count as one request of its sender.
+const REQUEST_BYTES: usize = 4 << 10;
 /// A client that sends nothing for this time waits for the response first.
 const DISCARD_SILENCE: Duration = Duration::from_millis(100);
 /// Part of the header `FSPIOP-Source` that the access log has, in bytes. A name has at most 32.
@@ -383,6 +385,7 @@ async fn respond(
     let max = resource.body_bytes_max();
     let body = read(server, body, (&parts.headers, &envelope.source), max).await?;
     guard.mark_complete();
+    count_more(server, &envelope.source, body.len() / REQUEST_BYTES);
     stages.mark(TracePoint::Read);
     if server.directory.may_lag_for(&envelope.source) {
         Box::pin(server.directory.catch_up()).await?;
@@ -426,6 +429,16 @@ fn begin(server: &Server, envelope: &Envelope) -> Result<Option<RequestInProgres
     begun.map(Some)
 }
 
+/// Counts what a message is more than one request: further rows, or parts of its body.
+fn count_more(server: &Server, source: &FspName, requests: usize) {
+    if let Some(usage) = &server.participant_usage
+        && 0 < requests
+        && let Some(sender) = server.directory.sender(source)
+    {
+        usage.add(sender, requests, monotonic_ns());
+    }
+}
+
 /// Processes a complete message.
 fn process(
     server: &Rc<Server>,
@@ -450,13 +463,14 @@ fn dispatch(
     inbound: Inbound,
 ) -> Result<AcceptStatus, Refusal> {
     let Server { submitter, egress, transfers, .. } = &**server;
+    let weigh = |source: &FspName, rows: usize| count_more(server, source, rows.saturating_sub(1));
     match route {
         Route::TransfersPost
         | Route::TransfersPut(_)
         | Route::TransfersError(_)
         | Route::BulkTransfersPost
         | Route::BulkTransfersPut(_)
-        | Route::BulkTransfersError(_) => transfers::submit(transfers, route, inbound),
+        | Route::BulkTransfersError(_) => transfers::submit(transfers, route, inbound, weigh),
         Route::BulkTransfersGet(path) => bulk_transfers::get(transfers, path, &inbound),
         Route::TransfersGet(path) => transfers::get(transfers, path, &inbound),
         Route::PartiesGet(path) => parties::get(egress, path, inbound),
@@ -464,11 +478,6 @@ fn dispatch(
         Route::PartiesError(path) => parties::put_error(egress, path, inbound),
         Route::Exchange(route) => exchanges::forward(egress, route, inbound),
         Route::ParticipantsBatch => {
-            let weigh = |sender, rows: usize| {
-                if let Some(usage) = &server.participant_usage {
-                    usage.add(sender, rows.saturating_sub(1), monotonic_ns());
-                }
-            };
             participants::post_batch((submitter, egress), route, inbound, weigh)
         }
         Route::ParticipantsPost(path)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fspiop::endpoint::EndpointType;
 use fspiop::{ErrorCode, Refusal, Resource, Route, TransferPath};
 use http::{Method, StatusCode};
-use ledger::{Command, LookupResult, ParticipantIndex, State, TransferId};
+use ledger::{Command, FspName, LookupResult, ParticipantIndex, State, TransferId};
 use node::Handle;
 use node::latency_trace::monotonic_ns;
 use tokio::sync::oneshot;
@@ -46,13 +46,15 @@ pub(crate) fn submit(
     transfers: &Rc<Transfers>,
     route: &Route<'_>,
     inbound: Inbound,
+    weigh: impl FnOnce(&FspName, usize),
 ) -> Result<AcceptStatus, Refusal> {
     let now_ms = || Some(transfers.egress.thread.wall_ms());
     let command = commands::command_of(route, &inbound.envelope, &inbound.body, now_ms)?;
-    if let Some(Command::PrepareBulk(bulk)) = &command
-        && transfers.bulk_items_max < bulk.items.len()
-    {
-        return Err(fspiop::bulk::too_many_items(transfers.bulk_items_max));
+    if let Some(Command::PrepareBulk(bulk)) = &command {
+        if transfers.bulk_items_max < bulk.items.len() {
+            return Err(fspiop::bulk::too_many_items(transfers.bulk_items_max));
+        }
+        weigh(&bulk.source, bulk.items.len());
     }
     match command {
         None => not_found_to_sender(transfers, route, &inbound),

@@ -10,10 +10,11 @@ use http::Request;
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustix::process::Signal;
+use serde_json::json;
 use testkit::http::{Connection, Headers, Response};
 use testkit::server::Reply;
 
-use crate::support::message::{Message, Transfer};
+use crate::support::message::{CONDITION, Message, Transfer, date_time, uuid};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Printed, files};
 
@@ -230,6 +231,31 @@ fn participant_beyond_its_rate_is_refused_and_others_are_not() {
     while scheme.ask(&transfers[late].prepare()).status != 202 {
         assert!(Instant::now() < deadline, "it is accepted within a second");
     }
+    scheme.end();
+}
+
+/// A participant cannot send more work in large bodies, or in bulk transfers, than its rate allows.
+#[test]
+fn large_bodies_and_bulk_transfers_count_as_several_requests() {
+    let scheme = Scheme::configured("participant_rate_max = 5\n");
+    let next = |fsp: &str| scheme.ask(&Transfer::of("1").get(fsp)).status;
+    let large = Message::new("POST", "/quotes", "payerfsp").to("payeefsp");
+    assert_eq!(scheme.ask(&large.body(" ".repeat(40 << 10))).status, 400);
+    assert_eq!(next("payerfsp"), 429, "ten requests");
+
+    let item = |number: u32| {
+        let amount = json!({"amount": number.to_string(), "currency": "USD"});
+        json!({"transferId": uuid(), "transferAmount": amount, "ilpPacket": "AQ",
+               "condition": CONDITION})
+    };
+    let body = json!({
+        "bulkTransferId": uuid(), "bulkQuoteId": uuid(), "payerFsp": "otherfsp",
+        "payeeFsp": "payeefsp", "expiration": date_time(60_000),
+        "individualTransfers": (1..=10).map(item).collect::<Vec<_>>(),
+    });
+    let bulk = Message::new("POST", "/bulkTransfers", "otherfsp").to("payeefsp");
+    assert_eq!(scheme.ask(&bulk.body(body.to_string())).status, 202);
+    assert_eq!(next("otherfsp"), 429, "ten transfers");
     scheme.end();
 }
 

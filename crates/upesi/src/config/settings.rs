@@ -57,7 +57,8 @@ settings! {
         connections_per_address_max: usize = 0;
         /// Requests per second of one participant, over all its connections; 0 for no limit. Those
         /// of one second may come at once after a pause. Beyond it a request is refused with 429,
-        /// 2003 and `Retry-After`
+        /// 2003 and `Retry-After`. Each further row or item of a batch, and each further 4 KiB of
+        /// a body, counts as one more
         participant_rate_max: u32 = 0;
         /// Requests of one participant that are being received or answered at a time; 0 for no
         /// limit. Beyond it a request is refused with 429, 2003
@@ -337,9 +338,9 @@ settings! {
     /// Signatures of messages.
     jws: Jws {
         /// Resources (`"participants"`, `"parties"`, `"quotes"`, `"bulkQuotes"`,
-        /// `"transactionRequests"`, `"authorizations"`, `"transactions"`, `"transfers"`) whose
-        /// messages are refused with 400, 3105 unless their signature is valid. A DELETE signs its
-        /// empty body, or `{}`. GET is never validated. The reference's setting for `PUT /parties`
+        /// `"transactionRequests"`, `"authorizations"`, `"transactions"`, `"transfers"`,
+        /// `"bulkTransfers"`) whose messages are refused with 400, 3105 unless their signature is
+        /// valid. A DELETE signs its empty body, or `{}`. GET is never validated. The reference's setting for `PUT /parties`
         /// corresponds to `"parties"`
         validate: Vec<Resource> = Vec::new();
         /// Accept a DELETE without a signature although its resource is in `jws.validate`, for SDKs

@@ -31,11 +31,11 @@ tls_key_file = {server_key}
 [jws]
 validate = [
     "participants", "parties", "quotes", "bulkQuotes", "transactionRequests", "authorizations",
-    "transactions", "transfers",
+    "transactions", "transfers", "bulkTransfers",
 ]
 sign = [
     "participants", "parties", "quotes", "bulkQuotes", "transactionRequests", "authorizations",
-    "transactions", "transfers",
+    "transactions", "transfers", "bulkTransfers",
 ]
 signing_key = {hub_key}
 # Public keys of participants, <fspId>.pem, in addition to those of the admin API.

@@ -207,20 +207,41 @@ struct BulkResponse<'a> {
     trace: TraceId,
 }
 
+impl<'a> BulkResponse<'a> {
+    const fn of_fulfil(bulk: &'a FulfilBulk) -> Self {
+        let FulfilBulk { id, source, destination, hash, trace, .. } = bulk;
+        let kind = ResponseKind::Fulfil;
+        Self {
+            id: *id,
+            source,
+            destination: destination.as_ref(),
+            kind,
+            hash: *hash,
+            trace: *trace,
+        }
+    }
+
+    const fn of_abort(bulk: &'a AbortBulk) -> Self {
+        let AbortBulk { id, source, destination, hash, trace, .. } = bulk;
+        let kind = ResponseKind::Abort;
+        Self {
+            id: *id,
+            source,
+            destination: destination.as_ref(),
+            kind,
+            hash: *hash,
+            trace: *trace,
+        }
+    }
+}
+
 /// `PUT /bulkTransfers/{id}`.
 pub(super) fn fulfil(
     context: &mut Context<'_>,
     bulk: &FulfilBulk,
     watch: &mut impl Watch,
 ) -> Outcome {
-    let incoming = BulkResponse {
-        id: bulk.id,
-        source: &bulk.source,
-        destination: bulk.destination.as_ref(),
-        kind: ResponseKind::Fulfil,
-        hash: bulk.hash,
-        trace: bulk.trace,
-    };
+    let incoming = BulkResponse::of_fulfil(bulk);
     let record = match open(context, &incoming) {
         Ok(record) => record,
         Err(outcome) => return outcome,
@@ -280,14 +301,7 @@ pub(super) fn abort(
     bulk: &AbortBulk,
     watch: &mut impl Watch,
 ) -> Outcome {
-    let incoming = BulkResponse {
-        id: bulk.id,
-        source: &bulk.source,
-        destination: bulk.destination.as_ref(),
-        kind: ResponseKind::Abort,
-        hash: bulk.hash,
-        trace: bulk.trace,
-    };
+    let incoming = BulkResponse::of_abort(bulk);
     let record = match open(context, &incoming) {
         Ok(record) => record,
         Err(outcome) => return outcome,

@@ -89,7 +89,7 @@ pub(crate) fn build_history(
     for entry in quarantined {
         let is_about = |command: &_| decisions.is_about(id, command);
         let read = reader.reader.read(entry.log_index());
-        let added = read.and_then(|owned| history.add_quarantined(entry, owned, &is_about));
+        let added = read.and_then(|owned| history.add_quarantined((entry, id), owned, &is_about));
         unread.extend(added.err().map(|error| unread_of(entry, &error)));
     }
     let HistoryBuilder { state, mut events, .. } = history;
@@ -202,12 +202,14 @@ impl HistoryBuilder {
                 decision: report,
             }
         } else {
-            let message = message_report(&view_of(owned), &command, owned.stamp);
+            let message =
+                message_report(&view_of(owned), (&command, decision.transfer), owned.stamp);
             EventDetail::Message { message, decision: report }
         };
-        if let (Command::Prepare(prepare), Outcome::PrepareReserved) = (&command, decision.outcome)
+        if let (Some(expiration_ms), Outcome::PrepareReserved) =
+            (expiration_of(&command), decision.outcome)
         {
-            self.expiration = moment(Stamp::from_millis(prepare.expiration_ms));
+            self.expiration = moment(Stamp::from_millis(expiration_ms));
         }
         self.state = state_after(&command, decision.outcome).or(self.state);
         self.push(decision.log_index, owned.stamp, detail);
@@ -239,7 +241,7 @@ impl HistoryBuilder {
     /// Adds a quarantined record, if it is about the transfer.
     fn add_quarantined(
         &mut self,
-        entry: &Entry,
+        (entry, id): (&Entry, TransferId),
         owned: Option<OwnedRecord>,
         is_about: &dyn Fn(&Command) -> bool,
     ) -> Result<(), LogError> {
@@ -260,7 +262,7 @@ impl HistoryBuilder {
             | Command::PrepareBulk(_)
             | Command::FulfilBulk(_)
             | Command::AbortBulk(_) => {
-                (Some(message_report(&view_of(&owned), &command, owned.stamp)), None)
+                (Some(message_report(&view_of(&owned), (&command, id), owned.stamp)), None)
             }
         };
         let detail = EventDetail::Quarantined { message, change, quarantined: entry.clone() };
@@ -536,8 +538,81 @@ fn describe_fee_rule(rule: Option<FeeRuleId>) -> String {
     rule.map_or_else(String::new, |rule| format!(", interchange fee rule {}", rule.0))
 }
 
+/// Expiration of the transfers that a message creates.
+const fn expiration_of(command: &Command) -> Option<u64> {
+    match command {
+        Command::Prepare(prepare) => Some(prepare.expiration_ms),
+        Command::PrepareBulk(bulk) => Some(bulk.expiration_ms),
+        Command::Genesis(_)
+        | Command::Tick
+        | Command::Fulfil(_)
+        | Command::Abort(_)
+        | Command::FinishDeliveries(_)
+        | Command::ChangeParties(_)
+        | Command::Administer(_)
+        | Command::FulfilBulk(_)
+        | Command::AbortBulk(_) => None,
+    }
+}
+
+/// A message about a bulk, in the history of one of its items.
+fn bulk_report(
+    (command, id): (&Command, TransferId),
+    stamp: Stamp,
+    blank: MessageReport,
+) -> MessageReport {
+    let place = |mut ids: Box<dyn Iterator<Item = TransferId> + '_>, count: usize| {
+        let number = ids.position(|item| item == id).map_or(0, |at| at + 1);
+        format!("item {number} of {count}")
+    };
+    let (request, bulk, content, (hash, trace)) = match command {
+        Command::PrepareBulk(bulk) => {
+            let item = bulk.items.iter().find(|item| item.id == id);
+            let amount = item.map_or_else(String::new, |item| {
+                format!(", {} {}{}", item.amount, item.currency, describe_fee_rule(item.fee_rule))
+            });
+            let place = place(Box::new(bulk.items.iter().map(|item| item.id)), bulk.items.len());
+            let (payer, payee) = (bulk.payer.as_str(), bulk.payee.as_str());
+            let content = format!("{place}{amount} from {payer} to {payee}");
+            ("POST /bulkTransfers", bulk.id, content, (bulk.hash, bulk.trace))
+        }
+        Command::FulfilBulk(bulk) => {
+            let content = place(Box::new(bulk.items.iter().map(|item| item.id)), bulk.items.len());
+            ("PUT /bulkTransfers/{id}", bulk.id, content, (bulk.hash, bulk.trace))
+        }
+        Command::AbortBulk(bulk) => {
+            let content = "all items in flight".to_owned();
+            ("PUT /bulkTransfers/{id}/error", bulk.id, content, (bulk.hash, bulk.trace))
+        }
+        Command::Genesis(_)
+        | Command::Tick
+        | Command::Fulfil(_)
+        | Command::Abort(_)
+        | Command::FinishDeliveries(_)
+        | Command::ChangeParties(_)
+        | Command::Administer(_)
+        | Command::Prepare(_) => return blank,
+    };
+    let sender = command.payment_source().map_or_else(String::new, |name| name.as_str().to_owned());
+    MessageReport {
+        request,
+        sender,
+        says: format!("bulk transfer {bulk}: {content}"),
+        expiration: expiration_of(command).map(|ms| moment(Stamp::from_millis(ms))),
+        expires_in_ms: expiration_of(command)
+            .map(|ms| ms.cast_signed() - stamp.millis().cast_signed()),
+        trace: hexadecimal(&trace),
+        hash: hash.to_string(),
+        ..blank
+    }
+}
+
 /// A message as the record stores it.
-fn message_report(record: &Record<'_>, command: &Command, stamp: Stamp) -> MessageReport {
+fn message_report(
+    record: &Record<'_>,
+    (command, id): (&Command, TransferId),
+    stamp: Stamp,
+) -> MessageReport {
     let (storage, stored) = read_stored_message(record);
     let sizes = stored.as_ref().map(sizes_of);
     let blank = MessageReport {
@@ -556,7 +631,7 @@ fn message_report(record: &Record<'_>, command: &Command, stamp: Stamp) -> Messa
         digest: (storage != "none").then(|| record.payload_digest.to_string()),
     };
     let name = |name: &FspName| name.as_str().to_owned();
-    let Some(message) = command.message() else { return blank };
+    let Some(message) = command.message() else { return bulk_report((command, id), stamp, blank) };
     match message {
         TransferMessage::Prepare(prepare) => MessageReport {
             request: "POST /transfers",

@@ -340,8 +340,8 @@ settings! {
         /// Resources (`"participants"`, `"parties"`, `"quotes"`, `"bulkQuotes"`,
         /// `"transactionRequests"`, `"authorizations"`, `"transactions"`, `"transfers"`,
         /// `"bulkTransfers"`) whose messages are refused with 400, 3105 unless their signature is
-        /// valid. A DELETE signs its empty body, or `{}`. GET is never validated. The reference's setting for `PUT /parties`
-        /// corresponds to `"parties"`
+        /// valid. A DELETE signs its empty body, or `{}`. GET is never validated. The reference's
+        /// setting for `PUT /parties` corresponds to `"parties"`
         validate: Vec<Resource> = Vec::new();
         /// Accept a DELETE without a signature although its resource is in `jws.validate`, for SDKs
         /// that sign only messages with a body. Every client that can send in a participant's name

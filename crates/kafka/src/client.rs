@@ -95,7 +95,7 @@ pub(crate) fn consumer_of_committed(
         .create_with_context(ErrorLog::default())
 }
 
-fn reading(address: &Address, options: &TopicOptions) -> ClientConfig {
+pub(crate) fn reading(address: &Address, options: &TopicOptions) -> ClientConfig {
     let mut config = config(address, options);
     config
         // The library requires a group id, although no group is joined.

@@ -27,6 +27,7 @@ mod address;
 mod client;
 mod connect;
 mod consumer;
+mod message_reader;
 mod message_sender;
 mod migrate;
 mod publisher;
@@ -38,6 +39,7 @@ mod trim;
 
 pub use address::{Address, AddressError};
 pub use connect::{ConnectReport, ConnectedLog, MissingLog, TopicOptions, open};
+pub use message_reader::{MessageReader, TopicEntry};
 pub use message_sender::MessageSender;
 pub use migrate::{
     ExportReport, MigrateError, MigrationObserver, MigrationStep, TopicReader, compare, export,
@@ -123,6 +125,9 @@ pub enum OpenError {
     /// There is no log, and the options forbid starting one.
     #[error("topic {0} does not exist or holds no log")]
     NoLog(String),
+    /// A topic that is to be read does not exist.
+    #[error("topic {0} does not exist, or this user may not read it")]
+    NoTopic(String),
     /// The first messages were deleted.
     #[error(
         "topic {topic} begins at offset {offset}: earlier messages were deleted, and the local \

@@ -6,7 +6,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, Top
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
-use rdkafka::metadata::{Metadata, MetadataBroker};
+use rdkafka::metadata::{Metadata, MetadataBroker, MetadataPartition};
 
 use crate::client::{self, ErrorLog};
 use crate::settings::{self, TopicLayout};
@@ -84,6 +84,24 @@ fn first_metadata(
         if deadline <= Instant::now() {
             return Err(unreachable(address, options, quiet, &error));
         }
+    }
+}
+
+/// The partitions of an existing topic.
+///
+/// # Errors
+/// [`OpenError::Unreachable`], [`OpenError::AuthenticationFailed`], [`OpenError::NoTopic`].
+pub(crate) fn partitions(
+    connected: (&BaseConsumer<ErrorLog>, &ErrorLog),
+    address: &Address,
+    options: &TopicOptions,
+) -> Result<Vec<i32>, OpenError> {
+    let metadata = first_metadata(connected, address, options)?;
+    match metadata.topics().first() {
+        Some(topic) if topic.error().is_none() => {
+            Ok(topic.partitions().iter().map(MetadataPartition::id).collect())
+        }
+        _ => Err(OpenError::NoTopic(address.topic.clone())),
     }
 }
 

@@ -60,7 +60,7 @@ pub(crate) fn publish(
 
 /// The key of a statement in a topic: the name of its object in the folder.
 pub(crate) fn message_key(tail: &Tail) -> String {
-    format!("{:020}{EXTENSION}", tail.end.0)
+    file_name(tail.end)
 }
 
 /// The statement about the end of a log.
@@ -89,7 +89,16 @@ pub(crate) fn read(
 ) -> Result<ChainHead, ReadError> {
     let object = format!("{FOLDER}/{name}");
     let bytes = journal::get(store, &object, jws::STATEMENT_BYTES_MAX as u64)?;
-    let text = String::from_utf8_lossy(&bytes);
+    verify(name, &bytes, keys)
+}
+
+/// Reads the bytes of a statement that one of the keys signed.
+pub(crate) fn verify(
+    name: &str,
+    bytes: &[u8],
+    keys: &[VerificationKey],
+) -> Result<ChainHead, ReadError> {
+    let text = String::from_utf8_lossy(bytes);
     let mut verified = Err(StatementError::Wrong);
     for key in keys {
         verified = jws::verify_statement(&text, key);
@@ -99,12 +108,16 @@ pub(crate) fn read(
     }
     let payload = verified.map_err(ReadError::Statement)?;
     let head: ChainHead = serde_json::from_slice(&payload).map_err(ReadError::Payload)?;
-    match object == object_name(LogIndex(head.log_index)) {
+    match name == file_name(LogIndex(head.log_index)) {
         true => Ok(head),
         false => Err(ReadError::OtherName(head.log_index)),
     }
 }
 
 fn object_name(log_index: LogIndex) -> String {
-    format!("{FOLDER}/{:020}{EXTENSION}", log_index.0)
+    format!("{FOLDER}/{}", file_name(log_index))
+}
+
+fn file_name(log_index: LogIndex) -> String {
+    format!("{:020}{EXTENSION}", log_index.0)
 }

@@ -43,9 +43,13 @@ impl Auditor {
     }
 
     fn verify(&self, data: &Path, key: &str) -> Output {
+        self.verify_with(data, self.path("heads").to_str().unwrap(), key)
+    }
+
+    fn verify_with(&self, data: &Path, heads: &str, key: &str) -> Output {
         let mut command = Command::new(PROGRAM);
         command.args(["audit", "verify", "--json", "--data"]).arg(data);
-        command.arg("--heads").arg(self.path("heads")).arg("--key").arg(self.path(key));
+        command.args(["--heads", heads]).arg("--key").arg(self.path(key));
         finish(command)
     }
 
@@ -184,42 +188,37 @@ fn an_unreachable_destination_stops_no_payment() {
 #[test]
 fn a_log_matches_the_chain_heads_in_a_topic() {
     use kafka_testkit::{Cluster, ClusterOptions};
-    use stream::{Consumer, ConsumerSettings, Properties, ReceivedMessage};
+    use stream::{Producer, ProducerSettings, Properties, Record};
 
     let auditor = Auditor::new();
     let options = ClusterOptions::new(1, auditor.path("brokers"));
     let cluster = Cluster::start(options, &mut |line| println!("{line}")).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (brokers, properties) = (cluster.bootstrap(), Properties::new());
-    let created = runtime.block_on(stream::create_topic(brokers, &properties, "heads", 1, 1));
+    let created = runtime.block_on(stream::create_topic(brokers, &properties, "heads", 3, 1));
     assert!(created.unwrap());
+    let topic = format!("kafka://{}/heads", cluster.bootstrap());
     let scheme = Scheme::configured(&format!(
-        "[chain_heads]\ntopic = \"kafka://{}/heads\"\nevery_seconds = 1\nkey = \"{}\"\n",
-        cluster.bootstrap(),
+        "[chain_heads]\ntopic = \"{topic}\"\nevery_seconds = 1\nkey = \"{}\"\n",
         auditor.path("ec.private").display()
     ));
     scheme.pay("1");
     scheme.wait_until_delivered();
     let signed = wait_until_signed(&scheme.admin);
 
-    let directory = auditor.path("heads/heads");
-    fs::create_dir(&directory).unwrap();
-    let settings = ConsumerSettings::new(cluster.bootstrap(), "auditor", &["heads"]);
-    let consumer = Consumer::connect(settings).unwrap();
-    let control = consumer.control();
-    let copy = async |batch: &[ReceivedMessage<'_>]| {
-        for message in batch {
-            let name = std::str::from_utf8(message.key().unwrap()).unwrap();
-            fs::write(directory.join(name), message.bytes()).unwrap();
-            if signed <= name.strip_suffix(".jws").unwrap().parse().unwrap() {
-                control.stop();
-            }
-        }
-        Ok(())
-    };
-    runtime.block_on(consumer.run(copy)).unwrap();
-    let report = auditor.verify(&scheme.home.data(), "ec.public").succeeds().json();
+    let data = scheme.home.data();
+    let report = auditor.verify_with(&data, &topic, "ec.public").succeeds().json();
     assert_eq!((&report["ok"], &report["faults"]), (&json!(true), &json!([])), "{report}");
     assert!(signed <= report["covered"]["log_index"].as_u64().unwrap(), "{report}");
+
+    let missing = auditor.verify_with(&data, &format!("{topic}s"), "ec.public").fails();
+    assert!(missing.contains("topic headss does not exist"), "{missing}");
+    let producer = Producer::connect(ProducerSettings::new(brokers)).unwrap();
+    runtime.block_on(producer.send(&Record::to("heads", b"not signed".to_vec()))).unwrap();
+    let output = auditor.verify_with(&data, &topic, "ec.public");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let fault = report["faults"][0].as_str().unwrap();
+    assert!(fault.starts_with("message at offset "), "{fault}");
     scheme.end();
 }

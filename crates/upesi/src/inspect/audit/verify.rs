@@ -1,5 +1,7 @@
 //! `upesi audit verify`: compares a log with signed chain heads.
 
+mod topic;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,6 +21,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   upesi audit verify --data copy --heads file:///mnt/heads --key hub.pub.pem
   upesi audit verify --data copy --heads s3://auditor/hub-1 --key old.pem --key new.pem --json
+  upesi audit verify --data copy --heads kafka://broker-1:9092/chain-heads --key hub.pub.pem
 A switch may be running on the directory. The public key: GET /participants/Hub/keys, or
   openssl pkey -in hub.pem -pubout -out hub.pub.pem";
 
@@ -31,9 +34,14 @@ pub(super) struct VerifyArguments {
     /// Directory of the log, or of a copy.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Directory or bucket with the signed chain heads: the value of chain_heads.to.
+    /// Directory, bucket or topic with the signed chain heads.
+    ///
+    /// The value of chain_heads.to or chain_heads.topic. All messages of a topic are read.
     #[arg(long, value_name = "URL|DIR")]
     heads: String,
+    /// Configuration whose section [kafka] has TLS and login for a topic.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Public key of the switch, in PEM; repeat it for keys that were replaced.
     #[arg(long, value_name = "FILE", required = true)]
     key: Vec<PathBuf>,
@@ -65,10 +73,15 @@ struct Covered {
 
 pub(super) fn run(arguments: &VerifyArguments) -> Result<(), CliError> {
     let keys = arguments.key.iter().map(|path| read_key(path)).collect::<Result<Vec<_>, _>>()?;
-    let store = journal::open_blob_store(&arguments.heads);
-    let store = store.map_err(|error| CliError::new(error.to_string()))?;
     let mut report = Report::default();
-    let heads = read_heads(&*store, &keys, &mut report)?;
+    let heads = match arguments.heads.starts_with("kafka://") {
+        true => read_topic(arguments, &keys, &mut report)?,
+        false => {
+            let store = journal::open_blob_store(&arguments.heads);
+            let store = store.map_err(|error| CliError::new(error.to_string()))?;
+            read_heads(&*store, &keys, &mut report)?
+        }
+    };
     compare(&arguments.data, heads, &mut report)?;
     report.ok = report.fault_count == 0;
     match arguments.json {
@@ -93,12 +106,20 @@ fn read_key(path: &Path) -> Result<VerificationKey, CliError> {
     VerificationKey::from_pem(&text).map_err(|error| failed(&error))
 }
 
-/// Reads the statements with a valid signature, by log index.
+/// Statements with a valid signature, in the order of the log. Two different ones about a record
+/// are both compared: a switch that continued another history signed both.
+type Heads = BTreeMap<(u64, String), ChainHead>;
+
+fn insert(heads: &mut Heads, head: ChainHead) {
+    heads.insert((head.log_index, format!("{} {}", head.log, head.chain_head)), head);
+}
+
+/// Reads the statements with a valid signature.
 fn read_heads(
     store: &dyn BlobStore,
     keys: &[VerificationKey],
     report: &mut Report,
-) -> Result<BTreeMap<u64, ChainHead>, CliError> {
+) -> Result<Heads, CliError> {
     let names = chain_heads::list(store).map_err(|error| CliError::new(error.to_string()))?;
     if names.is_empty() {
         return Err(CliError::new(format!(
@@ -106,12 +127,12 @@ fn read_heads(
             store.url()
         )));
     }
-    let mut heads = BTreeMap::new();
+    let mut heads = Heads::new();
     let mut progress = Progress::new("signed chain heads", Some(names.len() as u64));
     for (at, name) in names.iter().enumerate() {
         progress.show(at as u64);
         match chain_heads::read(store, name, keys) {
-            Ok(head) => drop(heads.insert(head.log_index, head)),
+            Ok(head) => insert(&mut heads, head),
             Err(error) => report.fault(format!("statement {name}: {error}")),
         }
     }
@@ -119,12 +140,24 @@ fn read_heads(
     Ok(heads)
 }
 
-/// Reads the log and compares it with each chain head.
-fn compare(
-    data: &Path,
-    mut heads: BTreeMap<u64, ChainHead>,
+/// Reads the statements with a valid signature from all messages of a topic.
+fn read_topic(
+    arguments: &VerifyArguments,
+    keys: &[VerificationKey],
     report: &mut Report,
-) -> Result<(), CliError> {
+) -> Result<Heads, CliError> {
+    let mut heads = Heads::new();
+    topic::read(&arguments.heads, arguments.config.as_deref(), &mut |place, name, bytes| {
+        match chain_heads::verify(name, bytes, keys) {
+            Ok(head) => insert(&mut heads, head),
+            Err(error) => report.fault(format!("{place}: {error}")),
+        }
+    })?;
+    Ok(heads)
+}
+
+/// Reads the log and compares it with each chain head.
+fn compare(data: &Path, mut heads: Heads, report: &mut Report) -> Result<(), CliError> {
     let log = OfflineLog::open_live(data)?;
     let walked = log.walk(&mut |placed| {
         report.compare(placed, &mut heads);
@@ -134,10 +167,10 @@ fn compare(
         Ok(walked) => report.end = walked.tail.end.0,
         Err(error) => report.fault(format!("the log cannot be read to its end: {error}")),
     }
-    for (log_index, head) in heads {
+    for head in heads.into_values() {
         report.fault(format!(
             "record {} was signed at {}, and the log has only {} records",
-            Count(log_index),
+            Count(head.log_index),
             head.stamp,
             Count(report.end)
         ));
@@ -147,11 +180,11 @@ fn compare(
 
 impl Report {
     /// Compares a batch of the log with the chain heads that concern it.
-    fn compare(&mut self, placed: &LocatedFrame<'_>, heads: &mut BTreeMap<u64, ChainHead>) {
+    fn compare(&mut self, placed: &LocatedFrame<'_>, heads: &mut Heads) {
         let (header, chain) = (placed.frame.header(), placed.frame.chain());
         let last = header.last().0;
         self.end = last;
-        while let Some(entry) = heads.first_entry().filter(|entry| *entry.key() <= last) {
+        while let Some(entry) = heads.first_entry().filter(|entry| entry.key().0 <= last) {
             let head = entry.remove();
             let number = Count(head.log_index);
             if head.log != header.identity.to_string() {

@@ -24,6 +24,8 @@ const FORWARDS_MAX: usize = 192;
 const FORWARDS_REACHED: usize = 128;
 /// I/O threads of the switch.
 const THREADS: usize = 2;
+/// So many connections that each I/O thread has some, although the system chooses the threads.
+const CONNECTIONS: usize = 16;
 /// Response timeout that does not expire during a test.
 const ENDLESS: &str = "[delivery]\nanswer_timeout_ms = 600000\n";
 /// Polling interval.
@@ -175,7 +177,7 @@ fn flood_with_notices(switch: &Switch, proxy: &Proxy) {
 
 /// More look-ups on each I/O thread than connections for one participant.
 fn flood_with_look_ups(switch: &Switch, proxy: &Proxy) {
-    for _ in 0..8 {
+    for _ in 0..CONNECTIONS {
         let mut connection = Connection::open(switch.fspiop).unwrap();
         for number in 0..FORWARDS_MAX {
             let look_up = Message::new("GET", &format!("/parties/MSISDN/{number}"), "otherfsp");

@@ -24,7 +24,7 @@ const FORWARDS_MAX: usize = 192;
 const FORWARDS_REACHED: usize = 128;
 /// I/O threads of the switch.
 const THREADS: usize = 2;
-/// So many connections that each I/O thread has some, although the system chooses the threads.
+/// Enough connections that each I/O thread gets some: the system chooses the thread of each.
 const CONNECTIONS: usize = 16;
 /// Response timeout that does not expire during a test.
 const ENDLESS: &str = "[delivery]\nanswer_timeout_ms = 600000\n";

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
-use rdkafka::message::DeliveryResult;
+use rdkafka::message::{DeliveryResult, Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, ProducerContext};
 
 use crate::client::{self, ErrorLog, locked};
@@ -25,6 +25,8 @@ pub struct MessageSender {
     patience: Duration,
     reported: Arc<Mutex<Option<Report>>>,
     errors: ErrorLog,
+    /// The header `content-type` of messages, if they have one.
+    content_type: Option<&'static str>,
     /// Number of the last message.
     number: usize,
 }
@@ -57,7 +59,14 @@ impl MessageSender {
             .create_with_context(reports)
             .map_err(broker_error)?;
         let (topic, patience) = (address.topic.clone(), options.patience);
-        Ok(Self { producer, topic, patience, reported, errors, number: 0 })
+        Ok(Self { producer, topic, patience, reported, errors, content_type: None, number: 0 })
+    }
+
+    /// The same sender, whose messages have this header `content-type`.
+    #[must_use]
+    pub const fn with_content_type(mut self, content_type: &'static str) -> Self {
+        self.content_type = Some(content_type);
+        self
     }
 
     /// Sends a message, and waits until every replica in sync has it.
@@ -67,7 +76,14 @@ impl MessageSender {
     pub fn send(&mut self, key: &str, message: &[u8]) -> Result<(), String> {
         self.number += 1;
         let record = BaseRecord::<str, [u8], usize>::with_opaque_to(&self.topic, self.number);
-        let sent = self.producer.send(record.key(key).payload(message));
+        let record = record.key(key).payload(message);
+        let sent = self.producer.send(match self.content_type {
+            None => record,
+            Some(value) => {
+                let header = Header { key: "content-type", value: Some(value) };
+                record.headers(OwnedHeaders::new_with_capacity(1).insert(header))
+            }
+        });
         sent.map_err(|(error, _)| error.to_string())?;
         let deadline = Instant::now() + self.patience + GRACE;
         while Instant::now() < deadline {

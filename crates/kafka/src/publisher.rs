@@ -28,6 +28,8 @@ use crate::{Address, OpenError, Security, TopicOptions};
 const STEP: Duration = Duration::from_millis(500);
 /// Interval between two checks whether the queue has room or another transaction has ended.
 const PAUSE: Duration = Duration::from_millis(5);
+/// Interval between two checks whether all messages are acknowledged.
+const DRAIN_PAUSE: Duration = Duration::from_micros(200);
 /// Number of records in the first step of the search for the position. Each further step has ten
 /// times as many.
 const POSITIONS_READ: i64 = 1_000;
@@ -193,7 +195,17 @@ impl Publisher {
     ) -> Result<(), PublishError> {
         let record = BaseRecord::to(&self.options.position_topic).partition(PARTITION);
         self.enqueue(record.key(&*self.options.position_key).payload(position))?;
+        self.drain();
         self.repeat(is_cancelled, |step| self.producer.commit_transaction(step))
+    }
+
+    /// Waits until no message is in flight. A flush by the client library would take 100 ms at
+    /// least. A message that fails is in flight no longer, and the commit reports it.
+    fn drain(&self) {
+        let deadline = Instant::now() + self.options.patience;
+        while 0 < self.producer.in_flight_count() && Instant::now() < deadline {
+            std::thread::sleep(DRAIN_PAUSE);
+        }
     }
 
     fn enqueue(&self, record: BaseRecord<'_, str, [u8]>) -> Result<(), PublishError> {

@@ -169,6 +169,15 @@ impl Assignment {
         self.partitions.iter().filter(|it| matches!(it.state, State::Assigned(_))).count()
     }
 
+    /// Messages of these partitions that were received and are not done.
+    pub(crate) fn unfinished(&self) -> usize {
+        let offsets = self.partitions.iter().filter_map(|partition| match &partition.state {
+            State::Elsewhere => None,
+            State::Assigned(offsets) | State::Revoked(offsets) => Some(offsets),
+        });
+        offsets.map(Offsets::unfinished).sum()
+    }
+
     /// All partitions that this consumer has.
     pub(crate) fn list(&self) -> TopicPartitionList {
         let mut list = TopicPartitionList::new();

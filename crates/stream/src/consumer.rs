@@ -244,5 +244,5 @@ fn dead_letters(settings: &ConsumerSettings) -> Result<Producer, StreamError> {
     };
     producer.properties = settings.properties.clone();
     producer.properties.retain(|name, _| is_shared(name));
-    Producer::connect(producer)
+    Producer::connect(producer).map(Producer::without_drain)
 }

@@ -8,7 +8,7 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, RebalanceProtocol};
 use rdkafka::error::{KafkaError, KafkaResult};
-use rdkafka::statistics::Statistics;
+use rdkafka::statistics::{Partition, Statistics};
 use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::types::RDKafkaRespErr;
 
@@ -35,8 +35,8 @@ struct Waiting {
     rebalances: VecDeque<Rebalance>,
     commit_failures: VecDeque<(TopicPartitionList, KafkaError)>,
     commits_answered: u64,
-    lag: Option<i64>,
-    /// A broker is connected, as last measured.
+    unread: Option<i64>,
+    /// Whether a broker is connected, as last measured.
     is_connected: bool,
     error: Option<String>,
 }
@@ -75,14 +75,20 @@ impl Reports {
         self.lock().commits_answered
     }
 
-    /// Messages in the assigned partitions that are not committed, as last measured.
-    pub(crate) fn lag(&self) -> Option<i64> {
-        self.lock().lag
+    /// Messages in the assigned partitions that the library has not given to this consumer, as last
+    /// measured.
+    pub(crate) fn unread(&self) -> Option<i64> {
+        self.lock().unread
     }
 
     /// Whether a broker is connected, as last measured.
     pub(crate) fn is_connected(&self) -> bool {
         self.lock().is_connected
+    }
+
+    /// Records an error of a connection. Only a later measurement refutes it.
+    pub(crate) fn disconnected(&self) {
+        self.lock().is_connected = false;
     }
 
     /// The last error since the question was asked.
@@ -98,10 +104,9 @@ impl ClientContext for Reports {
 
     fn stats(&self, statistics: Statistics) {
         let partitions = statistics.topics.values().flat_map(|topic| topic.partitions.values());
-        let lags = partitions.filter(|it| 0 <= it.partition).map(|it| it.consumer_lag);
-        let known: Vec<i64> = lags.filter(|lag| 0 <= *lag).collect();
+        let known: Vec<i64> = partitions.filter_map(unread_of).collect();
         let mut waiting = self.record();
-        waiting.lag = (!known.is_empty()).then(|| known.iter().sum());
+        waiting.unread = (!known.is_empty()).then(|| known.iter().sum());
         waiting.is_connected = statistics.brokers.values().any(|broker| broker.state == "UP");
     }
 
@@ -140,6 +145,17 @@ impl ConsumerContext for Reports {
             waiting.commit_failures.push_back((offsets.clone(), error));
         }
     }
+}
+
+/// The messages of a partition that the library has not given to this consumer. Markers of
+/// transactions are passed over, so the position of the consumer counts, and not that of its last
+/// commit.
+fn unread_of(partition: &Partition) -> Option<i64> {
+    let position = partition.app_offset.max(partition.committed_offset);
+    let is_fetched = 0 <= partition.partition && partition.fetch_state == "active";
+    let is_known = is_fetched && 0 <= partition.consumer_lag && 0 <= partition.committed_offset;
+    let end = partition.committed_offset + partition.consumer_lag;
+    is_known.then(|| (end - position).max(0))
 }
 
 /// Gives partitions back to the group. An error means that they are gone already.

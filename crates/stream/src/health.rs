@@ -12,7 +12,7 @@ pub enum Health {
     Working {
         /// Partitions that it has.
         partitions: usize,
-        /// Messages in them that are not committed, as last measured.
+        /// Messages in them that are not done, as last measured.
         lag: Option<i64>,
     },
     /// It has no partition: the group is forming, or it has more members than partitions.
@@ -70,7 +70,8 @@ pub(crate) struct Progress {
     pub(crate) commits: AtomicU64,
     pub(crate) commit_failures: AtomicU64,
     pub(crate) rebalances: AtomicU64,
-    /// Milliseconds from the start until the task last ran, and until a message was last done.
+    /// Milliseconds from the start until the task last ran, and until a message was last done, or
+    /// none waited.
     ran: AtomicU64,
     done: AtomicU64,
     ended: AtomicBool,
@@ -116,6 +117,11 @@ impl Progress {
 
     pub(crate) fn done(&self, messages: usize, now: Instant) {
         self.handled.fetch_add(messages as u64, Ordering::Relaxed);
+        self.done.store(self.millis(now), Ordering::Relaxed);
+    }
+
+    /// Records that no message waits.
+    pub(crate) fn idle(&self, now: Instant) {
         self.done.store(self.millis(now), Ordering::Relaxed);
     }
 
@@ -168,7 +174,9 @@ impl Progress {
         let handler = seen.oldest.as_ref().map(|(since, batch)| {
             (now.duration_since(*since), format!("the handler of {batch} has not returned"))
         });
-        let lag = seen.lag.filter(|lag| 0 < *lag && !seen.paused).map(|lag| {
+        // While a handler works, its time counts.
+        let is_waiting = !seen.paused && seen.oldest.is_none();
+        let lag = seen.lag.filter(|lag| 0 < *lag && is_waiting).map(|lag| {
             (self.age(&self.done, now), format!("{lag} messages wait, and none was handled"))
         });
         [Some(task), handler, lag].into_iter().flatten().max_by_key(|(since, _)| *since)

@@ -39,7 +39,7 @@ fn text_of(counts: &Counts, health: &Health, group: &str) -> String {
             Some(health.is_good().into())
         }),
         ("partitions", "gauge", "Partitions of this consumer; absent if unknown.", partitions),
-        ("lag", "gauge", "Messages that are not committed; absent if unknown.", lag),
+        ("lag", "gauge", "Messages that are not done; absent if unknown.", lag),
     ];
     let group = group.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
     let mut text = String::new();

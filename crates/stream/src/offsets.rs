@@ -55,13 +55,23 @@ impl Offsets {
     /// # Panics
     /// If the offset was not taken, or is done already.
     pub(crate) fn done(&mut self, offset: i64) {
-        let at = self.taken.binary_search_by_key(&offset, |taken| taken.offset);
-        let at = at.unwrap_or_else(|_| panic!("offset {offset} was not taken"));
+        let at = match self.taken.front() {
+            Some(first) if first.offset == offset => 0,
+            _ => {
+                let at = self.taken.binary_search_by_key(&offset, |taken| taken.offset);
+                at.unwrap_or_else(|_| panic!("offset {offset} was not taken"))
+            }
+        };
         assert!(!self.taken[at].done, "offset {offset} is done twice");
         self.taken[at].done = true;
         while self.taken.front().is_some_and(|first| first.done) {
             self.position = self.taken.pop_front().map(|first| first.offset + 1);
         }
+    }
+
+    /// The messages that are not done.
+    pub(crate) fn unfinished(&self) -> usize {
+        self.taken.iter().filter(|taken| !taken.done).count()
     }
 
     /// The position to commit, if it is above the last one that was requested.

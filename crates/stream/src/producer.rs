@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
@@ -20,6 +20,8 @@ use crate::settings::ProducerSettings;
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause before a message is offered again to a library that is full in spite of our bound.
 const ROOM: Duration = Duration::from_millis(1);
+/// Interval between two checks whether a producer that is dropped has sent its messages.
+const DRAIN_PAUSE: Duration = Duration::from_millis(1);
 
 /// A message to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,9 +79,15 @@ pub enum SendError {
 }
 
 /// Sends messages. It can be shared between tasks.
+///
+/// Dropping it sends the messages in its queue first. This blocks the thread until the brokers
+/// have answered, for up to `delivery_timeout`. [`Producer::flush`] does not block, and reports
+/// failures.
 pub struct Producer {
     client: ThreadedProducer<Deliveries>,
     queue_max: u32,
+    /// How long dropping it waits.
+    drain: Duration,
     lag: Option<LagMonitor>,
 }
 
@@ -143,7 +151,15 @@ impl Producer {
         metadata.map_err(StreamError::Unreachable)?;
         let limit = settings.lag_limit.as_ref();
         let lag = limit.map(|limit| LagMonitor::start(&settings, limit)).transpose()?;
-        Ok(Self { client, queue_max, lag })
+        Ok(Self { client, queue_max, drain: settings.delivery_timeout, lag })
+    }
+
+    /// The same for a caller that sends a message again if it was not acknowledged: dropping it
+    /// does not wait.
+    pub(crate) fn without_drain(self) -> Self {
+        let mut producer = self;
+        producer.drain = Duration::ZERO;
+        producer
     }
 
     /// Sends a message and waits until the brokers have stored it.
@@ -201,6 +217,16 @@ impl Producer {
                 }
                 Err((error, _)) => return Err(SendError::Failed(error)),
             }
+        }
+    }
+}
+
+impl Drop for Producer {
+    /// The client library would discard the messages that are not acknowledged yet.
+    fn drop(&mut self) {
+        let start = Instant::now();
+        while 0 < self.client.in_flight_count() && start.elapsed() < self.drain {
+            std::thread::sleep(DRAIN_PAUSE);
         }
     }
 }

@@ -8,6 +8,9 @@ use rdkafka::config::RDKafkaLogLevel;
 
 use crate::lag_limit::LagLimit;
 
+const NO_STATISTICS: &str =
+    "statistics.interval.ms is 0, but the health of a consumer needs statistics: set it to 5000";
+
 /// Properties of the client library by name, such as `security.protocol`. They win over the
 /// values that this crate chooses, except those that its guarantees depend on.
 pub type Properties = BTreeMap<String, String>;
@@ -176,8 +179,14 @@ impl ConsumerSettings {
             (zero(self.batch_max), "batch_max is 0: it must be at least 1"),
             (zero(self.concurrency), "concurrency is 0: it must be at least 1"),
             (self.waiting_max < self.batch_max(), "waiting_max must be at least batch_max"),
+            (self.has_no_statistics(), NO_STATISTICS),
         ];
         faults.iter().find(|(is_fault, _)| *is_fault).map(|(_, text)| *text)
+    }
+
+    fn has_no_statistics(&self) -> bool {
+        let interval = self.properties.get("statistics.interval.ms");
+        interval.is_some_and(|interval| interval.trim().parse() == Ok(0_u32))
     }
 
     pub(crate) fn client_config(&self) -> ClientConfig {
@@ -296,6 +305,9 @@ mod tests {
         assert_eq!(settings.fault(), None);
         let without_topics = ConsumerSettings { topics: Vec::new(), ..settings.clone() };
         assert_eq!(without_topics.fault(), Some("topics is empty: name at least one"));
+        let mut blind = settings.clone();
+        blind.properties.insert("statistics.interval.ms".to_owned(), "0".to_owned());
+        assert_eq!(blind.fault(), Some(NO_STATISTICS));
         let small = ConsumerSettings { batch_max: 2_000, ..settings };
         assert_eq!(small.fault(), Some("waiting_max must be at least batch_max"));
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka::Message as _;
 use rdkafka::consumer::{CommitMode, Consumer as _};
-use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::BorrowedMessage;
 use rdkafka::topic_partition_list::TopicPartitionList;
 use tokio::task::JoinHandle;
@@ -32,6 +32,18 @@ const FULL: Duration = Duration::from_secs(1);
 /// A commit without an answer for this long does not delay the next one.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(1);
 
+/// Whether an error remains until partitions are assigned again.
+fn is_lasting(code: RDKafkaErrorCode) -> bool {
+    matches!(
+        code,
+        RDKafkaErrorCode::UnknownTopicOrPartition
+            | RDKafkaErrorCode::UnknownTopic
+            | RDKafkaErrorCode::UnknownPartition
+            | RDKafkaErrorCode::TopicAuthorizationFailed
+            | RDKafkaErrorCode::GroupAuthorizationFailed
+    )
+}
+
 pub(crate) struct Work<'c> {
     consumer: &'c Consumer,
     assignment: Assignment,
@@ -50,7 +62,10 @@ pub(crate) struct Work<'c> {
     next_tick: Instant,
     next_look: Instant,
     stop_deadline: Option<Instant>,
+    /// The last error of a connection or a commit.
     error: Option<String>,
+    /// A topic, or the group, that cannot be used.
+    refusal: Option<String>,
     failure: Option<StreamError>,
 }
 
@@ -98,6 +113,7 @@ impl<'c> Work<'c> {
             next_look: now,
             stop_deadline: None,
             error: None,
+            refusal: None,
             failure: None,
         }
     }
@@ -146,11 +162,22 @@ impl<'c> Work<'c> {
                 Some(Err(fatal @ KafkaError::MessageConsumptionFatal(_))) => {
                     return Err(StreamError::Client(fatal));
                 }
-                Some(Err(error)) => self.error = Some(error.to_string()),
+                Some(Err(error)) => self.note(&error),
             }
         }
         self.consumer.shared.wake.notify_one();
         Ok(())
+    }
+
+    /// Keeps an error for [`crate::Health`].
+    fn note(&mut self, error: &KafkaError) {
+        match error.rdkafka_error_code().is_some_and(is_lasting) {
+            true => self.refusal = Some(error.to_string()),
+            false => {
+                self.error = Some(error.to_string());
+                self.consumer.client.context().disconnected();
+            }
+        }
     }
 
     fn is_full(&self) -> bool {
@@ -231,6 +258,9 @@ impl<'c> Work<'c> {
     fn assign(&mut self, partitions: &TopicPartitionList) -> Result<(), StreamError> {
         self.consumer.shared.progress.rebalances.fetch_add(1, Ordering::Relaxed);
         self.assignment.add(partitions);
+        if 0 < partitions.count() {
+            self.refusal = None;
+        }
         let client = &self.consumer.client;
         accept(client, partitions).map_err(StreamError::Client)?;
         match self.is_held {
@@ -309,7 +339,7 @@ impl<'c> Work<'c> {
                     self.assignment.done(message.origin, message.offset());
                 }
                 self.consumer.shared.progress.done(batch.len(), Instant::now());
-                self.error = None;
+                self.refusal = None;
                 self.commits.is_due = true;
                 if self.consumer.settings.commit == Commit::Sync {
                     return self.commits.next.push(lane);
@@ -405,6 +435,10 @@ impl<'c> Work<'c> {
 
     /// Commits all that is done, and waits for the answer.
     async fn commit_all(&mut self) -> Result<(), StreamError> {
+        // Commits of two threads could arrive in another order.
+        if self.commits.task.is_some() {
+            self.committed().await;
+        }
         let positions = self.assignment.take_positions().map_err(StreamError::Client)?;
         let Some(positions) = positions else { return Ok(()) };
         self.consumer.shared.progress.commits.fetch_add(1, Ordering::Relaxed);
@@ -423,9 +457,6 @@ impl<'c> Work<'c> {
 
     /// Commits the positions of all finished work.
     pub(crate) async fn end(mut self) -> Result<(), StreamError> {
-        if self.commits.task.is_some() {
-            self.committed().await;
-        }
         self.commit_all().await?;
         self.failure.map_or(Ok(()), Err)
     }
@@ -457,14 +488,25 @@ impl<'c> Work<'c> {
         if reports.is_connected() {
             self.error = None;
         }
+        let lag = self.lag();
+        if lag.is_none_or(|lag| lag == 0) {
+            self.consumer.shared.progress.idle(now);
+        }
         let oldest = self.busy.iter().flatten().min_by_key(|busy| busy.since);
         self.consumer.shared.progress.see(Seen {
             partitions: self.assignment.count(),
-            lag: reports.lag(),
+            lag,
             paused: self.consumer.shared.is_paused.load(Ordering::SeqCst),
             oldest: oldest.map(|busy| (busy.since, self.name(busy))),
-            error: self.error.clone(),
+            error: self.refusal.clone().or_else(|| self.error.clone()),
         });
+    }
+
+    /// Messages that are not done: those in the topics, and those here.
+    fn lag(&self) -> Option<i64> {
+        let here = i64::try_from(self.assignment.unfinished()).unwrap_or(i64::MAX);
+        let unread = self.consumer.client.context().unread();
+        unread.or_else(|| (0 < here).then_some(0)).map(|unread| unread.saturating_add(here))
     }
 
     fn name(&self, busy: &Busy) -> String {

@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use kafka_testkit::{Cluster, ClusterOptions};
+use rdkafka::ClientConfig;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use stream::{
-    Commit, Consumer, ConsumerSettings, HandlerError, Health, LagLimit, Mode, Order, Poison,
-    Producer, ProducerSettings, Properties, ReceivedMessage, Record, Retries, SendError,
+    Commit, Consumer, ConsumerSettings, Control, HandlerError, Health, LagLimit, Mode, Order,
+    Poison, Producer, ProducerSettings, Properties, ReceivedMessage, Record, Retries, SendError,
     StreamError, TraceContext,
 };
 use tempfile::TempDir;
@@ -453,6 +455,98 @@ async fn metrics_of_a_consumer_have_its_counts_and_lag() {
     let handler = async |_: &[ReceivedMessage<'_>]| Ok(());
     let (counts, ()) = tokio::join!(consumer.run(handler), watch);
     assert_eq!(counts.unwrap().handled, 3);
+}
+
+#[tokio::test]
+async fn dropped_producer_sends_what_is_in_its_queue() {
+    let broker = Broker::get();
+    let topic = broker.topic(1).await;
+    let linger = Duration::from_millis(300);
+    let settings = ProducerSettings { linger, ..ProducerSettings::new(broker.address()) };
+    let producer = Producer::connect(settings).unwrap();
+    for number in 0..1_000u32 {
+        let record = Record::to(&topic, number.to_string().into_bytes()).key("0");
+        producer.enqueue(&record).await.unwrap();
+    }
+    drop(producer);
+    let seen = Seen::default();
+    let handler = async |batch: &[ReceivedMessage<'_>]| {
+        batch.iter().for_each(|message| seen.add(message));
+        Ok(())
+    };
+    run_until(broker.settings(&topic), 1_000, handler).await;
+    seen.is_whole(1_000);
+}
+
+/// Asserts that a consumer is healthy until a condition holds.
+async fn is_healthy_until(control: &Control, is_over: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_over() {
+        let health = control.health();
+        assert!(health.is_good(), "{health:?}");
+        assert!(start.elapsed() < Duration::from_secs(60), "{health:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Settings that measure often, and call one second without progress a stall.
+fn impatient(settings: ConsumerSettings) -> ConsumerSettings {
+    let mut impatient = ConsumerSettings { stall_after: Duration::from_secs(1), ..settings };
+    impatient.properties.insert("statistics.interval.ms".to_owned(), "50".to_owned());
+    impatient
+}
+
+/// A marker follows the messages of a transaction, and no handler ever gets it.
+#[tokio::test]
+async fn quiet_consumer_of_transactions_is_healthy_and_has_no_lag() {
+    let broker = Broker::get();
+    let topic = broker.topic(1).await;
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", broker.address()).set("transactional.id", &topic);
+    let producer: BaseProducer = config.create().unwrap();
+    let patience = Duration::from_secs(30);
+    producer.init_transactions(patience).unwrap();
+    producer.begin_transaction().unwrap();
+    for value in ["0", "1"] {
+        producer.send(BaseRecord::<str, str>::to(&topic).key("0").payload(value)).unwrap();
+    }
+    producer.commit_transaction(patience).unwrap();
+    for _ in 0..2 {
+        let consumer = Consumer::connect(impatient(broker.settings(&topic))).unwrap();
+        let control = consumer.control();
+        let watch = async {
+            let working = Health::Working { partitions: 1, lag: Some(0) };
+            is_healthy_until(&control, || control.health() == working).await;
+            let quiet = Instant::now();
+            is_healthy_until(&control, || Duration::from_secs(2) < quiet.elapsed()).await;
+            assert_eq!(control.health(), working);
+            control.stop();
+        };
+        let handler = async |_: &[ReceivedMessage<'_>]| Ok(());
+        tokio::join!(consumer.run(handler), watch).0.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn first_message_after_a_quiet_time_is_no_stall() {
+    let broker = Broker::get();
+    let topic = broker.topic(1).await;
+    broker.fill(&topic, 1, 1).await;
+    let consumer = Consumer::connect(impatient(broker.settings(&topic))).unwrap();
+    let control = consumer.control();
+    let watch = async {
+        is_healthy_until(&control, || control.counts().handled == 1).await;
+        let quiet = Instant::now();
+        is_healthy_until(&control, || Duration::from_secs(2) < quiet.elapsed()).await;
+        broker.fill(&topic, 1, 1).await;
+        is_healthy_until(&control, || control.counts().handled == 2).await;
+        control.stop();
+    };
+    let handler = async |_: &[ReceivedMessage<'_>]| {
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        Ok(())
+    };
+    tokio::join!(consumer.run(handler), watch).0.unwrap();
 }
 
 #[tokio::test]

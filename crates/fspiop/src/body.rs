@@ -68,7 +68,8 @@ pub fn rule_of(operation: Operation) -> Option<&'static Rule> {
         | Operation::TransactionsGet
         | Operation::TransfersGet
         | Operation::BulkTransfersGet
-        | Operation::TransfersPatch => None,
+        | Operation::TransfersPatch
+        | Operation::ServicesGet => None,
     }
 }
 
@@ -315,6 +316,12 @@ pub struct Extension {
 }
 
 impl Extension {
+    /// An extension of the hub.
+    #[must_use]
+    pub fn new(key: &str, value: &str) -> Self {
+        Self { key: key.to_owned(), value: value.to_owned() }
+    }
+
     /// Reads a list captured from a valid body; empty for anything else.
     #[must_use]
     pub fn list(raw: &str) -> Vec<Self> {
@@ -349,6 +356,12 @@ impl CorrelationId {
     pub fn parse(text: &str) -> Option<Self> {
         TransferId::parse(text).map(Self)
     }
+
+    /// The id as the ledger stores it.
+    #[must_use]
+    pub const fn id(self) -> TransferId {
+        self.0
+    }
 }
 
 impl fmt::Display for CorrelationId {
@@ -362,6 +375,10 @@ impl fmt::Display for CorrelationId {
 pub struct Quote {
     /// `quoteId`.
     pub quote: CorrelationId,
+    /// `transactionId`.
+    pub transaction: CorrelationId,
+    /// `expiration`, in milliseconds since 1970.
+    pub expiration_ms: Option<u64>,
     /// `payer.partyIdInfo.fspId`.
     pub payer: Option<FspName>,
     /// `payee.partyIdInfo.fspId`.
@@ -382,6 +399,8 @@ impl Quote {
         let currencies = found.take(rules::QUOTE_PAYER + rules::PARTY_CURRENCIES);
         Ok(Self {
             quote: found.require(rules::QUOTE_ID, CorrelationId::parse),
+            transaction: found.require(rules::QUOTE_TRANSACTION, CorrelationId::parse),
+            expiration_ms: found.parse(rules::QUOTE_REQUEST_EXPIRATION, parse_date_time),
             payer: found.parse(rules::QUOTE_PAYER + rules::PARTY_FSP, fsp_id),
             payee: found.parse(rules::QUOTE_PAYEE + rules::PARTY_FSP, fsp_id),
             amount: money(&found, rules::QUOTE_AMOUNT).expect("an amount is required"),

@@ -124,11 +124,11 @@ pub struct EgressPolicy {
     pub loopback: Loopback,
     /// The hub's own listeners, which are never called.
     pub own: Vec<SocketAddr>,
-    /// Whether this program can call `https`.
+    /// Whether `https` can or must be called.
     pub encrypted: EncryptedCalls,
 }
 
-/// Whether `https` can be called.
+/// Whether `https` can or must be called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EncryptedCalls {
     /// The program was built without TLS.
@@ -136,6 +136,8 @@ pub enum EncryptedCalls {
     Unsupported,
     /// It can.
     Supported,
+    /// It must: `http` is never called.
+    Required,
 }
 
 /// Whether loopback addresses may be called if [`EgressPolicy::networks`] is empty.
@@ -198,8 +200,14 @@ impl EgressPolicy {
         port != 0 && (self.ports.is_empty() || self.ports.contains(&port))
     }
 
-    /// Checks a value before it is registered: [`CallTarget::parse`], its port, and its host if
-    /// that is an address or always resolves to one.
+    /// Whether endpoints of a scheme may be called.
+    #[must_use]
+    pub fn allows_scheme(&self, scheme: CallScheme) -> bool {
+        scheme == CallScheme::Https || self.encrypted != EncryptedCalls::Required
+    }
+
+    /// Checks a value before it is registered: [`CallTarget::parse`], its scheme and port, and its
+    /// host if that is an address or always resolves to one.
     ///
     /// # Errors
     /// The reason for the refusal.
@@ -207,6 +215,9 @@ impl EgressPolicy {
         let target = CallTarget::parse(value)?;
         if (target.scheme, self.encrypted) == (CallScheme::Https, EncryptedCalls::Unsupported) {
             return Err(ForbiddenTarget::Encrypted);
+        }
+        if !self.allows_scheme(target.scheme) {
+            return Err(ForbiddenTarget::Plain);
         }
         if !has_whole_templates(&target.path) {
             return Err(ForbiddenTarget::Braces);
@@ -296,6 +307,9 @@ pub enum ForbiddenTarget {
     /// `https`, in a program without TLS.
     #[error("must begin with http://: this program was built without TLS")]
     Encrypted,
+    /// `http`, if only `https` is called.
+    #[error("must begin with https:// (endpoints.https_only)")]
+    Plain,
     /// Any other scheme, or none.
     #[error("must begin with http:// or https://")]
     Scheme,
@@ -339,6 +353,15 @@ pub enum CallScheme {
 }
 
 impl CallScheme {
+    /// As written before `://`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+
     const fn default_port(self) -> u16 {
         match self {
             Self::Http => 80,
@@ -468,6 +491,7 @@ mod tests {
             "open" => with_loopback(),
             "outside" => EgressPolicy { denied: networks(&["10.0.0.0/8"]), ..with_loopback() },
             "all" => EgressPolicy { networks: networks(&["0.0.0.0/0", "::/0"]), ..with_loopback() },
+            "https" => EgressPolicy { encrypted: EncryptedCalls::Required, ..with_loopback() },
             "own" => EgressPolicy { own: own.to_vec(), ..with_loopback() },
             other => panic!("there is no {other:?}"),
         }

@@ -122,9 +122,11 @@ impl EndpointType {
             Self::BulkTransferPost => "/bulkTransfers",
             Self::BulkTransferPut => "/bulkTransfers/{{id}}",
             Self::BulkTransferError => "/bulkTransfers/{{id}}/error",
-            Self::Quotes | Self::BulkQuotes | Self::Authorizations | Self::TransactionRequests => {
-                ""
-            }
+            Self::Quotes
+            | Self::BulkQuotes
+            | Self::FxQuotes
+            | Self::Authorizations
+            | Self::TransactionRequests => "",
             _ => return None,
         })
     }
@@ -141,7 +143,8 @@ impl EndpointType {
             | Resource::Participants
             | Resource::Parties
             | Resource::Transfers
-            | Resource::BulkTransfers => Self::Quotes,
+            | Resource::BulkTransfers
+            | Resource::Services => Self::Quotes,
         }
     }
 
@@ -268,9 +271,10 @@ mod tests {
     fn callbacks_below_one_base_are_those_that_the_hub_calls() {
         let below = EndpointType::ALL.iter().filter(|kind| kind.path_below_base().is_some());
         let below: Vec<_> = below.copied().collect();
-        assert_eq!(below.len(), 24);
+        assert_eq!(below.len(), 25);
         assert!(below.iter().all(|kind| is_called(kind.as_str())));
-        assert!(below.contains(&EndpointType::Quotes) && !below.contains(&EndpointType::FxQuotes));
+        let transfers = EndpointType::FxTransferPost;
+        assert!(below.contains(&EndpointType::FxQuotes) && !below.contains(&transfers));
         // The error of each type is served at the same base.
         for answer in EndpointType::ALL.iter().filter_map(|kind| kind.of_answer()) {
             assert!(below.contains(&answer), "{answer:?}");

@@ -65,8 +65,9 @@ const PRIVATE: [&str; 19] = [
     "via",
     "xsrf-token",
 ];
-/// The same, for names that begin with `x-`.
-const PRIVATE_X: [&str; 21] = [
+/// The same, for names that begin with `x-`, and those with which servers let a request replace its
+/// method or path.
+const PRIVATE_X: [&str; 27] = [
     "x-access-token",
     "x-amz-security-token",
     "x-anonymous-consumer",
@@ -83,8 +84,14 @@ const PRIVATE_X: [&str; 21] = [
     "x-csrf-token",
     "x-endpoint-api-userinfo",
     "x-envoy-external-address",
+    "x-http-method",
+    "x-http-method-override",
     "x-id-token",
+    "x-method-override",
+    "x-original-uri",
+    "x-original-url",
     "x-real-ip",
+    "x-rewrite-url",
     "x-user",
     "x-userinfo",
     "x-xsrf-token",
@@ -112,8 +119,8 @@ const PRIVATE_X_PREFIXES: [&str; 14] = [
 /// Removes the headers that end at the hub: hop-by-hop headers, `Host`, `Content-Length` and
 /// `Expect`, credentials, and addresses of callers. Signatures cover none of them.
 ///
-/// An underscore in a name counts as a hyphen. Costs: one check per name; no allocation if no name
-/// matches.
+/// An underscore or a dot in a name counts as a hyphen. Costs: one check per name; no allocation if
+/// no name matches.
 pub fn strip(headers: &mut HeaderMap) {
     if headers.contains_key(CONNECTION) {
         remove_named_by_connection(headers);
@@ -212,7 +219,7 @@ fn is_private(name: &str) -> bool {
         | [b't', b'r', b'a', ..]
         | [b'a', b'c', b'c', ..]
         | [b'd', b'a', b't', ..] => false,
-        [b'x', b'-' | b'_', ..] => is_listed(name, &PRIVATE_X, &PRIVATE_X_PREFIXES),
+        [b'x', b'-' | b'_' | b'.', ..] => is_listed(name, &PRIVATE_X, &PRIVATE_X_PREFIXES),
         [b'a' | b'c' | b'd' | b'f' | b'r' | b's' | b't' | b'v' | b'x', ..] => {
             is_listed(name, &PRIVATE, &PRIVATE_PREFIXES)
         }
@@ -225,10 +232,11 @@ fn is_listed(name: &str, names: &[&str], prefixes: &[&str]) -> bool {
         || prefixes.iter().any(|prefix| begins_with(name, prefix))
 }
 
-/// Whether a name begins with a text, where `_` counts as `-`, because many servers treat both as
-/// the same name.
+/// Whether a name begins with a text, where `_` and `.` count as `-`, because many servers treat
+/// them as the same name.
 fn begins_with(name: &str, prefix: &str) -> bool {
-    let is_same = |(one, known): (u8, u8)| one == known || one == b'_' && known == b'-';
+    let is_same =
+        |(one, known): (u8, u8)| one == known || matches!(one, b'_' | b'.') && known == b'-';
     prefix.len() <= name.len() && name.bytes().zip(prefix.bytes()).all(is_same)
 }
 
@@ -369,8 +377,9 @@ mod tests {
                        X-Forwarded X-Forwarded-For X-Original-Forwarded-For X-Auth-Token \
                        X-SSL-Client-DN SSL-Client-Verify X_Forwarded-For";
         names.extend(spelled.split_whitespace().map(str::to_owned));
-        let underscored: Vec<_> = names.iter().map(|name| name.replace('-', "_")).collect();
-        for name in names.iter().chain(&underscored) {
+        let written = |with: &'static str| names.iter().map(|name| name.replace('-', with));
+        let other_forms: Vec<_> = written("_").chain(written(".")).collect();
+        for name in names.iter().chain(&other_forms) {
             let mut headers = HeaderMap::new();
             let header = HeaderName::from_bytes(name.as_bytes()).expect("a name");
             headers.append(&header, HeaderValue::from_static("secret"));

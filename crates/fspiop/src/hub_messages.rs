@@ -143,6 +143,17 @@ pub fn participant(fsp: &FspName) -> Bytes {
     Bytes::from(out)
 }
 
+/// Renders the response to a request for providers of a service: `{"providers":[…]}`.
+#[must_use]
+pub fn providers(names: &[FspName]) -> Bytes {
+    let mut out = Vec::with_capacity(48);
+    let mut object = ObjectWriter::open(&mut out);
+    let list: Vec<_> = names.iter().map(FspName::as_str).collect();
+    serde_json::to_writer(object.member("providers"), &list).expect("texts can be written");
+    object.close();
+    Bytes::from(out)
+}
+
 /// Renders the response to the registration of one party.
 #[must_use]
 pub fn participant_registered(party: &PartyName<'_>, currency: Option<Currency>) -> Bytes {
@@ -226,6 +237,7 @@ fn content_type(resource: Resource) -> HeaderValue {
             "application/vnd.interoperability.bulkTransfers+json;version=2.0"
         }
         Resource::Transfers => "application/vnd.interoperability.transfers+json;version=2.0",
+        Resource::Services => "application/vnd.interoperability.services+json;version=2.0",
     })
 }
 

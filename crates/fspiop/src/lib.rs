@@ -38,6 +38,8 @@ pub mod line_ends;
 pub mod media;
 pub mod oracle;
 mod query;
+pub mod quote_rules;
+mod quote_terms;
 pub mod request_head;
 mod route;
 pub mod route_table;
@@ -55,10 +57,11 @@ pub use body_hash::body_hash;
 pub use currency::{is_known_currency, known_currencies};
 pub use error::{DESCRIPTION_CHARS_MAX, ErrorCode, Refusal, error_body};
 pub use headers::{RequestHeaders, Version};
+pub use quote_terms::quote_terms;
 pub use route::{
-    ApiRoute, BODY_BYTES_MAX, ExchangeId, ExchangeRoute, IDENTIFIER_CHARS_MAX, IDENTIFIER_PATTERN,
-    Identifier, MatchedRoute, PartyIdType, PartyPath, Resource, Route, TRANSFER_BODY_BYTES_MAX,
-    TransferPath, find, is_identifier, percent_encode,
+    ApiRoute, BODY_BYTES_MAX, CurrencyPair, ExchangeId, ExchangeRoute, IDENTIFIER_CHARS_MAX,
+    IDENTIFIER_PATTERN, Identifier, MatchedRoute, PartyIdType, PartyPath, Resource, Route,
+    TRANSFER_BODY_BYTES_MAX, TransferPath, find, is_identifier, percent_encode,
 };
 pub use trace::TraceContext;
 pub use transaction::Transaction;

@@ -38,20 +38,21 @@ pub fn check(head: &Parts) -> Result<(), Refusal> {
     check_coding(head)
 }
 
-/// Refuses names with `_` that are those of known headers with `-`. They are refused, not dropped,
-/// because the sender means the header to be read, and a reader in front may have done so.
+/// Refuses names with `_` or `.` that are those of known headers with `-`: servers that pass
+/// headers in variables treat them as the same. They are refused, not dropped, because the sender
+/// means the header to be read, and a reader in front may have done so.
 fn check_names(head: &Parts) -> Result<(), Refusal> {
     let mut names = head.headers.keys().map(HeaderName::as_str);
     let is_ambiguous = |name: &&str| {
-        name.contains('_') && {
-            let name = name.replace('-', "_");
+        name.contains(['_', '.']) && {
+            let name = name.replace(['-', '.'], "_");
             AMBIGUOUS.iter().any(|beginning| name.starts_with(beginning))
         }
     };
     match names.find(is_ambiguous) {
         None => Ok(()),
         Some(name) => {
-            let what = format!("Header {name} must be written with - instead of _");
+            let what = format!("Header {name} must be written with - instead of _ or .");
             Err(Refusal::malformed(&what))
         }
     }

@@ -46,6 +46,8 @@ pub enum Resource {
     Transfers,
     /// Many transfers from one payer to one payee.
     BulkTransfers,
+    /// The providers of services, such as currency conversion.
+    Services,
 }
 
 impl Resource {
@@ -62,6 +64,7 @@ impl Resource {
             Self::Transactions => "transactions",
             Self::Transfers => "transfers",
             Self::BulkTransfers => "bulkTransfers",
+            Self::Services => "services",
         }
     }
 
@@ -76,7 +79,8 @@ impl Resource {
             | Self::TransactionRequests
             | Self::Authorizations
             | Self::Transactions
-            | Self::Transfers => TRANSFER_BODY_BYTES_MAX,
+            | Self::Transfers
+            | Self::Services => TRANSFER_BODY_BYTES_MAX,
         }
     }
 
@@ -250,6 +254,17 @@ pub enum Route<'a> {
     BulkTransfersPut(TransferPath<'a>),
     /// `PUT /bulkTransfers/{ID}/error`. The id is that of a bulk.
     BulkTransfersError(TransferPath<'a>),
+    /// `GET /services/FXP[/{SourceCurrency}/{TargetCurrency}]`.
+    ServicesGet(Option<CurrencyPair>),
+}
+
+/// A currency and the one it is converted to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CurrencyPair {
+    /// `SourceCurrency`.
+    pub source: Currency,
+    /// `TargetCurrency`.
+    pub target: Currency,
 }
 
 /// An existing path and method; its identifiers are not checked yet.
@@ -377,6 +392,7 @@ impl<'a> ApiRoute<'a> {
             Operation::BulkTransfersGet => Route::BulkTransfersGet(bulk_transfer(first)?),
             Operation::BulkTransfersPut => Route::BulkTransfersPut(bulk_transfer(first)?),
             Operation::BulkTransfersError => Route::BulkTransfersError(bulk_transfer(first)?),
+            Operation::ServicesGet => Route::ServicesGet(self.currency_pair()?),
             Operation::Health
             | Operation::EndpointCache
             | Operation::ParticipantsBatchPut
@@ -387,6 +403,21 @@ impl<'a> ApiRoute<'a> {
 
     fn exchange(&self, id: Option<ExchangeId<'a>>) -> Route<'a> {
         Route::Exchange(ExchangeRoute { resource: self.resource, operation: self.operation, id })
+    }
+
+    fn currency_pair(&self) -> Result<Option<CurrencyPair>, Refusal> {
+        let currency = |text: &str, name: &str| {
+            Currency::parse(text).ok_or_else(|| {
+                let rule = "must be equal to one of the allowed values";
+                Refusal::invalid(&format!("/path/{name} {rule}"))
+            })
+        };
+        let [source, target, _] = self.segments;
+        if source.is_empty() {
+            return Ok(None);
+        }
+        let source = currency(source, "SourceCurrency")?;
+        Ok(Some(CurrencyPair { source, target: currency(target, "TargetCurrency")? }))
     }
 
     fn narrowed_party(&self, query: Option<&str>) -> Result<PartyPath<'a>, Refusal> {
@@ -519,11 +550,17 @@ pub const IDENTIFIER_PATTERN: &str = "^[^\\s\\u0000-\\u001f\\u007f-\\u009f{}<>`\
 /// 1.6).
 #[must_use]
 pub fn is_identifier(text: &str) -> bool {
-    // Path resolution treats dots alone specially.
-    !matches!(text, "" | "." | "..")
+    !text.is_empty()
+        && !has_dots_alone(text)
         && is_short_enough(text)
         && (text.bytes().all(|byte| PLAIN[usize::from(byte)])
             || text.chars().all(is_identifier_character))
+}
+
+/// Whether a part between slashes is `.` or `..`, which path resolution treats specially, also in a
+/// server that decodes `%2F` first.
+fn has_dots_alone(text: &str) -> bool {
+    text.contains('.') && text.split('/').any(|part| matches!(part, "." | ".."))
 }
 
 /// The ASCII bytes that are valid in identifiers.
@@ -658,7 +695,13 @@ mod tests {
             | Route::BulkTransfersError(path) => {
                 format!("{name} {} {}", path.name, path.id.is_some())
             }
-            Route::ParticipantsBatch | Route::TransfersPost | Route::BulkTransfersPost => name,
+            Route::ServicesGet(Some(CurrencyPair { source, target })) => {
+                format!("{name} {source} {target}")
+            }
+            Route::ParticipantsBatch
+            | Route::TransfersPost
+            | Route::BulkTransfersPost
+            | Route::ServicesGet(None) => name,
         }
     }
 

@@ -91,11 +91,13 @@ pub enum Operation {
     BulkTransfersPut,
     /// `PUT /bulkTransfers/{ID}/error`.
     BulkTransfersError,
+    /// `GET /services/FXP[/{SourceCurrency}/{TargetCurrency}]`.
+    ServicesGet,
 }
 
 impl Operation {
     /// Number of operations.
-    pub const COUNT: usize = 40;
+    pub const COUNT: usize = 41;
 
     /// All operations, in order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -139,6 +141,7 @@ impl Operation {
         Self::BulkTransfersGet,
         Self::BulkTransfersPut,
         Self::BulkTransfersError,
+        Self::ServicesGet,
     ];
 
     /// Method and path of its first row, with `{Name}` in place of each identifier.
@@ -228,6 +231,12 @@ const SUB_PARTY_ERROR: &[Segment] = &[
     Segment::Identifier("SubId"),
     Segment::Word("error"),
 ];
+const CONVERSION: &[Segment] = &[Segment::Word("FXP")];
+const CONVERSION_OF_PAIR: &[Segment] = &[
+    Segment::Word("FXP"),
+    Segment::Identifier("SourceCurrency"),
+    Segment::Identifier("TargetCurrency"),
+];
 
 const fn row(method: Method, tail: &'static [Segment], operation: Operation) -> RouteRow {
     RouteRow { method, tail, operation }
@@ -291,6 +300,10 @@ static BULK_TRANSFERS: [RouteRow; 4] = [
     row(Method::PUT, ID, Operation::BulkTransfersPut),
     row(Method::PUT, ID_ERROR, Operation::BulkTransfersError),
 ];
+static SERVICES: [RouteRow; 2] = [
+    row(Method::GET, CONVERSION, Operation::ServicesGet),
+    row(Method::GET, CONVERSION_OF_PAIR, Operation::ServicesGet),
+];
 static TRANSFERS: [RouteRow; 5] = [
     row(Method::POST, NONE, Operation::TransfersPost),
     row(Method::PUT, ID, Operation::TransfersPut),
@@ -301,7 +314,7 @@ static TRANSFERS: [RouteRow; 5] = [
 
 impl Resource {
     /// Every resource.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Participants,
         Self::Parties,
         Self::Quotes,
@@ -311,6 +324,7 @@ impl Resource {
         Self::Transactions,
         Self::Transfers,
         Self::BulkTransfers,
+        Self::Services,
     ];
 
     /// The rows of this resource. The first matching one counts.
@@ -326,6 +340,7 @@ impl Resource {
             Self::Transactions => &TRANSACTIONS,
             Self::Transfers => &TRANSFERS,
             Self::BulkTransfers => &BULK_TRANSFERS,
+            Self::Services => &SERVICES,
         }
     }
 }

@@ -10,7 +10,7 @@
 //! (hub-semantics 1.3); see `text_of`. A body is only read that way if it fails otherwise.
 //!
 //! Bounds: the fast walk recurses only as deep as the tables. Both walks skip unknown members
-//! without recursion.
+//! without recursion or a copy, and keep at most one item more than a list may have.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -166,7 +166,7 @@ fn walk<'de>(
 }
 
 /// Describes the failure of a body that the fast walk rejected.
-fn explain(text: &str, rule: &Rule, error: &serde_json::Error) -> Refusal {
+fn explain(text: &str, rule: &'static Rule, error: &serde_json::Error) -> Refusal {
     let value: &RawValue = match serde_json::from_str(text) {
         Ok(value) => value,
         Err(error) if error.is_eof() => {
@@ -187,40 +187,124 @@ fn explain(text: &str, rule: &Rule, error: &serde_json::Error) -> Refusal {
 }
 
 /// The first failure of a value. `path` then leads to that value.
-fn fault(raw: &str, rule: &Rule, path: &mut String) -> Option<(ErrorCode, String)> {
+fn fault(raw: &str, rule: &'static Rule, path: &mut String) -> Option<(ErrorCode, String)> {
     match rule {
         Rule::Text(rule) => match text_of(raw) {
             Some(text) => rule.fault(&text),
             None => wrong_type("string"),
         },
-        Rule::Object(shape) => match serde_json::from_str(raw) {
+        Rule::Object(shape) => match members_of(raw, shape) {
             Ok(members) => object_fault(&members, shape, path),
             Err(_) => wrong_type("object"),
         },
-        Rule::List(list) => match serde_json::from_str::<Vec<&RawValue>>(raw) {
-            Ok(items) => list_fault(&items, list, path),
-            Err(_) => wrong_type("array"),
-        },
+        Rule::List(list) => {
+            let mut items = Vec::new();
+            match read_items(raw, list.most, &mut items) {
+                Err(_) if items.len() <= list.most => wrong_type("array"),
+                _ => list_fault(&items, list, path),
+            }
+        }
+    }
+}
+
+/// The members of an object that its shape has. Others are skipped: there may be very many.
+struct Members<'a> {
+    known: HashMap<&'static str, &'a RawValue>,
+    has_others: bool,
+}
+
+fn members_of<'a>(raw: &'a str, shape: &'static Shape) -> Result<Members<'a>, serde_json::Error> {
+    MembersOf { shape }.deserialize(&mut serde_json::Deserializer::from_str(raw))
+}
+
+struct MembersOf {
+    shape: &'static Shape,
+}
+
+impl<'de> DeserializeSeed<'de> for MembersOf {
+    type Value = Members<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for MembersOf {
+    type Value = Members<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Members { known: HashMap::new(), has_others: false };
+        while let Some(found) = map.next_key_seed(Key { shape: self.shape })? {
+            match found {
+                Some(at) => {
+                    members.known.insert(self.shape.members[at].name, map.next_value()?);
+                }
+                None => {
+                    members.has_others = true;
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(members)
+    }
+}
+
+/// Reads the items of a JSON array and stops after one more than `most`: there may be very many.
+///
+/// # Errors
+/// It is no array, or has more items. Those that were read are in `items`.
+pub fn read_items<'a>(
+    raw: &'a str,
+    most: usize,
+    items: &mut Vec<&'a RawValue>,
+) -> Result<(), serde_json::Error> {
+    serde_json::Deserializer::from_str(raw).deserialize_seq(ItemsOf { most, items })
+}
+
+struct ItemsOf<'i, 'de> {
+    most: usize,
+    items: &'i mut Vec<&'de RawValue>,
+}
+
+impl<'de> Visitor<'de> for ItemsOf<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while let Some(item) = items.next_element()? {
+            self.items.push(item);
+            if self.most < self.items.len() {
+                return Err(A::Error::custom("a list is too long"));
+            }
+        }
+        Ok(())
     }
 }
 
 fn object_fault(
-    members: &HashMap<String, &RawValue>,
-    shape: &Shape,
+    members: &Members<'_>,
+    shape: &'static Shape,
     path: &mut String,
 ) -> Option<(ErrorCode, String)> {
     for name in shape.required {
-        if !members.contains_key(*name) {
+        if !members.known.contains_key(*name) {
             let message = format!("must have required property '{name}'");
             return Some((ErrorCode::MISSING_ELEMENT, message));
         }
     }
-    if shape.closed && members.keys().any(|name| shape.find(name).is_none()) {
+    if shape.closed && members.has_others {
         let message = "must NOT have additional properties".to_owned();
         return Some((ErrorCode::TOO_MANY_ELEMENTS, message));
     }
     for member in shape.members {
-        if let Some(value) = members.get(member.name) {
+        if let Some(value) = members.known.get(member.name) {
             let length = path.len();
             path.push('/');
             path.push_str(member.name);
@@ -233,7 +317,11 @@ fn object_fault(
     None
 }
 
-fn list_fault(items: &[&RawValue], list: &List, path: &mut String) -> Option<(ErrorCode, String)> {
+fn list_fault(
+    items: &[&RawValue],
+    list: &'static List,
+    path: &mut String,
+) -> Option<(ErrorCode, String)> {
     if items.len() > list.most {
         return invalid(format!("must NOT have more than {} items", list.most));
     }
@@ -531,6 +619,28 @@ mod tests {
 
     use super::*;
     use crate::test_table;
+
+    #[test]
+    fn reading_stops_after_the_first_item_too_many() {
+        let long = format!("[{}1]", "1,".repeat(500_000));
+        let mut items = Vec::new();
+        assert!(read_items(&long, 16, &mut items).is_err());
+        assert_eq!(items.len(), 17);
+        assert!(items.capacity() <= 32, "{}", items.capacity());
+    }
+
+    #[test]
+    fn members_that_a_shape_does_not_have_are_not_kept() {
+        static NAME: Rule = Rule::Text(Text { least: 1, most: 9, form: Form::Any });
+        static MEMBERS: [Member; 1] = [Member { name: "name", rule: &NAME, capture: Capture::No }];
+        static SHAPE: Shape = Shape { members: &MEMBERS, required: &[], closed: true };
+        let mut body = String::from("{\"name\":\"a\"");
+        (0..500_000).for_each(|number| body.push_str(&format!(",\"{number}\":1")));
+        body.push('}');
+        let members = members_of(&body, &SHAPE).expect("an object");
+        assert_eq!((members.known.len(), members.has_others), (1, true));
+        assert!(members.known.capacity() <= 8, "{}", members.known.capacity());
+    }
 
     #[test]
     fn values_match_their_expected_texts() {

@@ -1,5 +1,6 @@
 //! The admin API without sockets: a sequence of requests, decided by the kernel.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -212,6 +213,10 @@ impl AdminBackend for Kernel {
 
     fn parked_notices(&self) -> BoxFuture<'_, Vec<NoticeId>> {
         Box::pin(async move { Vec::new() })
+    }
+
+    fn wait_reasons(&self, _: Vec<NoticeId>) -> BoxFuture<'_, HashMap<NoticeId, String>> {
+        Box::pin(async move { HashMap::new() })
     }
 
     fn metrics(&self) -> Vec<metrics::Family> {

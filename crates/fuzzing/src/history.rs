@@ -16,10 +16,11 @@ use ledger::{
     CreateSettlement, CreateSettlementModel, Currency, DeliveryResult, Digest, EndFundsOut,
     Eviction, Fee, FeeConditions, FeePayer, FeeRule, FeeRuleId, FinalTransfer, FinishedDelivery,
     FspName, Fulfil, FulfilBulk, FulfilState, Fulfilment, FundsDirection, LogIndex, MoveFunds,
-    Notice, NoticeId, Outcome, PartyBinding, PartyChangeForm, Prepare, PrepareBulk, Redeliver,
-    Rounding, SetAccountActive, SetFeeRuleActive, SetInitialPositionAndLimits, SetLimit,
-    SetParticipantActive, SetSettlementModelActive, Settings, SettlementId, SettlementModel,
-    SettlementState, Stamp, State, TransferId, WindowId,
+    Notice, NoticeId, Outcome, PartyBinding, PartyChangeForm, Prepare, PrepareBulk, QuoteContent,
+    QuoteOffer, RecordQuote, RecordQuoteAnswer, Redeliver, Rounding, SetAccountActive,
+    SetFeeRuleActive, SetInitialPositionAndLimits, SetLimit, SetParticipantActive,
+    SetSettlementModelActive, Settings, SettlementId, SettlementModel, SettlementState, Stamp,
+    State, TransferId, WindowId,
 };
 use record::command::{FIELDS_VERSION, read_fields, write_fields};
 use sha2::{Digest as _, Sha256};
@@ -119,6 +120,8 @@ fn command(kind: u8, input: &mut Input<'_>, histories: &Histories) -> Command {
             Command::FinishDeliveries(deliveries(input, &histories.alone.state, histories.now_ms))
         }
         10 => administer(change(input, &histories.alone.state)),
+        11 if input.flag() => Command::RecordQuote(Box::new(quote(input, histories.now_ms))),
+        12 if input.flag() => Command::RecordQuoteAnswer(Box::new(quote_answer(input))),
         11 => Command::ChangeParties(Box::new(parties(input))),
         14 if input.usually() => administer(settle(input, &histories.alone.state)),
         _ => Command::Tick,
@@ -146,6 +149,7 @@ fn prepare(input: &mut Input<'_>, now_ms: u64) -> Prepare {
         hash: digest(&body),
         trace: [number; 16],
         fee_rule: input.below(8).checked_sub(3).map(|number| FeeRuleId(number as u32)),
+        quote_terms: None,
     }
 }
 
@@ -205,6 +209,33 @@ fn prepare_bulk(input: &mut Input<'_>, now_ms: u64) -> PrepareBulk {
         hash,
         trace: [number; 16],
         items,
+    }
+}
+
+fn quote(input: &mut Input<'_>, now_ms: u64) -> RecordQuote {
+    let (number, body) = (input.id(), input.below(2) as u8);
+    let [expires_ms, keep_ms] = [(); 2].map(|()| WAITS_MS[input.below(WAITS_MS.len())]);
+    RecordQuote {
+        quote: id(number),
+        transaction: id(number),
+        source: input.name(),
+        destination: input.name(),
+        expiration_ms: input.flag().then_some(now_ms + expires_ms),
+        keep_until_ms: now_ms + keep_ms,
+        hash: Digest([body; 32]),
+        trace: [number; 16],
+    }
+}
+
+fn quote_answer(input: &mut Input<'_>) -> RecordQuoteAnswer {
+    let (number, body) = (input.id(), input.below(3) as u8);
+    let offer = QuoteOffer { terms: Digest([body; 32]), expiration_ms: 0 };
+    RecordQuoteAnswer {
+        quote: id(number),
+        source: input.name(),
+        content: if body == 2 { QuoteContent::Error } else { QuoteContent::Offer(offer) },
+        hash: Digest([body; 32]),
+        trace: [number; 16],
     }
 }
 

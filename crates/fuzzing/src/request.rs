@@ -163,7 +163,10 @@ fn identifiers<'r, 'a>(route: &'r Route<'a>) -> Vec<(&'static str, &'r Identifie
         | Route::BulkTransfersGet(path)
         | Route::BulkTransfersPut(path)
         | Route::BulkTransfersError(path) => vec![("ID", &path.name)],
-        Route::ParticipantsBatch | Route::TransfersPost | Route::BulkTransfersPost => Vec::new(),
+        Route::ParticipantsBatch
+        | Route::TransfersPost
+        | Route::BulkTransfersPost
+        | Route::ServicesGet(_) => Vec::new(),
     }
 }
 

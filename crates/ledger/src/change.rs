@@ -72,6 +72,8 @@ pub enum StatePart {
     Proposals,
     /// Enrolments: requests of participants for certificates.
     Enrolments,
+    /// Recorded quotes.
+    Quotes,
 }
 
 impl StatePart {
@@ -96,7 +98,8 @@ impl StatePart {
             | Self::Settlements
             | Self::Alerts
             | Self::Proposals
-            | Self::Enrolments => false,
+            | Self::Enrolments
+            | Self::Quotes => false,
         }
     }
 }

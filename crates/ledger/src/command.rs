@@ -7,11 +7,13 @@ use alloc::vec::Vec;
 
 use crate::change::Change;
 use crate::field::{
-    AtEnd, BulkId, LONG, List, NameOrEmpty, NonNegative, Text, choices, numbered, stored,
+    AtEnd, BeforeTerms, BulkId, LONG, List, NameOrEmpty, NonNegative, Text, choices, numbered,
+    stored,
 };
 use crate::ids::{BULK_ITEMS_MAX, Digest, FeeRuleId, FspName, NoticeId, TransferId};
 use crate::money::{Amount, Currency};
 use crate::parties::{ENTRIES_MAX, PartyBinding, PartyChangeForm, PartyChangeView, PartyRule};
+use crate::quote_content::QuoteContent;
 
 /// A W3C trace id, carried so that partners can correlate later messages of the hub.
 pub type TraceId = [u8; 16];
@@ -42,6 +44,10 @@ choices! {
         10 FulfilBulk(Box<FulfilBulk>),
         /// `PUT /bulkTransfers/{id}/error`.
         11 AbortBulk(Box<AbortBulk>),
+        /// `POST /quotes`, in schemes that record quotes.
+        12 RecordQuote(Box<RecordQuote>),
+        /// `PUT /quotes/{id}` and `PUT /quotes/{id}/error`, in schemes that record quotes.
+        13 RecordQuoteAnswer(Box<RecordQuoteAnswer>),
     }
 }
 
@@ -76,7 +82,9 @@ impl Command {
             | Self::Administer(_)
             | Self::PrepareBulk(_)
             | Self::FulfilBulk(_)
-            | Self::AbortBulk(_) => None,
+            | Self::AbortBulk(_)
+            | Self::RecordQuote(_)
+            | Self::RecordQuoteAnswer(_) => None,
         }
     }
 
@@ -118,7 +126,9 @@ impl Command {
             | Self::ChangeParties(_)
             | Self::PrepareBulk(_)
             | Self::FulfilBulk(_)
-            | Self::AbortBulk(_) => None,
+            | Self::AbortBulk(_)
+            | Self::RecordQuote(_)
+            | Self::RecordQuoteAnswer(_) => None,
         }
     }
 
@@ -137,7 +147,9 @@ impl Command {
             | Self::FinishDeliveries(_)
             | Self::PrepareBulk(_)
             | Self::FulfilBulk(_)
-            | Self::AbortBulk(_) => None,
+            | Self::AbortBulk(_)
+            | Self::RecordQuote(_)
+            | Self::RecordQuoteAnswer(_) => None,
         }
     }
 
@@ -155,7 +167,9 @@ impl Command {
             | Self::Administer(_)
             | Self::PrepareBulk(_)
             | Self::FulfilBulk(_)
-            | Self::AbortBulk(_) => &[],
+            | Self::AbortBulk(_)
+            | Self::RecordQuote(_)
+            | Self::RecordQuoteAnswer(_) => &[],
         }
     }
 }
@@ -228,7 +242,10 @@ stored! {
         /// Trace of the request.
         pub trace: TraceId,
         /// The first fee rule that matched the transaction in the ILP packet.
-        pub fee_rule: Option<FeeRuleId> as AtEnd,
+        pub fee_rule: Option<FeeRuleId> as BeforeTerms,
+        /// Digest of the amount, the ILP packet and the condition, in schemes that compare them
+        /// with the quote of the transaction.
+        pub quote_terms: Option<Digest> as AtEnd,
     }
 }
 
@@ -394,6 +411,46 @@ stored! {
         pub destination: Option<FspName> as NameOrEmpty,
         /// Whether the error code is defined by the protocol or in its range for private use.
         pub code_is_known: bool,
+        /// Digest of the body without insignificant white space.
+        pub hash: Digest,
+        /// Trace of the request.
+        pub trace: TraceId,
+    }
+}
+
+stored! {
+    /// The fields of `POST /quotes` that the ledger decides on.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct RecordQuote {
+        /// `quoteId`.
+        pub quote: TransferId,
+        /// `transactionId`.
+        pub transaction: TransferId,
+        /// `FSPIOP-Source`.
+        pub source: FspName,
+        /// The FSP to which the message is forwarded.
+        pub destination: FspName,
+        /// `expiration` of the body, in milliseconds since the epoch.
+        pub expiration_ms: Option<u64>,
+        /// Until when the quote is kept, in milliseconds since the epoch.
+        pub keep_until_ms: u64,
+        /// Digest of the body without insignificant white space.
+        pub hash: Digest,
+        /// Trace of the request.
+        pub trace: TraceId,
+    }
+}
+
+stored! {
+    /// The fields of `PUT /quotes/{id}` and `PUT /quotes/{id}/error` that the ledger decides on.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct RecordQuoteAnswer {
+        /// The quote.
+        pub quote: TransferId,
+        /// `FSPIOP-Source`.
+        pub source: FspName,
+        /// The offer, or an error.
+        pub content: QuoteContent,
         /// Digest of the body without insignificant white space.
         pub hash: Digest,
         /// Trace of the request.

@@ -24,6 +24,8 @@ pub(crate) enum CommandScope<'a> {
     Adjustment(&'a AdjustBalance),
     /// A reserved outflow that it may end.
     Outflow(&'a EndFundsOut),
+    /// A quote. It has no row among the transfers; the decision about it is recorded.
+    Quote(&'a TransferId),
     /// Notices with a finished delivery.
     Deliveries(&'a [FinishedDelivery]),
     /// The transfer of a dead letter. Its row is not needed.
@@ -39,16 +41,32 @@ impl<'a> CommandScope<'a> {
             Self::Funds(funds) => Some(&funds.id),
             Self::Adjustment(adjustment) => Some(&adjustment.id),
             Self::Outflow(end) => Some(&end.id),
-            Self::Bulk(..) | Self::Deliveries(_) | Self::DeadLetter(_) | Self::Nothing => None,
+            Self::Bulk(..)
+            | Self::Quote(_)
+            | Self::Deliveries(_)
+            | Self::DeadLetter(_)
+            | Self::Nothing => None,
         }
     }
 }
 
 impl Command {
-    /// The only row that a decision about it is recorded for; `None` for a bulk, whose items have
-    /// decisions of their own.
+    /// The only id that a decision about it is recorded for, before it is decided; `None` for a
+    /// bulk, whose decision follows those of its items.
     pub(crate) fn subject(&self) -> Option<&TransferId> {
-        self.scope().row()
+        match self.scope() {
+            CommandScope::Quote(id) => Some(id),
+            scope => scope.row(),
+        }
+    }
+
+    /// The quote, for a message about one that is recorded.
+    #[must_use]
+    pub fn quote(&self) -> Option<&TransferId> {
+        match self.scope() {
+            CommandScope::Quote(id) => Some(id),
+            _ => None,
+        }
     }
 
     /// The rows of transfers and of movements of funds that the decision needs.
@@ -71,6 +89,7 @@ impl Command {
             | CommandScope::Funds(_)
             | CommandScope::Adjustment(_)
             | CommandScope::Outflow(_)
+            | CommandScope::Quote(_)
             | CommandScope::Nothing => (&[][..], None),
         };
         ends.iter().map(|end| end.notice).chain(letter)
@@ -86,6 +105,8 @@ impl Command {
             Self::PrepareBulk(bulk) => CommandScope::Bulk(&bulk.id, &bulk.items),
             Self::FulfilBulk(bulk) => CommandScope::Bulk(&bulk.id, &[]),
             Self::AbortBulk(bulk) => CommandScope::Bulk(&bulk.id, &[]),
+            Self::RecordQuote(quote) => CommandScope::Quote(&quote.quote),
+            Self::RecordQuoteAnswer(answer) => CommandScope::Quote(&answer.quote),
             Self::Genesis(_) | Self::Tick | Self::ChangeParties(_) => CommandScope::Nothing,
         }
     }

@@ -1,9 +1,10 @@
 //! Records each decision when it is made: its inputs, its postings and the notices it created.
 //!
 //! A [`DecisionRecorder`] observes a batch ([`crate::State::apply_watched`]) and passes each
-//! decision about a transfer or a movement of funds to a [`DecisionSink`]. It decides nothing. A
-//! command names the rows ([`Command::rows`]) and accounts that it concerns. Their number is not
-//! bounded. A resend is answered from the stored row, so its decision has no inputs.
+//! decision about a transfer, a bulk, a quote or a movement of funds to a [`DecisionSink`]. It
+//! decides nothing. A command names the rows ([`Command::rows`]) and accounts that it concerns.
+//! Their number is not bounded. A resend is answered from the stored row, so its decision has no
+//! inputs.
 //!
 //! Costs: a few look-ups per message. Buffers are reused, so only their growth allocates.
 
@@ -68,7 +69,17 @@ impl DecisionRecorder {
                 self.begin(LogIndex(state.log_index.0 + 1), effects, [id]);
                 self.inputs.add_open(state, &id);
             }
-            ApplyStep::Expired(_) => self.end((Outcome::Expired, None), state, effects, sink),
+            ApplyStep::Expired(_) => {
+                self.end((Outcome::Expired, None), state, effects, sink);
+                // The last item in flight ends its bulk, which alone has notices.
+                let new = effects.notices[self.notices_before..].first();
+                if let Some(bulk) =
+                    new.and_then(|notice| notice.transfer).filter(TransferId::is_bulk)
+                {
+                    self.begin_bulk(bulk);
+                    self.end((Outcome::Expired, None), state, effects, sink);
+                }
+            }
             ApplyStep::Before(log_index, Command::FinishDeliveries(ends)) => {
                 let owed = ends.iter().filter(|end| state.outbox.owes(end.notice));
                 owed.for_each(|end| sink.record_delivery(end.notice, log_index));
@@ -78,6 +89,9 @@ impl DecisionRecorder {
                 self.add(state, command.scope());
             }
             ApplyStep::After(_, command, outcome) | ApplyStep::ItemAfter(_, command, outcome) => {
+                if let CommandScope::Bulk(id, _) = command.scope() {
+                    self.begin_bulk(*id);
+                }
                 let returned = reserved_and_expired(state, command, outcome);
                 self.end((outcome, returned), state, effects, sink);
             }
@@ -91,6 +105,15 @@ impl DecisionRecorder {
         rows: impl IntoIterator<Item = TransferId>,
     ) {
         (self.log_index, self.notices_before) = (log_index, effects.notices.len());
+        self.begin_rows(rows);
+    }
+
+    /// Begins the decision about a bulk, after those about its items. They create no notice.
+    fn begin_bulk(&mut self, bulk: TransferId) {
+        self.begin_rows([bulk]);
+    }
+
+    fn begin_rows(&mut self, rows: impl IntoIterator<Item = TransferId>) {
         self.rows.clear();
         self.rows.extend(rows);
         self.inputs.is_needed = false;
@@ -101,7 +124,10 @@ impl DecisionRecorder {
 
     fn add(&mut self, state: &State, scope: CommandScope<'_>) {
         match scope {
-            CommandScope::Bulk(..) | CommandScope::Deliveries(_) | CommandScope::Nothing => {}
+            CommandScope::Bulk(..)
+            | CommandScope::Quote(_)
+            | CommandScope::Deliveries(_)
+            | CommandScope::Nothing => {}
             CommandScope::NewTransfer(prepare) => self.inputs.add_new(state, prepare),
             CommandScope::OpenTransfer(id) => self.inputs.add_open(state, id),
             CommandScope::Funds(funds) => {

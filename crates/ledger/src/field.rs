@@ -360,6 +360,32 @@ impl Form<Option<FspName>> for NameOrEmpty {
 /// that a record without it is the same in all versions.
 pub struct AtEnd;
 
+/// Like [`AtEnd`], before a last field that is a digest or absent.
+pub struct BeforeTerms;
+
+const DIGEST_BYTES: usize = 32;
+
+impl Form<Option<FeeRuleId>> for BeforeTerms {
+    fn write(value: &Option<FeeRuleId>, to: &mut impl ByteSink) {
+        AtEnd::write(value, to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Option<FeeRuleId>, FieldError> {
+        match from.0.len() % DIGEST_BYTES {
+            0 => Ok(None),
+            _ => FeeRuleId::read(from).map(Some),
+        }
+    }
+
+    fn generate(chooser: &mut impl Chooser) -> Option<FeeRuleId> {
+        AtEnd::generate(chooser)
+    }
+
+    fn describe(value: &Option<FeeRuleId>) -> Description {
+        AtEnd::describe(value)
+    }
+}
+
 impl<T: Field> Form<Option<T>> for AtEnd {
     fn write(value: &Option<T>, to: &mut impl ByteSink) {
         value.iter().for_each(|value| value.write(to));

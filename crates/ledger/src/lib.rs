@@ -51,6 +51,8 @@ mod parties;
 pub mod planted_bugs;
 mod proposals;
 mod query;
+mod quote_content;
+mod quotes;
 mod registry;
 mod reservations;
 mod rules;
@@ -73,7 +75,7 @@ pub use change::*;
 pub use command::{
     Abort, AbortBulk, Administer, BulkItem, BulkItemAnswer, BulkItemResult, ChangeParties, Command,
     DeliveryResult, FinishedDelivery, Fulfil, FulfilBulk, FulfilState, Fulfilment, Genesis,
-    Prepare, PrepareBulk, TraceId, TransferMessage,
+    Prepare, PrepareBulk, RecordQuote, RecordQuoteAnswer, TraceId, TransferMessage,
 };
 pub use decision::{
     BalanceChange, Decision, DecisionInputs, FeeAccount, HubAccount, OwedNotice, PartyInputs,
@@ -112,6 +114,8 @@ pub use proposals::{
     ProposalDecision, ProposalEnd, ProposalState, Proposals, stored_bytes,
 };
 pub use query::{AbortCause, LookupResult, TransferView};
+pub use quote_content::{QuoteContent, QuoteOffer};
+pub use quotes::{QUOTES_MAX, QuoteAnswer, QuoteRow};
 pub use registry::{
     CurrencyAccounts, ENDPOINTS_MAX, KEYS_MAX, LEDGER_ACCOUNT_TYPES_MAX, NetDebitCap, ORACLES_MAX,
     PARTICIPANTS_MAX, Participant, PublicKey, Registry, SETTLEMENT_MODELS_MAX,

@@ -122,6 +122,16 @@ admin_outcomes! { outcomes {
         /// Fulfil or abort: the transfer is an item of a bulk, which is answered as a whole.
         ResponseOfBulkItem = 190,
 
+        /// Quote: a request or an answer with a known id and other content.
+        QuoteModified = 192,
+        /// Answer to a quote: no such quote, or the sender is not the FSP that was asked. Prepare:
+        /// the transaction has no quote with an offer.
+        QuoteNotFound = 193,
+        /// Quote: the expiration of the request has passed. Prepare: that of the offer has.
+        QuoteExpired = 194,
+        /// Prepare: amount, ILP packet, condition or parties differ from those of the quote.
+        PrepareDiffersFromQuote = 195,
+
         /// Registration by an FSP that is not a participant.
         RegistrarNotFound = 100,
         /// Admin: a reserved outflow was returned. A result of the outflow, never of a command.
@@ -182,8 +192,9 @@ families! {
         PrepareResentReserved, PrepareSourceNotPayer, PrepareAmountPrecision, PreparePayerNotFound,
         PreparePayerInactive, PreparePayeeNotFound, PreparePayeeInactive, PrepareExpirationPast,
         PreparePayerIsPayee, PreparePayerAccountNotFound, PreparePayerAccountInactive,
-        PreparePayeeAccountNotFound, PreparePayeeAccountInactive, PreparePayeeLaneFull,
-        PrepareLiquidityInsufficient, PrepareCapExceeded, PrepareReserved,
+        PreparePayeeAccountNotFound, PreparePayeeAccountInactive, QuoteNotFound,
+        PrepareDiffersFromQuote, QuoteExpired, PreparePayeeLaneFull, PrepareLiquidityInsufficient,
+        PrepareCapExceeded, PrepareReserved,
     }
 
     /// Outcomes of a fulfil or an abort.
@@ -193,6 +204,9 @@ families! {
         ResponseAfterExpiry, ResponseStateNotReserved, FulfilAbortedIgnored, FulfilmentInvalid,
         Committed, AbortedWithUnknownCode, Aborted, AbortedByPut,
     }
+
+    /// Outcomes of a bulk as a whole.
+    pub enum BulkOutcome { BulkAccepted, BulkRejected, BulkProcessing, BulkCompleted }
 
     /// Ends of a reserved transfer by a fulfil or an abort.
     pub enum ResponseEnd {
@@ -210,9 +224,11 @@ families! {
         ResponseNotFromPayee, ResponseNotToPayer, ResponseModified, ResponseAfterExpiry,
         ResponseStateNotReserved, FulfilmentInvalid, AbortedWithUnknownCode, Aborted, AbortedByPut,
         Expired, FundsInsufficient, FundsOutAborted, BulkItemNotFound, ResponseOfBulkItem,
+        QuoteModified, QuoteNotFound, QuoteExpired, PrepareDiffersFromQuote,
     }
 
-    /// Outcomes of decisions about a transfer or a movement of funds, which `explain` shows.
+    /// Outcomes of decisions about a transfer, a bulk or a movement of funds, which `explain`
+    /// shows.
     pub enum ExplainedOutcome {
         Accepted, Repeated, SenderNotFound, PrepareModified, PrepareResentCommitted,
         PrepareResentAborted, PrepareResentReserved, PrepareSourceNotPayer, PrepareAmountPrecision,
@@ -223,13 +239,18 @@ families! {
         FulfilVersionIgnored, ResponseTransferNotFound, ResponseNotFromPayee, ResponseNotToPayer,
         ResponseModified, ResponseResent, ResponseAfterExpiry, ResponseStateNotReserved,
         FulfilAbortedIgnored, FulfilmentInvalid, Committed, AbortedWithUnknownCode, Aborted,
-        AbortedByPut, Expired, ResponseOfBulkItem,
+        AbortedByPut, Expired, ResponseOfBulkItem, BulkAccepted, BulkRejected, BulkProcessing,
+        BulkCompleted, BulkItemNotFound,
+        QuoteModified, QuoteNotFound, QuoteExpired, PrepareDiffersFromQuote,
         ParticipantNotFound, HubAccountsMissing, AccountNotFound, AccountKindWrong, AccountInactive,
         CurrencyMismatch, FundsOutNotReserved, FundsInsufficient, DeadLetterNotFound, FundsRepeated,
         FundsModified, ParticipantInactive, FundsOutAborted,
         ApprovalRequired, ProposalNotFound, ProposalEnded, ProposalExpired, ProposerCannotApprove,
         ProposalDiffers,
     }
+
+    /// Outcomes of a quote and of its answer, in order of precedence.
+    pub enum QuoteOutcome { SenderNotFound, QuoteNotFound, QuoteModified, QuoteExpired, Accepted }
 
     /// Outcomes of a change of the party directory.
     pub enum PartiesOutcome { Accepted, RegistrarNotFound }
@@ -267,6 +288,14 @@ impl PrepareOutcome {
     pub const fn begins(self) -> bool {
         matches!(self, Self::PrepareReserved)
             || (self.refuses() && !matches!(self, Self::PrepareModified))
+    }
+}
+
+impl QuoteOutcome {
+    /// Whether the message is refused, which its sender gets as an error.
+    #[must_use]
+    pub const fn refuses(self) -> bool {
+        matches!(self, Self::QuoteNotFound | Self::QuoteModified | Self::QuoteExpired)
     }
 }
 
@@ -308,6 +337,7 @@ macro_rules! has_words {
 
 has_words!(PrepareOutcome, PrepareOutcome::refuses);
 has_words!(ResponseOutcome, ResponseOutcome::is_error);
+has_words!(QuoteOutcome, QuoteOutcome::refuses);
 
 impl ResponseEnd {
     /// Whether the transfer is committed; it is aborted otherwise.

@@ -47,10 +47,12 @@ numbered! {
     /// The FSPs that may change an entry of the directory.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum PartyOwnership: u8 {
-        /// Only the FSP of the entry.
-        OwnerOnly = 1,
+        /// Only the FSP of the entry. Other FSPs may have entries in other currencies.
+        OwnerPerCurrency = 1,
         /// Every FSP: the latest registration counts.
         LatestWins = 2,
+        /// Only the FSP that has the identifier, in whatever currencies.
+        OwnerOnly = 3,
     }
 }
 

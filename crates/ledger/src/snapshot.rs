@@ -38,6 +38,7 @@ use crate::operators::{
     OPERATORS_MAX, Operator, OperatorBook, OperatorRole, OperatorToken, ROLES_MAX, TOKENS_MAX,
 };
 use crate::proposals::{FourEyes, PROPOSALS_MAX, Proposal, Proposals};
+use crate::quotes::{QUOTES_MAX, QuoteRow, Quotes};
 use crate::registry::{
     LEDGER_ACCOUNT_TYPES_MAX, ORACLES_MAX, PARTICIPANTS_MAX, Participant, ReferenceData, Registry,
     SETTLEMENT_MODELS_MAX,
@@ -59,6 +60,7 @@ mod fees;
 mod notices;
 mod operators;
 mod proposals;
+mod quotes;
 mod registry;
 mod settlement;
 mod transfers;
@@ -162,6 +164,8 @@ tables! {
     27 Enrolments: Enrolment, ordered, at most ENROLMENTS_MAX;
     /// Open bulk transfers, in order of their records.
     28 OpenBulks: OpenBulk, ordered, at most UNBOUNDED;
+    /// Recorded quotes, in order of their requests.
+    29 Quotes: QuoteRow, ordered, at most QUOTES_MAX;
 }
 
 impl Table {
@@ -189,6 +193,7 @@ impl Table {
             Self::OperatorRoles | Self::Operators | Self::OperatorTokens => &[StatePart::Operators],
             Self::FourEyes | Self::Proposals => &[StatePart::Proposals],
             Self::Enrolments => &[StatePart::Enrolments],
+            Self::Quotes => &[StatePart::Quotes],
         }
     }
 
@@ -219,7 +224,8 @@ impl Table {
             | Self::OperatorTokens
             | Self::Proposals
             | Self::Enrolments
-            | Self::OpenBulks => 1,
+            | Self::OpenBulks
+            | Self::Quotes => 1,
         }
     }
 }
@@ -326,6 +332,7 @@ impl State {
             proposals: self.proposals.clone(),
             enrolments: self.enrolments.clone(),
             bulks: self.bulks.clone(),
+            quotes: self.quotes.snapshot(),
             counters: self.counters,
             nodes: self.nodes.clone(),
             batch_digest: BatchDigest::default(),
@@ -436,6 +443,9 @@ pub struct StateBuilder {
     proposals: Proposals,
     enrolments: Enrolments,
     bulks: Bulks,
+    quotes: Quotes,
+    /// The record of the last quote.
+    last_quote: LogIndex,
     /// Items in flight besides the first one of their bulk, as far as no bulk has them.
     items_in_flight: usize,
 }
@@ -470,6 +480,7 @@ impl StateBuilder {
         }
         let mut outbox = Outbox::new();
         outbox.set_last_id(head.last_notice);
+        let seed = head.seed;
         Ok(Self {
             transfers: Transfers::with_evicted(KeyedHashing::new(head.seed), head.evicted),
             catalogue: ReferenceData { last_oracle: head.last_oracle, ..ReferenceData::default() },
@@ -489,6 +500,8 @@ impl StateBuilder {
             proposals: Proposals::default(),
             enrolments: Enrolments::default(),
             bulks: Bulks::default(),
+            quotes: Quotes::new(KeyedHashing::new(seed)),
+            last_quote: LogIndex(0),
             items_in_flight: 0,
         })
     }
@@ -563,6 +576,7 @@ impl StateBuilder {
             proposals: self.proposals,
             enrolments: self.enrolments,
             bulks: self.bulks,
+            quotes: self.quotes,
             counters: head.counters,
             nodes: head.nodes,
             batch_digest: BatchDigest::default(),

@@ -21,6 +21,7 @@ use crate::notice::{Notice, Outbox};
 use crate::operators::OperatorBook;
 use crate::outcome::Outcome;
 use crate::proposals::{Proposals, takes_rights_away};
+use crate::quotes::{QuoteRow, Quotes};
 use crate::registry::Registry;
 use crate::rules::RULES_VERSION;
 use crate::settlement::{ArchivedSettlement, SettlementBook};
@@ -231,6 +232,7 @@ pub struct State {
     pub(crate) proposals: Proposals,
     pub(crate) enrolments: Enrolments,
     pub(crate) bulks: Bulks,
+    pub(crate) quotes: Quotes,
     pub(crate) counters: Counters,
     pub(crate) nodes: Vec<NodeTail>,
     pub(crate) batch_digest: BatchDigest,
@@ -266,6 +268,7 @@ impl State {
             proposals: Proposals::default(),
             enrolments: Enrolments::default(),
             bulks: Bulks::default(),
+            quotes: Quotes::new(keyed),
             counters: Counters::default(),
             nodes: Vec::new(),
             batch_digest: BatchDigest::default(),
@@ -349,6 +352,23 @@ impl State {
     #[must_use]
     pub const fn enrolments(&self) -> &Enrolments {
         &self.enrolments
+    }
+
+    /// A recorded quote; `None` if it is unknown, or no longer kept.
+    #[must_use]
+    pub fn quote(&self, id: &TransferId) -> Option<&QuoteRow> {
+        self.quotes.find(id)
+    }
+
+    /// The recorded quotes, in order of their requests.
+    pub fn quotes(&self) -> impl Iterator<Item = &QuoteRow> {
+        self.quotes.iter()
+    }
+
+    /// Number of recorded quotes.
+    #[must_use]
+    pub fn quote_count(&self) -> usize {
+        self.quotes.len()
     }
 
     /// Whether a change is decided only as part of an approval.

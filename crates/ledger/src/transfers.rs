@@ -167,7 +167,7 @@ pub(crate) struct Transfers {
     reserved_by_id: Index,
     /// In order of deadline, then of prepare. The order does not depend on the slots.
     deadlines: Deadlines,
-    final_rows: Pages,
+    final_rows: Pages<FinalTransfer>,
     final_by_id: Shards,
     evicted: EvictedRows,
     outflows: BTreeMap<TransferId, Outflow>,
@@ -347,9 +347,9 @@ impl Transfers {
 
 /// A queue in pages, so that rows never move. Rows are numbered in order of arrival. The numbers
 /// wrap to 0 after four billion.
-#[derive(Clone, Debug, Default)]
-struct Pages {
-    pages: VecDeque<CowPage<FinalTransfer>>,
+#[derive(Clone, Debug)]
+pub(crate) struct Pages<T> {
+    pages: VecDeque<CowPage<T>>,
     /// Number of the first row of the first page, a multiple of [`ROWS`].
     base: u32,
     /// Number of rows removed from the first page.
@@ -359,38 +359,44 @@ struct Pages {
 /// Rows per page.
 const ROWS: u32 = PAGE as u32;
 
-impl Pages {
-    fn push(&mut self, item: FinalTransfer) -> u32 {
+impl<T> Default for Pages<T> {
+    fn default() -> Self {
+        Self { pages: VecDeque::new(), base: 0, gone: 0 }
+    }
+}
+
+impl<T: Clone> Pages<T> {
+    pub(crate) fn push(&mut self, item: T) -> u32 {
         if self.pages.back().is_none_or(|page| page.len() == PAGE) {
             self.pages.push_back(CowPage::new());
         }
         let before =
             u32::try_from(self.pages.len() - 1).ok().and_then(|full| full.checked_mul(ROWS));
-        let before = before.expect("fewer than four billion transfers are kept in memory");
+        let before = before.expect("fewer than four billion rows are kept in memory");
         let page = self.pages.back_mut().expect("a page was just added").own();
         page.push(item);
         self.base.wrapping_add(before).wrapping_add(page.len() as u32 - 1)
     }
 
-    fn get(&self, number: u32) -> &FinalTransfer {
+    pub(crate) fn get(&self, number: u32) -> &T {
         let at = number.wrapping_sub(self.base);
         &self.pages[(at / ROWS) as usize][(at % ROWS) as usize]
     }
 
-    fn get_mut(&mut self, number: u32) -> &mut FinalTransfer {
+    pub(crate) fn get_mut(&mut self, number: u32) -> &mut T {
         let at = number.wrapping_sub(self.base);
         &mut self.pages[(at / ROWS) as usize].own()[(at % ROWS) as usize]
     }
 
-    const fn first_number(&self) -> u32 {
+    pub(crate) const fn first_number(&self) -> u32 {
         self.base.wrapping_add(self.gone)
     }
 
-    fn first(&self) -> Option<&FinalTransfer> {
+    pub(crate) fn first(&self) -> Option<&T> {
         self.pages.front()?.get(self.gone as usize)
     }
 
-    fn pop_first(&mut self) {
+    pub(crate) fn pop_first(&mut self) {
         self.gone += 1;
         if self.gone == ROWS {
             self.pages.pop_front();
@@ -399,12 +405,12 @@ impl Pages {
         }
     }
 
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         let last = self.pages.back().map_or(0, |page| page.len());
         self.pages.len().saturating_sub(1) * PAGE + last - self.gone as usize
     }
 
-    fn iter(&self) -> impl Iterator<Item = &FinalTransfer> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.pages.iter().flat_map(|page| page.iter()).skip(self.gone as usize)
     }
 }
@@ -461,7 +467,7 @@ impl Index {
 /// pays for the growth of all of them. Up to [`SINGLE_MAX`] rows are in a single table, which is
 /// enough for most tests and for the start of a log.
 #[derive(Clone, Debug)]
-struct Shards {
+pub(crate) struct Shards {
     /// One table, or [`SHARDS`] tables.
     tables: Vec<Index>,
 }
@@ -479,12 +485,12 @@ impl Default for Shards {
 }
 
 impl Shards {
-    fn find(&self, hash: u64, is_row: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub(crate) fn find(&self, hash: u64, is_row: impl FnMut(u32) -> bool) -> Option<u32> {
         self.tables[self.shard(hash)].find(hash, is_row)
     }
 
     /// `hash_of` returns the hash of an indexed row.
-    fn insert(&mut self, hash: u64, row: u32, hash_of: impl Fn(u32) -> u64) {
+    pub(crate) fn insert(&mut self, hash: u64, row: u32, hash_of: impl Fn(u32) -> u64) {
         if self.tables.len() == 1 && self.tables[0].len() == SINGLE_MAX {
             self.spread(hash_of);
         }
@@ -492,7 +498,7 @@ impl Shards {
         self.tables[shard].insert(hash, row);
     }
 
-    fn remove(&mut self, hash: u64, row: u32) {
+    pub(crate) fn remove(&mut self, hash: u64, row: u32) {
         let shard = self.shard(hash);
         self.tables[shard].remove(hash, row);
     }

@@ -22,6 +22,7 @@ use crate::ids::LogIndex;
 use crate::notice::Outbox;
 use crate::operators::OperatorBook;
 use crate::proposals::Proposals;
+use crate::quotes::Quotes;
 use crate::settlement::ArchivedSettlement;
 use crate::state::{ChangeReply, Effects, State};
 use crate::transfers::Transfers;
@@ -59,6 +60,7 @@ impl State {
             proposals: Proposals::default(),
             enrolments: Enrolments::default(),
             bulks: Bulks::default(),
+            quotes: Quotes::new(self.transfers.keyed()),
             nodes: Vec::new(),
             batch_digest: self.batch_digest.clone(),
             ..*self

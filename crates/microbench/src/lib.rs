@@ -13,6 +13,7 @@
 //! instructions. That figure does not depend on other load.
 #![warn(missing_docs)]
 
+mod bulk;
 mod cold_store;
 mod durable;
 mod kernel;
@@ -30,6 +31,7 @@ mod workload;
 
 use std::path::{Path, PathBuf};
 
+pub use bulk::{KernelRates, decide_bulks};
 pub use operation::{Group, Operation};
 pub use report::{Report, Row, Section};
 pub use settlement::{SettledWindow, settle_window};

@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 
 use ledger::{
-    AccountKind, Administer, Amount, Change, Command, CreateHubAccount, CreateParticipant,
-    Currency, DeliveryResult, Digest, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment,
-    FundsDirection, Genesis, MoveFunds, Notice, Prepare, SetInitialPositionAndLimits, State,
-    TransferId,
+    AccountKind, Administer, Amount, BulkItem, BulkItemAnswer, BulkItemResult, Change, Command,
+    CreateHubAccount, CreateParticipant, Currency, DeliveryResult, Digest, FinishedDelivery,
+    FspName, Fulfil, FulfilBulk, FulfilState, Fulfilment, FundsDirection, Genesis, MoveFunds,
+    Notice, Prepare, PrepareBulk, SetInitialPositionAndLimits, State, TransferId,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -121,6 +121,7 @@ impl Workload {
             hash: digest(self.made, 1),
             trace: trace(self.made),
             fee_rule: None,
+            quote_terms: None,
         };
         let fulfil = Fulfil {
             id,
@@ -132,6 +133,48 @@ impl Workload {
             trace: trace(self.made),
         };
         (Command::Prepare(Box::new(prepare)), Command::Fulfil(Box::new(fulfil)))
+    }
+
+    /// The next bulk between the first two participants: the command that reserves its items and
+    /// the one that commits them.
+    pub(crate) fn next_bulk(&mut self, items: u16) -> (Command, Command) {
+        self.made += 1;
+        let (number, random) = (self.made, self.draw());
+        let id = transfer_id(number, random).as_bulk();
+        let (payer, payee) = (self.names[0], self.names[1]);
+        let ids: Vec<_> = (0..items)
+            .map(|_| {
+                self.made += 1;
+                transfer_id(self.made, self.draw())
+            })
+            .collect();
+        let item = |id: &TransferId| BulkItem {
+            id: *id,
+            currency: currency(),
+            amount: Amount::from_units(10_000),
+            condition: self.condition,
+            fee_rule: None,
+        };
+        let prepare = PrepareBulk {
+            id,
+            source: payer,
+            payer,
+            payee,
+            expiration_ms: self.expiration_ms,
+            hash: digest(number, 1),
+            trace: trace(number),
+            items: ids.iter().map(item).collect(),
+        };
+        let answer = BulkItemAnswer::Fulfilled(Fulfilment::Present(PREIMAGE));
+        let fulfil = FulfilBulk {
+            id,
+            source: payee,
+            destination: Some(payer),
+            hash: digest(number, 2),
+            trace: trace(number),
+            items: ids.iter().map(|id| BulkItemResult { id: *id, answer }).collect(),
+        };
+        (Command::PrepareBulk(Box::new(prepare)), Command::FulfilBulk(Box::new(fulfil)))
     }
 
     /// Batches of one size: one of prepares, then one of their fulfils, and so on.

@@ -106,6 +106,7 @@ impl Model {
                 hash: bulk.hash,
                 trace: bulk.trace,
                 fee_rule: item.fee_rule,
+                quote_terms: None,
             };
             let refusal = self.refusal(&prepare);
             self.store_prepare(&prepare, refusal, (place as u32, Some(bulk.id)));

@@ -25,6 +25,7 @@ mod funds;
 mod operators;
 mod outbox;
 mod proposals;
+mod quotes;
 mod reference_data;
 mod scheme;
 mod settlement;
@@ -47,6 +48,7 @@ use funds::FundsMovement;
 use operators::Operators;
 use outbox::{NoticeContent, Outbox};
 use proposals::Proposals;
+use quotes::Quotes;
 use reference_data::ReferenceData;
 use scheme::Scheme;
 use settlement::Settlements;
@@ -80,6 +82,7 @@ pub struct Model {
     operators: Operators,
     proposals: Proposals,
     enrolments: Enrolments,
+    quotes: Quotes,
     counters: Counters,
     reserved: usize,
     /// Number of reserved outflows that were returned.
@@ -111,6 +114,7 @@ impl Default for Model {
             operators: Operators::default(),
             proposals: Proposals::default(),
             enrolments: Enrolments::default(),
+            quotes: Quotes::default(),
             counters: Counters::default(),
             reserved: 0,
             returned_outflows: 0,
@@ -154,6 +158,8 @@ impl Model {
             Command::PrepareBulk(bulk) => self.prepare_bulk(bulk),
             Command::FulfilBulk(bulk) => self.fulfil_bulk(bulk),
             Command::AbortBulk(bulk) => self.abort_bulk(bulk),
+            Command::RecordQuote(quote) => self.record_quote(quote),
+            Command::RecordQuoteAnswer(answer) => self.record_quote_answer(answer),
             Command::FinishDeliveries(ends) => self.finish_deliveries(ends),
             Command::ChangeParties(change) => self.change_parties(change),
             Command::Administer(administer) => match self.must_be_approved(&administer.change) {
@@ -208,6 +214,7 @@ impl Model {
         self.operators.compare(state);
         self.proposals.compare(state);
         self.enrolments.compare(state);
+        self.quotes.compare(state);
         self.outbox.compare_in_full(state);
         assert_eq!(state.reserved_transfer_count(), self.reserved, "transfers in flight");
         for (id, transfer) in &self.transfers {

@@ -324,6 +324,7 @@ impl Model {
         let net_debit_cap =
             payer_accounts.and_then(|it| it.net_debit_cap).map_or(0, |(cap, _)| cap);
         let digits = digits(prepare.amount.units());
+        let quote = self.quote_fault(prepare);
         let checks = [
             (prepare.source != prepare.payer, Outcome::PrepareSourceNotPayer),
             (DIGITS_MAX < digits, Outcome::PrepareAmountPrecision),
@@ -343,6 +344,7 @@ impl Model {
                 payee_accounts.is_some_and(|it| is_off(it.position)),
                 Outcome::PreparePayeeAccountInactive,
             ),
+            (quote.is_some(), quote.unwrap_or(Outcome::PrepareReserved)),
             (self.settings.lane_capacity <= lane, Outcome::PreparePayeeLaneFull),
             (liquidity_cover < after, Outcome::PrepareLiquidityInsufficient),
             (net_debit_cap < after, Outcome::PrepareCapExceeded),

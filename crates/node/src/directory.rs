@@ -206,9 +206,28 @@ mod tests {
     }
 
     #[test]
-    fn only_owners_change_their_entries() {
+    fn an_identifier_has_one_owner() {
         check(
             Some(PartyOwnership::OwnerOnly),
+            &[
+                ("register dfsp1 dfsp1 USD", "dfsp1 USD", ""),
+                ("register dfsp2 dfsp2 KES", "dfsp1 USD", ""),
+                ("batch dfsp2 dfsp2", "dfsp1 USD", ""),
+                ("register dfsp1 dfsp1 KES", "dfsp1 USD, dfsp1 KES", ""),
+                ("release dfsp2 dfsp2 KES", "dfsp1 USD, dfsp1 KES", ""),
+                ("register dfsp2/shop dfsp2 KES", "dfsp1 USD, dfsp1 KES", "dfsp2 KES"),
+                ("release dfsp1 dfsp1 USD", "dfsp1 KES", "dfsp2 KES"),
+                ("register dfsp2 dfsp2 USD", "dfsp1 KES", "dfsp2 KES"),
+                ("release dfsp1 dfsp1", "", "dfsp2 KES"),
+                ("register dfsp2 dfsp2 USD", "dfsp2 USD", "dfsp2 KES"),
+            ],
+        );
+    }
+
+    #[test]
+    fn an_identifier_has_one_owner_per_currency() {
+        check(
+            Some(PartyOwnership::OwnerPerCurrency),
             &[
                 ("register dfsp1 dfsp1 USD", "dfsp1 USD", ""),
                 ("register dfsp2 dfsp2 USD", "dfsp1 USD", ""),

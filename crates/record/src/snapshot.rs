@@ -36,11 +36,12 @@
 //! | 20, 21 | fee rules, fees of transfers in flight |
 //! | 22 to 24 | roles, operators, tokens of operators |
 //! | 25, 26 | kinds of changes that need a second person, proposals |
-//! | 27 | enrolments |
+//! | 27, 28 | enrolments, open bulk transfers |
+//! | 29 | recorded quotes |
 //! | 255 | end: BLAKE3 of all bytes before this block |
 //!
-//! Version 3 has no kinds 22 to 27, and version 2 no kinds 20 to 27. Version 1 has no kinds 13 to
-//! 27, and its header ends before the last two fields, `settlement` and `alerts`, which then have
+//! Version 3 has no kinds 22 to 29, and version 2 no kinds 20 to 29. Version 1 has no kinds 13 to
+//! 29, and its header ends before the last two fields, `settlement` and `alerts`, which then have
 //! their defaults. All blocks of a snapshot have the same version.
 //!
 //! The checksums identify the damaged block. The digest at the end proves that all blocks are

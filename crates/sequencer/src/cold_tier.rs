@@ -369,7 +369,9 @@ fn changes_settlement(command: &Command) -> bool {
         | Command::ChangeParties(_)
         | Command::PrepareBulk(_)
         | Command::FulfilBulk(_)
-        | Command::AbortBulk(_) => false,
+        | Command::AbortBulk(_)
+        | Command::RecordQuote(_)
+        | Command::RecordQuoteAnswer(_) => false,
     }
 }
 
@@ -393,7 +395,9 @@ pub fn party_changes(
     at: LogIndex,
 ) -> impl Iterator<Item = PartyChange> + '_ {
     let owner = match change.ownership {
-        Some(PartyOwnership::OwnerOnly) => change.source.copied(),
+        Some(PartyOwnership::OwnerOnly | PartyOwnership::OwnerPerCurrency) => {
+            change.source.copied()
+        }
         Some(PartyOwnership::LatestWins) | None => None,
     };
     change.parties.iter().map(move |party| {
@@ -405,8 +409,9 @@ pub fn party_changes(
                 PartyEffect::Release { of, currency: party.currency }
             }
             (PartyChangeForm::Single | PartyChangeForm::Batch, None) => PartyEffect::Replace(entry),
-            (PartyChangeForm::Single | PartyChangeForm::Batch, Some(_)) => {
-                PartyEffect::Bind { entry, by: owner }
+            (PartyChangeForm::Single | PartyChangeForm::Batch, Some(ownership)) => {
+                let is_alone = ownership == PartyOwnership::OwnerOnly;
+                PartyEffect::Bind { entry, by: owner, is_alone }
             }
         };
         PartyChange { key: record::cold_rows::key_of_party(party), at, effect }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use events::{Event, EventData, EventRecorder, TransferStep};
+use events::{Event, EventData, EventRecorder, QuoteStep, TransferStep};
 use ledger::{Amount, DeliveryResult, LogIndex, State};
 use ports::Log;
 use sequencer::Replay;
@@ -45,7 +45,7 @@ fn check_events(events: &[Event], state: &State) {
     assert!(events.is_sorted_by(|one, next| one.position < next.position), "positions rise");
     let (mut steps, mut results) = (BTreeMap::new(), BTreeMap::new());
     let (mut begun, mut ended) = (BTreeSet::new(), BTreeSet::new());
-    let mut balances = BTreeMap::new();
+    let (mut balances, mut quotes) = (BTreeMap::new(), BTreeSet::new());
     for event in events {
         match &event.data {
             EventData::Transfer(it) => {
@@ -60,6 +60,10 @@ fn check_events(events: &[Event], state: &State) {
             EventData::Position(it) => {
                 let known = balances.insert(it.account, it.after).unwrap_or(Amount::ZERO);
                 assert_eq!(known, it.before, "{event:?} follows the last balance");
+            }
+            EventData::Quote(it) => {
+                let is_known = !quotes.insert(it.quote);
+                assert!(it.step == QuoteStep::Requested || is_known, "{event:?} has no request");
             }
             EventData::Funds(_)
             | EventData::Notice(_)

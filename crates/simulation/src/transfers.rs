@@ -258,6 +258,7 @@ impl Actors {
             hash: self.hash(request),
             trace: self.trace(request),
             fee_rule: self.fee_rule(plan.number),
+            quote_terms: None,
         }))
     }
 

@@ -92,15 +92,19 @@ fn the_same_seed_gives_the_same_run() {
     assert_eq!(traces.len(), 12, "every seed has a run of its own");
 }
 
-/// Outcomes of bulk transfers. Simulated FSPs send none: histories of random commands compare them
+/// Outcomes of bulk transfers and quotes. Simulated FSPs send none: histories of random commands compare them
 /// with the model.
-const NOT_SIMULATED: [Outcome; 6] = [
+const NOT_SIMULATED: [Outcome; 10] = [
     Outcome::BulkAccepted,
     Outcome::BulkRejected,
     Outcome::BulkProcessing,
     Outcome::BulkCompleted,
     Outcome::BulkItemNotFound,
     Outcome::ResponseOfBulkItem,
+    Outcome::QuoteModified,
+    Outcome::QuoteNotFound,
+    Outcome::QuoteExpired,
+    Outcome::PrepareDiffersFromQuote,
 ];
 
 /// Outcomes that these seeds do not reach are not proved.

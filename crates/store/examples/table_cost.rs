@@ -169,7 +169,11 @@ fn parties(from: u64, to: u64) -> WriteBatch {
     let change = |number: u64| PartyChange {
         key: party_key("MSISDN", &(254_700_000_000 + number).to_string(), None),
         at: LogIndex(to),
-        effect: PartyEffect::Bind { entry: PartyEntry { currency: None, fsp }, by: Some(fsp) },
+        effect: PartyEffect::Bind {
+            entry: PartyEntry { currency: None, fsp },
+            by: Some(fsp),
+            is_alone: true,
+        },
     };
     WriteBatch {
         parties: (from..to).map(change).collect(),

@@ -166,8 +166,10 @@ fn check_directory(subject: &mut impl Subject) {
         let (fsp, currency) = text.split_once(' ').unwrap_or((text, ""));
         PartyEntry { currency: Currency::parse(currency), fsp: FspName::new(fsp).expect("a name") }
     };
-    let take = |text| Bind { entry: entry(text), by: None };
-    let claim = |text| Bind { entry: entry(text), by: Some(entry(text).fsp) };
+    let take = |text| Bind { entry: entry(text), by: None, is_alone: false };
+    let by = |text| (entry(text), Some(entry(text).fsp));
+    let claim = |text| Bind { entry: by(text).0, by: by(text).1, is_alone: false };
+    let claim_alone = |text| Bind { entry: by(text).0, by: by(text).1, is_alone: true };
     let free = |text| Release { of: Some(entry(text).fsp), currency: entry(text).currency };
     let free_all = |currency| Release { of: None, currency: Currency::parse(currency) };
     let (plain, shop) = (party_key("MSISDN", "1", None), party_key("MSISDN", "1", Some("shop")));
@@ -189,6 +191,10 @@ fn check_directory(subject: &mut impl Subject) {
         (vec![(&shop, free("dfsp1")), (&shop, free("dfsp2 USD"))], ["", ""]),
         (vec![(&plain, claim("dfsp1 EUR")), (&plain, claim("dfsp2 EUR"))], ["dfsp1 EUR", ""]),
         (vec![(&plain, free("dfsp1 EUR")), (&plain, claim("dfsp2 EUR"))], ["dfsp2 EUR", ""]),
+        (
+            vec![(&plain, claim_alone("dfsp1 KES")), (&plain, claim_alone("dfsp2 KES"))],
+            ["dfsp2 EUR, dfsp2 KES", ""],
+        ),
         (vec![(&plain, Replace(entry("dfsp1"))), (&plain, free_all(""))], ["", ""]),
     ];
     let mut written: Vec<WriteBatch> = Vec::new();

@@ -90,7 +90,7 @@ fn a_store_that_was_never_closed_is_whole() {
     let copy = path.with_file_name("copy");
     let (store, _) = open(&path, IDENTITY);
     store.write(&write_batch(vec![sample_row(1_000, 20)], 20)).expect("it writes");
-    copy_tree(&path, &copy);
+    copy_all(&path, &copy);
     drop(store);
     assert!(0 < journals(&copy)[0]);
     let (store, reason) = open(&copy, IDENTITY);
@@ -104,17 +104,6 @@ fn journals(path: &Path) -> Vec<u64> {
     let entries = fs::read_dir(path.join("rows")).expect("it is there").map(Result::unwrap);
     let journals = entries.filter(|entry| entry.path().extension().is_some_and(|it| it == "jnl"));
     journals.map(|journal| journal.metadata().expect("it is there").len()).collect()
-}
-
-fn copy_tree(from: &Path, to: &Path) {
-    fs::create_dir(to).expect("it is new");
-    for entry in fs::read_dir(from).expect("it is there").map(Result::unwrap) {
-        let to = to.join(entry.file_name());
-        match entry.file_type().expect("it has one").is_dir() {
-            true => copy_tree(&entry.path(), &to),
-            false => drop(fs::copy(entry.path(), to).expect("it is copied")),
-        }
-    }
 }
 
 /// Opening for queries neither creates nor empties a store.
@@ -178,7 +167,7 @@ fn a_store_with_a_keyspace_in_the_place_of_another_is_emptied() {
         let word = if to == 3 { "no log identity" } else { "is another one" };
         let doubled = |path: &Path| {
             fs::remove_dir_all(keyspace(path, to)).expect("it is removed");
-            copy_tree(&keyspace(path, from), &keyspace(path, to));
+            copy_all(&keyspace(path, from), &keyspace(path, to));
         };
         check_harm(doubled, IDENTITY, word);
         let exchanged = |path: &Path| {
@@ -268,7 +257,7 @@ fn a_store_that_points_to_another_table_list_is_emptied() {
     for bit in (0..8).chain((8..8 * pointer.len()).step_by(8)) {
         let copy = TempDir::new().expect("a directory");
         let copied = copy.path().join("store");
-        copy_tree(&path, &copied);
+        copy_all(&path, &copied);
         let mut changed = pointer.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
         fs::write(keyspace(&copied, 1).join("current"), changed).expect("it is written");

@@ -41,6 +41,8 @@ pub(super) const QUOTE_ID: usize = 0;
 pub(super) const QUOTE_AMOUNT: usize = 1;
 pub(super) const QUOTE_PAYER: usize = 3;
 pub(super) const QUOTE_PAYEE: usize = 5;
+pub(super) const QUOTE_TRANSACTION: usize = 7;
+pub(super) const QUOTE_REQUEST_EXPIRATION: usize = 8;
 
 pub(super) const TRANSFER_AMOUNT: usize = 0;
 pub(super) const RECEIVE_AMOUNT: usize = 2;
@@ -352,7 +354,7 @@ pub(super) static QUOTE_REQUEST: Rule = closed_object(
     &["amount", "amountType", "payee", "payer", "quoteId", "transactionId", "transactionType"],
     &[
         kept("quoteId", &QUOTE_CORRELATION_ID, QUOTE_ID),
-        checked("transactionId", &QUOTE_CORRELATION_ID),
+        kept("transactionId", &QUOTE_CORRELATION_ID, QUOTE_TRANSACTION),
         checked("transactionRequestId", &QUOTE_CORRELATION_ID),
         kept("payee", &QUOTE_PARTY, QUOTE_PAYEE),
         kept("payer", &QUOTE_PARTY, QUOTE_PAYER),
@@ -364,7 +366,7 @@ pub(super) static QUOTE_REQUEST: Rule = closed_object(
         checked("currencyConversion", &FX_RATE),
         checked("geoCode", &GEO_CODE),
         checked("note", &TEXT_128),
-        checked("expiration", &DATE_TIME),
+        kept("expiration", &DATE_TIME, QUOTE_REQUEST_EXPIRATION),
         checked("extensionList", &EXTENSION_LIST_RULE),
     ],
 );

@@ -155,6 +155,7 @@ fn single(bulk: &PrepareBulk, item: &BulkItem) -> Prepare {
         hash: bulk.hash,
         trace: bulk.trace,
         fee_rule: item.fee_rule,
+        quote_terms: None,
     }
 }
 

@@ -7,6 +7,7 @@ use crate::hashing::KeyedHashing;
 use crate::ids::ParticipantIndex;
 use crate::notice::Outbox;
 use crate::outcome::Outcome;
+use crate::quotes::Quotes;
 use crate::registry::Registry;
 use crate::transfers::Transfers;
 
@@ -16,6 +17,7 @@ pub(super) fn begin(context: &mut Context<'_>, genesis: &Genesis) -> Outcome {
     state.hub = genesis.hub;
     state.registry = Registry::new(keyed);
     state.transfers = Transfers::new(keyed);
+    state.quotes = Quotes::new(keyed);
     state.outbox = Outbox::new();
     let hub = state.registry.add(genesis.hub, state.stamp);
     assert_eq!(hub, ParticipantIndex::HUB, "the hub is the first participant");

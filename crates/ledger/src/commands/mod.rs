@@ -1,6 +1,6 @@
 //! One file per command. Commands that share rules or a resource share a file: `funds`, `oracles`,
-//! `fee_rules`, `operators`, `bulks` (with `bulk_end`), `proposals`, `set_active`, `set_keys`,
-//! `set_limits` and `create_settlement_model`.
+//! `fee_rules`, `operators`, `bulks` (with `bulk_end`), `proposals`, `quotes`, `set_active`,
+//! `set_keys`, `set_limits` and `create_settlement_model`.
 //!
 //! Each command reads, decides, writes the next state, and returns its outcome.
 
@@ -33,6 +33,7 @@ mod operators;
 mod oracles;
 mod prepare;
 mod proposals;
+mod quotes;
 mod record_audit;
 mod redeliver;
 mod response;
@@ -73,6 +74,8 @@ pub(crate) fn decide(
         Command::PrepareBulk(bulk) => bulks::prepare(context, bulk, watch),
         Command::FulfilBulk(bulk) => bulks::fulfil(context, bulk, watch),
         Command::AbortBulk(bulk) => bulks::abort(context, bulk, watch),
+        Command::RecordQuote(quote) => quote.decide(context).into(),
+        Command::RecordQuoteAnswer(answer) => answer.decide(context).into(),
     }
 }
 

@@ -104,6 +104,10 @@ fn check(
     let payee_accounts =
         payee_entry.accounts_in(command.currency).ok_or(PreparePayeeAccountNotFound)?;
     refuse_if(!is_active(&state.accounts, payee_accounts.position), PreparePayeeAccountInactive)?;
+    if let Some(terms) = command.quote_terms {
+        let of_quote = ((payer, payee), terms);
+        state.quotes.check_terms(&command.id, of_quote, state.stamp.millis())?;
+    }
     let lane_full = state.outbox.owed_to(payee) >= state.settings.lane_capacity;
     refuse_if(lane_full, PreparePayeeLaneFull)?;
     check_liquidity(state, payer_accounts, command.amount)?;

@@ -55,10 +55,19 @@ pub(super) fn apply(state: &mut State, batch: &Batch, commands: &[Command], effe
                 // The notices about an item are those of its bulk.
                 let is_alone = !recipients.is_empty();
                 assert_eq!(recipients, if is_alone { parties(state, &id) } else { Vec::new() });
-                before.check(&collected.decisions, state, effects);
+                if let [_, of_bulk] = &collected.decisions[..] {
+                    assert!(!is_alone && of_bulk.transfer.is_bulk());
+                    assert_eq!(of_bulk.outcome, Outcome::Expired);
+                    check_bulk(of_bulk, &effects.notices[before.notices_before..]);
+                }
+                before.check(&collected.decisions[..1], state, effects);
             }
-            ApplyStep::After(_, command, _) if is_bulk(command) => {
-                assert_eq!(collected.decisions, [], "the items have decisions of their own");
+            ApplyStep::After(log_index, command, outcome) if is_bulk(command) => {
+                let [decision] = &collected.decisions[..] else {
+                    panic!("{:?} of {command:?}", collected.decisions)
+                };
+                assert_eq!((decision.log_index, decision.outcome), (log_index, outcome));
+                check_bulk(decision, &effects.notices[before.notices_before..]);
             }
             ApplyStep::After(log_index, command, outcome)
             | ApplyStep::ItemAfter(log_index, command, outcome) => {
@@ -81,6 +90,13 @@ pub(super) fn apply(state: &mut State, batch: &Batch, commands: &[Command], effe
     });
 }
 
+/// Checks that the notices of a decision about a bulk are all new ones, and that it has no inputs.
+fn check_bulk(decision: &Decision, new: &[Notice]) {
+    let owed = decision.owed.iter().map(|owed| owed.notice);
+    assert_eq!(owed.collect::<Vec<_>>(), new.iter().map(|notice| notice.id).collect::<Vec<_>>());
+    assert!(decision.transfer.is_bulk() && decision.inputs.is_none(), "{decision:?}");
+}
+
 fn is_bulk(command: &Command) -> bool {
     command.rows().any(TransferId::is_bulk)
 }
@@ -96,7 +112,8 @@ fn parties(state: &State, id: &TransferId) -> Vec<FspName> {
     parties.into_iter().map(|party| state.registry.get(party).name).collect()
 }
 
-/// The transfer or movement of funds that a command concerns. For a redelivery: that of the notice.
+/// The transfer, the movement of funds or the quote that a command concerns. For a redelivery: the
+/// transfer of the notice.
 fn transfer_of(state: &State, command: &Command) -> Option<TransferId> {
     if let Command::Administer(administer) = command
         && let Change::Redeliver(Redeliver { notice })
@@ -105,7 +122,7 @@ fn transfer_of(state: &State, command: &Command) -> Option<TransferId> {
         let letter = state.dead_letters().find(|letter| letter.notice.id == notice)?;
         return letter.notice.transfer;
     }
-    command.rows().next().copied()
+    command.quote().or_else(|| command.rows().next()).copied()
 }
 
 /// The deliveries of owed notices that a command ends.

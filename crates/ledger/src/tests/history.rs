@@ -52,6 +52,8 @@ pub(super) enum Action {
     Approval(ApprovalAction),
     Enrol { party: usize, csr: u8 },
     EndEnrolment { party: usize, which: u8, is_issued: bool },
+    Quote { id: u8, party: usize, to: usize, body: u8, expires_ms: u64, keep_ms: u64 },
+    QuoteAnswer { id: u8, party: usize, body: u8 },
     Adjust { id: u8, party: usize, units: i64, position: bool },
     Tick,
 }
@@ -115,6 +117,8 @@ pub(super) struct PrepareAction {
     pub(super) expires_ms: u64,
     /// Number of the fee rule that matched.
     pub(super) fee_rule: Option<u32>,
+    /// The offer whose terms are compared, if they are.
+    pub(super) offer: Option<u8>,
 }
 
 /// `PUT /transfers/{id}` and `PUT /transfers/{id}/error`.
@@ -185,6 +189,13 @@ fn action() -> impl Strategy<Value = Action> {
         3 => (0..4usize, any::<u8>(), any::<bool>()).prop_map(|(party, which, is_issued)| {
             Action::EndEnrolment { party, which, is_issued }
         }),
+        6 => (0..IDS, 0..4usize, 0..4usize, 0..2u8, 0..90_000u64, 0..90_000u64).prop_map(
+            |(id, party, to, body, expires_ms, keep_ms)| {
+                Action::Quote { id, party, to, body, expires_ms, keep_ms }
+            }
+        ),
+        6 => (0..IDS, 0..4usize, 0..3u8)
+            .prop_map(|(id, party, body)| Action::QuoteAnswer { id, party, body }),
         2 => (0..IDS, 0..4usize, -DEPOSIT / 4..DEPOSIT / 4, any::<bool>())
             .prop_map(|(id, party, units, position)| Action::Adjust { id, party, units, position }),
         3 => Just(Action::Tick),
@@ -252,10 +263,21 @@ fn prepare() -> impl Strategy<Value = Action> {
     let honest = prop::bool::weighted(0.95);
     let expires = prop_oneof![Just(1_000u64), Just(2_500), Just(6_000), Just(60_000)];
     let fee_rule = prop_oneof![1 => Just(None), 3 => (0..5u32).prop_map(Some)];
-    (0..IDS, 0..4usize, party(), party(), units(), expires, honest, fee_rule).prop_map(
-        |(id, other, payer, payee, units, expires_ms, honest, fee_rule)| {
+    let offer = prop_oneof![6 => Just(None), 1 => (0..2u8).prop_map(Some)];
+    let choices = (honest, fee_rule, offer);
+    (0..IDS, 0..4usize, party(), party(), units(), expires, choices).prop_map(
+        |(id, other, payer, payee, units, expires_ms, (honest, fee_rule, offer))| {
             let source = if honest { payer } else { other };
-            Action::Prepare(PrepareAction { id, source, payer, payee, units, expires_ms, fee_rule })
+            Action::Prepare(PrepareAction {
+                id,
+                source,
+                payer,
+                payee,
+                units,
+                expires_ms,
+                fee_rule,
+                offer,
+            })
         },
     )
 }
@@ -392,6 +414,7 @@ impl TestKernel {
             hash: digest(&prepare_body(action)),
             trace: [action.id; 16],
             fee_rule: action.fee_rule.map(FeeRuleId),
+            quote_terms: action.offer.map(|body| digest(&format!("offer {body}"))),
         }
     }
 
@@ -411,6 +434,7 @@ impl TestKernel {
                 return Command::FinishDeliveries(self.ends(which, result));
             }
             Action::Tick => return Command::Tick,
+            Action::Quote { .. } | Action::QuoteAnswer { .. } => return quote_command(action),
             Action::Participant { party, active } => {
                 SetParticipantActive { name: name(party), active }.into()
             }
@@ -634,6 +658,38 @@ impl TestKernel {
         accounts.map_or((AccountId(9_999), AccountId(9_999)), |accounts| {
             (accounts.position, accounts.settlement)
         })
+    }
+}
+
+/// A request for a quote, or an answer: one of two offers, or an error.
+fn quote_command(action: &Action) -> Command {
+    match *action {
+        Action::Quote { id: number, party, to, body, expires_ms, keep_ms } => {
+            Command::RecordQuote(Box::new(RecordQuote {
+                quote: id(number),
+                transaction: id(number),
+                source: name(party),
+                destination: name(to),
+                expiration_ms: (body == 0).then_some(START_MS + expires_ms),
+                keep_until_ms: START_MS + keep_ms,
+                hash: digest(&format!("quote {number} {body}")),
+                trace: [number; 16],
+            }))
+        }
+        Action::QuoteAnswer { id: number, party, body } => {
+            let terms = digest(&format!("offer {body}"));
+            let expiration_ms = START_MS + 30_000 * u64::from(body);
+            let offer = QuoteOffer { terms, expiration_ms };
+            let is_error = body == 2;
+            Command::RecordQuoteAnswer(Box::new(RecordQuoteAnswer {
+                quote: id(number),
+                source: name(party),
+                content: if is_error { QuoteContent::Error } else { QuoteContent::Offer(offer) },
+                hash: terms,
+                trace: [number; 16],
+            }))
+        }
+        _ => unreachable!("another action"),
     }
 }
 

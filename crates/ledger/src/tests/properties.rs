@@ -227,6 +227,7 @@ fn a_negative_amount_stops_the_kernel() {
         units: -1,
         expires_ms: 1_000,
         fee_rule: None,
+        offer: None,
     };
     let command = kernel.command(&Action::Prepare(action));
     kernel.apply(&[command]);

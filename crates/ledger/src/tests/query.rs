@@ -18,6 +18,7 @@ fn prepare(id: u8, expires_ms: u64) -> Action {
         units: 10_000,
         expires_ms,
         fee_rule: None,
+        offer: None,
     })
 }
 

@@ -159,7 +159,7 @@ impl ScenarioRunner {
             "end" => self.end_batch(),
             "show" | "get" | "owed" | "dead" | "counters" | "deadline" | "accounts"
             | "limit-of" | "oracles" | "account-types" | "keys" | "window" | "settlement"
-            | "alerts" | "fees" | "operators" | "proposals" | "enrolments" => {
+            | "alerts" | "fees" | "operators" | "proposals" | "enrolments" | "quotes" => {
                 let result = self.query(&words);
                 self.print(&format!("{line} -> {result}"));
             }
@@ -344,6 +344,7 @@ impl ScenarioRunner {
             "fees" => self.fees(),
             "proposals" => self.proposals(),
             "enrolments" => self.enrolments(),
+            "quotes" => self.quotes(),
             "operators" => self.operators(),
             "window" => self.window(WindowId(words.at(1).parse().expect("a number"))),
             "settlement" => self.settlement(SettlementId(words.at(1).parse().expect("a number"))),
@@ -461,6 +462,21 @@ impl ScenarioRunner {
             book.tokens().map(token).collect(),
         ];
         all.map(|texts| texts.join(", ")).join("; ").trim_end().to_owned()
+    }
+
+    /// Recorded quotes: id, parties, and the record of the answer.
+    fn quotes(&self) -> String {
+        let party = |index| self.state.registry().get(index).name;
+        let row = |it: &QuoteRow| {
+            let answer = it.answer.map(|answer| match answer.content {
+                QuoteContent::Offer(_) => format!(" offer {}", answer.record.0),
+                QuoteContent::Error => format!(" error {}", answer.record.0),
+            });
+            let answer = answer.unwrap_or_default();
+            let id = short_id(it.id);
+            format!("{id} {} to {}{answer}", party(it.source), party(it.destination))
+        };
+        self.state.quotes().map(row).collect::<Vec<_>>().join(", ")
     }
 
     /// Enrolments: participant, request, and certificate.
@@ -616,6 +632,8 @@ impl ScenarioRunner {
             "bulk" => Command::PrepareBulk(Box::new(bulk(words))),
             "bulk-fulfil" => Command::FulfilBulk(Box::new(bulk_fulfil(words))),
             "bulk-abort" => Command::AbortBulk(Box::new(bulk_abort(words))),
+            "quote" => Command::RecordQuote(Box::new(quote(words))),
+            "offer" | "offer-error" => Command::RecordQuoteAnswer(Box::new(quote_answer(words))),
             "deliver" => Command::FinishDeliveries(deliveries(words)),
             "parties" => Command::ChangeParties(Box::new(ChangeParties {
                 source: name(words.at(1)),
@@ -649,6 +667,7 @@ impl ScenarioRunner {
             hash: digest(&content),
             trace: [1; 16],
             fee_rule: words.given("fee").map(|rule| FeeRuleId(rule.parse().expect("a number"))),
+            quote_terms: words.given("terms").map(|terms| digest(&terms)),
         }
     }
 
@@ -1191,6 +1210,37 @@ fn bulk_fulfil(words: &LineWords<'_>) -> FulfilBulk {
 fn bulk_abort(words: &LineWords<'_>) -> AbortBulk {
     let Abort { source, destination, code_is_known, hash, trace, .. } = abort(words);
     AbortBulk { id: id(words.at(1)).as_bulk(), source, destination, code_is_known, hash, trace }
+}
+
+/// `quote q1 dfsp1 dfsp2 exp=60s keep=90s body=other`.
+fn quote(words: &LineWords<'_>) -> RecordQuote {
+    let expiration = words.option("exp", "");
+    RecordQuote {
+        quote: id(words.at(1)),
+        transaction: id(words.option("transaction", words.at(1))),
+        source: name(words.at(2)),
+        destination: name(words.at(3)),
+        expiration_ms: (!expiration.is_empty()).then(|| moment_ms(expiration)),
+        keep_until_ms: moment_ms(words.option("keep", "600s")),
+        hash: digest(&[words.at(1), expiration, words.option("body", "")].join(" ")),
+        trace: [3; 16],
+    }
+}
+
+/// `offer q1 dfsp2 exp=60s body=other`, `offer-error q1 dfsp2`.
+fn quote_answer(words: &LineWords<'_>) -> RecordQuoteAnswer {
+    let (terms, expiration) = (words.option("body", ""), words.option("exp", "60s"));
+    let offer = || QuoteOffer { terms: digest(terms), expiration_ms: moment_ms(expiration) };
+    RecordQuoteAnswer {
+        quote: id(words.at(1)),
+        source: name(words.at(2)),
+        content: match words.verb() {
+            "offer" => QuoteContent::Offer(offer()),
+            _ => QuoteContent::Error,
+        },
+        hash: digest(&[words.at(1), expiration, terms].join(" ")),
+        trace: [4; 16],
+    }
 }
 
 fn destination(words: &LineWords<'_>) -> Option<FspName> {

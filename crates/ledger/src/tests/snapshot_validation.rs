@@ -122,6 +122,7 @@ fn settling() -> State {
                     units,
                     expires_ms,
                     fee_rule: None,
+                    offer: None,
                 }),
             );
             action(
@@ -201,6 +202,7 @@ fn invalid_alerts_are_rejected() {
             units,
             expires_ms,
             fee_rule: None,
+            offer: None,
         };
         let commands = [kernel.command(&Action::Prepare(prepare))];
         assert_eq!(kernel.apply(&commands).outcomes, [Outcome::PrepareReserved]);
@@ -223,7 +225,16 @@ fn charging() -> State {
     let mut kernel = TestKernel::new();
     let prepare = |id, payer, payee, fee_rule| {
         let (source, units, expires_ms) = (payer, 100_000, 60_000);
-        Action::Prepare(PrepareAction { id, source, payer, payee, units, expires_ms, fee_rule })
+        Action::Prepare(PrepareAction {
+            id,
+            source,
+            payer,
+            payee,
+            units,
+            expires_ms,
+            fee_rule,
+            offer: None,
+        })
     };
     for action in [
         Action::Settle(SettleAction::Model { which: 3 }),
@@ -857,6 +868,7 @@ fn state_with_rows_in_each_table() -> State {
             units,
             expires_ms,
             fee_rule: None,
+            offer: None,
         })
     };
     let content = ResponseContent::Committed { right: true };

@@ -81,7 +81,7 @@ fn every_table_has_rows_in_the_fixture() {
     let mut counts = Counts(Vec::new());
     let Ok(()) = state.tables().visit(&mut counts);
     let counts = counts.0;
-    expect!["[13, 3, 3, 1, 1, 1, 1, 5, 6, 1, 2, 2, 1, 1, 2, 3, 1, 1, 0, 1, 1, 1, 1, 1, 0, 0]"]
+    expect!["[13, 3, 3, 1, 1, 1, 1, 5, 6, 1, 2, 2, 1, 1, 2, 3, 1, 1, 0, 1, 1, 1, 1, 1, 0, 0, 0]"]
         .assert_eq(&format!("{counts:?}"));
 }
 
@@ -597,6 +597,7 @@ fn prepare_to(id: &str, payee: &str) -> Prepare {
         hash: Digest([5; 32]),
         trace: [8; 16],
         fee_rule: None,
+        quote_terms: None,
     }
 }
 

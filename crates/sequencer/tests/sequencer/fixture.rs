@@ -160,6 +160,7 @@ pub(crate) fn prepare(of: usize, amount: Amount, expiration_ms: u64) -> Command 
         hash: hash(amount.units()),
         trace: [0; 16],
         fee_rule: None,
+        quote_terms: None,
     }))
 }
 

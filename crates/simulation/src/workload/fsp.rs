@@ -352,8 +352,12 @@ fn end_from_error(error: ErrorOutcome) -> Option<TransferEnd> {
         | PreparePayeeAccountInactive
         | PreparePayeeLaneFull
         | PrepareLiquidityInsufficient
-        | PrepareCapExceeded => Some(TransferEnd::Aborted),
+        | PrepareCapExceeded
+        | QuoteNotFound
+        | QuoteExpired
+        | PrepareDiffersFromQuote => Some(TransferEnd::Aborted),
         PrepareModified
+        | QuoteModified
         | ResponseTransferNotFound
         | ResponseNotFromPayee
         | ResponseModified

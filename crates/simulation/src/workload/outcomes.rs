@@ -341,6 +341,7 @@ impl SimulationRun {
             hash: Digest(spread32(random.next())),
             trace: spread16(random.next()),
             fee_rule: None,
+            quote_terms: None,
         }))
     }
 

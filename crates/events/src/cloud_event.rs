@@ -7,12 +7,12 @@ use serde::{Serialize, Serializer};
 
 use crate::event::{
     AdminRequestEvent, ChangeEvent, DeliveryEvent, Event, EventData, FundsEvent, NoticeEvent,
-    PositionEvent, TransferEvent,
+    PositionEvent, QuoteEvent, TransferEvent,
 };
 use crate::names::{message_of, of_result, of_state};
 
 /// The version of the schema of all data.
-const SCHEMA: &str = "urn:upesi:events:1";
+pub(crate) const SCHEMA: &str = "urn:upesi:events:1";
 
 /// Whether personal data is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +39,11 @@ impl EventWriter {
         Self { source: format!("/hubs/{hub}/logs/{identity}"), personal }
     }
 
+    /// The source of events of this log.
+    pub(crate) fn source(&self) -> &str {
+        &self.source
+    }
+
     /// Appends an event as one JSON object.
     pub fn write(&self, event: &Event, to: &mut Vec<u8>) {
         let written = CloudEvent {
@@ -47,7 +52,7 @@ impl EventWriter {
             source: &self.source,
             of_type: type_of(&event.data),
             subject: subject_of(&event.data),
-            time: Shown(Time(event.stamp)),
+            time: Shown(DateTime(event.stamp)),
             datacontenttype: "application/json",
             dataschema: SCHEMA,
             data: self.data(event),
@@ -82,6 +87,7 @@ impl EventWriter {
             },
             EventData::Change(it) => Data::Change(change(record, it, is_personal)),
             EventData::AdminRequest(it) => Data::Request(request(record, it, is_personal)),
+            EventData::Quote(it) => Data::Quote(quote(record, it)),
         }
     }
 }
@@ -97,6 +103,7 @@ pub fn key_of(data: &EventData) -> String {
         EventData::Delivery(it) => of_transfer_or(it.transfer, it.recipient),
         EventData::Window(_) | EventData::Settlement(_) => "settlement".to_owned(),
         EventData::Change(_) | EventData::AdminRequest(_) => "admin".to_owned(),
+        EventData::Quote(it) => it.quote.to_string(),
     }
 }
 
@@ -112,7 +119,7 @@ struct CloudEvent<'a> {
     #[serde(rename = "type")]
     of_type: String,
     subject: String,
-    time: Shown<Time>,
+    time: Shown<DateTime>,
     datacontenttype: &'static str,
     dataschema: &'static str,
     data: Data<'a>,
@@ -139,6 +146,7 @@ enum Data<'a> {
     },
     Change(ChangeJson<'a>),
     Request(RequestJson<'a>),
+    Quote(QuoteJson<'a>),
 }
 
 #[derive(Serialize)]
@@ -235,6 +243,17 @@ struct RequestJson<'a> {
     path: Option<&'a str>,
 }
 
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct QuoteJson<'a> {
+    log_index: u64,
+    quote_id: Shown<&'a TransferId>,
+    transaction_id: Shown<&'a TransferId>,
+    payer_fsp: Shown<&'a FspName>,
+    payee_fsp: Shown<&'a FspName>,
+    request_log_index: u64,
+}
+
 fn transfer(log_index: u64, it: &TransferEvent) -> TransferJson<'_> {
     TransferJson {
         log_index,
@@ -320,6 +339,17 @@ fn request(log_index: u64, it: &AdminRequestEvent, is_personal: bool) -> Request
     }
 }
 
+fn quote(log_index: u64, it: &QuoteEvent) -> QuoteJson<'_> {
+    QuoteJson {
+        log_index,
+        quote_id: Shown(&it.quote),
+        transaction_id: Shown(&it.transaction),
+        payer_fsp: Shown(&it.payer),
+        payee_fsp: Shown(&it.payee),
+        request_log_index: it.request.0,
+    }
+}
+
 fn type_of(data: &EventData) -> String {
     let state = |name: &str| name.to_ascii_lowercase().replace('_', "-");
     match data {
@@ -336,6 +366,7 @@ fn type_of(data: &EventData) -> String {
         }
         EventData::Change(_) => "upesi.admin.refused".to_owned(),
         EventData::AdminRequest(_) => "upesi.admin.requested".to_owned(),
+        EventData::Quote(it) => format!("upesi.quote.{}", it.step.name()),
     }
 }
 
@@ -349,7 +380,8 @@ fn subject_of(data: &EventData) -> String {
         EventData::Transfer(_)
         | EventData::Position(_)
         | EventData::Notice(_)
-        | EventData::Delivery(_) => key_of(data),
+        | EventData::Delivery(_)
+        | EventData::Quote(_) => key_of(data),
     }
 }
 
@@ -373,13 +405,14 @@ impl Serialize for Named {
 
 /// A time as text.
 pub(crate) fn time_of(stamp: Stamp) -> String {
-    Time(stamp).to_string()
+    DateTime(stamp).to_string()
 }
 
-/// A time with milliseconds.
-struct Time(Stamp);
+/// A time with milliseconds, `2026-01-01T10:00:00.000Z`.
+#[derive(Clone, Copy, Debug)]
+pub struct DateTime(pub Stamp);
 
-impl Display for Time {
+impl Display for DateTime {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let millis = self.0.millis();
         let mut text = fspiop::time::date_time_whole_seconds(millis);

@@ -34,17 +34,30 @@ pub enum EventKind {
     Settlement,
     /// Requests of operators.
     Admin,
+    /// Each step of a recorded quote.
+    Quotes,
 }
 
 impl EventKind {
+    /// The kinds that are chosen unless a consumer names others: quotes are only counted then.
+    pub const DEFAULT: [Self; 6] = [
+        Self::Transfers,
+        Self::Funds,
+        Self::Positions,
+        Self::Notifications,
+        Self::Settlement,
+        Self::Admin,
+    ];
+
     /// All kinds, each with its name.
-    pub const NAMED: [(&'static str, Self); 6] = [
+    pub const NAMED: [(&'static str, Self); 7] = [
         ("transfers", Self::Transfers),
         ("funds", Self::Funds),
         ("positions", Self::Positions),
         ("notifications", Self::Notifications),
         ("settlement", Self::Settlement),
         ("admin", Self::Admin),
+        ("quotes", Self::Quotes),
     ];
 
     /// Its name.
@@ -81,6 +94,8 @@ pub enum EventData {
     Change(ChangeEvent),
     /// A request of an operator made no change.
     AdminRequest(AdminRequestEvent),
+    /// A quote was recorded, or its first answer.
+    Quote(QuoteEvent),
 }
 
 impl EventData {
@@ -94,6 +109,7 @@ impl EventData {
             Self::Notice(_) | Self::Delivery(_) => EventKind::Notifications,
             Self::Window(_) | Self::Settlement(_) => EventKind::Settlement,
             Self::Change(_) | Self::AdminRequest(_) => EventKind::Admin,
+            Self::Quote(_) => EventKind::Quotes,
         }
     }
 }
@@ -256,4 +272,32 @@ pub struct AdminRequestEvent {
     pub actor: String,
     /// The path of the last request. Personal data: it may name a party.
     pub path: String,
+}
+
+/// A step in the life of a recorded quote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuoteStep {
+    /// It was recorded.
+    Requested,
+    /// It has an offer.
+    Answered,
+    /// It was answered with an error.
+    Failed,
+}
+
+/// A step of a recorded quote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuoteEvent {
+    /// The quote.
+    pub quote: TransferId,
+    /// Its transaction.
+    pub transaction: TransferId,
+    /// The step.
+    pub step: QuoteStep,
+    /// The FSP that has requested it.
+    pub payer: FspName,
+    /// The FSP that was asked.
+    pub payee: FspName,
+    /// The record of the request.
+    pub request: LogIndex,
 }

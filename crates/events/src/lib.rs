@@ -11,16 +11,19 @@
 #![warn(missing_docs)]
 
 mod cloud_event;
+mod count_event;
 mod event;
 mod names;
 mod position;
 mod recorder;
 mod reference_message;
 
-pub use cloud_event::{EventWriter, PersonalData, key_of};
+pub use cloud_event::{DateTime, EventWriter, PersonalData, key_of};
+pub use count_event::{CountEvent, CountKind, MessageCount};
 pub use event::{
     AdminRequestEvent, ChangeEvent, DeliveryEvent, Event, EventData, EventKind, FundsEvent,
-    NoticeEvent, PositionEvent, SettlementEvent, TransferEvent, TransferStep, WindowEvent,
+    NoticeEvent, PositionEvent, QuoteEvent, QuoteStep, SettlementEvent, TransferEvent,
+    TransferStep, WindowEvent,
 };
 pub use names::message_of;
 pub use position::Position;

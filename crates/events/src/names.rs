@@ -2,7 +2,7 @@
 
 use ledger::{DeliveryResult, NoticeKind, TransferState};
 
-use crate::event::TransferStep;
+use crate::event::{QuoteStep, TransferStep};
 
 impl TransferStep {
     /// The last part of the event's type.
@@ -22,6 +22,17 @@ impl TransferStep {
             Self::Reserved => "RESERVED",
             Self::Committed => "COMMITTED",
             Self::Refused | Self::Aborted | Self::Expired => "ABORTED",
+        }
+    }
+}
+
+impl QuoteStep {
+    /// The last part of the event's type.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Requested => "requested",
+            Self::Answered => "answered",
+            Self::Failed => "failed",
         }
     }
 }

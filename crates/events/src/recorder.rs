@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use ledger::{
     Account, AccountId, Administer, Amount, ApplyStep, ArchivedSettlement, Change, Command,
     Currency, Effects, FinalTransfer, FinishedDelivery, FspName, FundsDirection, LogIndex, Outcome,
-    ParticipantIndex, Prepare, ResponseEnd, SettlementId, SettlementState, State, StatePart,
-    TransferChange, TransferId, Window, WindowId, WindowState,
+    ParticipantIndex, Prepare, QuoteContent, ResponseEnd, SettlementId, SettlementState, State,
+    StatePart, TransferChange, TransferId, Window, WindowId, WindowState,
 };
 
 use crate::event::{
     AdminRequestEvent, ChangeEvent, DeliveryEvent, Event, EventData, FundsEvent, NoticeEvent,
-    PositionEvent, SettlementEvent, TransferEvent, TransferStep, WindowEvent,
+    PositionEvent, QuoteEvent, QuoteStep, SettlementEvent, TransferEvent, TransferStep,
+    WindowEvent,
 };
 use crate::position::Position;
 
@@ -148,6 +149,8 @@ impl EventRecorder {
             | Command::PrepareBulk(_)
             | Command::FulfilBulk(_)
             | Command::AbortBulk(_) => {}
+            Command::RecordQuote(quote) => self.record_quote(&quote.quote, state),
+            Command::RecordQuoteAnswer(answer) => self.record_quote(&answer.quote, state),
         }
         let is_resent = matches!(
             command.change().and_then(|change| change.decided().about_transfer()),
@@ -187,6 +190,29 @@ impl EventRecorder {
             let refused = event(TransferStep::Refused, cause.outcome);
             self.add(state, EventData::Transfer(refused));
         }
+    }
+
+    /// Records the step of a quote, if this record made one: a resend makes none.
+    fn record_quote(&mut self, id: &TransferId, state: &State) {
+        let Some(row) = state.quote(id) else { return };
+        let now = state.log_index();
+        let step = match &row.answer {
+            Some(answer) if answer.record == now => match answer.content {
+                QuoteContent::Offer(_) => QuoteStep::Answered,
+                QuoteContent::Error => QuoteStep::Failed,
+            },
+            _ if row.request == now => QuoteStep::Requested,
+            _ => return,
+        };
+        let event = QuoteEvent {
+            quote: row.id,
+            transaction: row.transaction,
+            step,
+            payer: name(state, row.source),
+            payee: name(state, row.destination),
+            request: row.request,
+        };
+        self.add(state, EventData::Quote(event));
     }
 
     /// Records the transfers that the step has ended. A row that only took a late response has

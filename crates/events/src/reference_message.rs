@@ -6,7 +6,9 @@ use ledger::{Outcome, TransferState, WindowState};
 use serde_json::{Value, json};
 
 use crate::cloud_event::{EventWriter, key_of, time_of};
-use crate::event::{Event, EventData, EventKind, FundsEvent, PositionEvent, TransferStep};
+use crate::event::{
+    Event, EventData, EventKind, FundsEvent, PositionEvent, QuoteStep, TransferStep,
+};
 
 /// The media type of transfers.
 const TRANSFERS: &str = "application/vnd.interoperability.transfers+json;version=1.1";
@@ -147,6 +149,13 @@ impl ReferenceWriter {
             EventData::Change(_) | EventData::AdminRequest(_) => {
                 route(hub(), hub(), "audit", "default")
             }
+            EventData::Quote(it) => {
+                let (payer, payee) = (it.payer.to_string(), it.payee.to_string());
+                match it.step {
+                    QuoteStep::Requested => route(payer, payee, "audit", "ingress"),
+                    _ => route(payee, payer, "audit", "ingress"),
+                }
+            }
         }
     }
 
@@ -201,7 +210,7 @@ pub const fn reference_topic(kind: EventKind) -> &'static str {
         EventKind::Positions => "topic-transfer-position",
         EventKind::Funds => "topic-admin-transfer",
         EventKind::Settlement => "topic-deferredsettlement-close",
-        EventKind::Notifications | EventKind::Admin => "topic-event-audit",
+        EventKind::Notifications | EventKind::Admin | EventKind::Quotes => "topic-event-audit",
     }
 }
 

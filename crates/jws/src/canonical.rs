@@ -17,6 +17,11 @@ use serde::{Deserialize, Deserializer};
 /// Maximum length of a body that is canonicalised, in bytes. Longer bodies must be signed as sent.
 /// The parsed tree takes up to sixteen times the memory during the call.
 pub const CANONICAL_BODY_BYTES_MAX: usize = 1024 * 1024;
+/// Number of JSON values that a body of any length may have.
+const VALUES_FREE: usize = 1_000;
+/// Bytes of a body for each further value. The messages of the scheme have more: a longer body of
+/// very short values only costs the time of the thread that verifies it.
+const BYTES_PER_VALUE: usize = 12;
 
 /// The body as written by the reference's verifiers: compact, members sorted by name at every
 /// level. `None` if it is too long, invalid JSON, or has a name twice in an object.
@@ -29,10 +34,11 @@ pub fn canonical(body: &[u8]) -> Option<Vec<u8>> {
 pub(crate) struct Canonical<'a>(Node<'a>);
 
 impl<'a> Canonical<'a> {
-    /// `None` if the body is too long, invalid JSON, or has a name twice in an object, because
-    /// verifiers differ on which of the two counts.
+    /// `None` if the body is too long, has too many values, is invalid JSON, or has a name twice in
+    /// an object, because verifiers differ on which of the two counts.
     pub(crate) fn parse(body: &'a [u8]) -> Option<Self> {
-        if CANONICAL_BODY_BYTES_MAX < body.len() {
+        let values_max = VALUES_FREE + body.len() / BYTES_PER_VALUE;
+        if CANONICAL_BODY_BYTES_MAX < body.len() || values_max < values_at_most(body) {
             return None;
         }
         serde_json::from_slice(body).ok().map(Self)
@@ -50,6 +56,11 @@ impl<'a> Canonical<'a> {
         self.0.sort();
         self.compact()
     }
+}
+
+/// At least the number of values of a body: its commas and opening brackets, also those in texts.
+fn values_at_most(body: &[u8]) -> usize {
+    body.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()
 }
 
 enum Node<'a> {
@@ -251,9 +262,29 @@ mod tests {
     }
 
     #[test]
+    fn largest_bulk_of_short_texts_has_a_canonical_form() {
+        let item = concat!(
+            r#"{"transferId":"0b1f1e4c-6d38-4f4b-9b3a-1a2b3c4d5e6f","#,
+            r#""transferAmount":{"amount":"1","currency":"USD"},"ilpPacket":"AA","#,
+            r#""condition":"AA","extensionList":{"extension":[{"key":"a","value":"b"}]}}"#,
+        );
+        let body = format!("{{\"individualTransfers\":[{}]}}", vec![item; 1_000].join(","));
+        assert!(Canonical::parse(body.as_bytes()).is_some());
+        let short = format!("[{}1]", "1,".repeat(900));
+        assert!(Canonical::parse(short.as_bytes()).is_some());
+    }
+
+    #[test]
     fn ambiguous_bodies_have_no_canonical_form() {
         let long = format!("\"{}\"", "a".repeat(CANONICAL_BODY_BYTES_MAX));
         let deep = "[".repeat(100_000);
+        // The JSON of many short values is valid, and its tree would take much time.
+        let dense = format!("[{}1]", "1,".repeat(100_000));
+        let members: Vec<_> = (0..50_000).map(|number| format!("\"{number}\":1")).collect();
+        let wide = format!("{{{}}}", members.join(","));
+        for body in [dense, wide] {
+            assert!(Canonical::parse(body.as_bytes()).is_none(), "{body:.20}");
+        }
         for body in
             ["", "{", r#"{"a":1,"a":1}"#, r#"{"a":1,"\u0061":2}"#, "1e999", "{} {}", &long, &deep]
         {

@@ -52,4 +52,4 @@ pub use key_ring::{KEYS_PER_PARTICIPANT_MAX, KeyRing, LoadError, PARTICIPANTS_MA
 pub use policy::{Policy, SignatureRequirement};
 pub use protected_header::SIGNATURE_BYTES_MAX;
 pub use sign::{SignError, sign};
-pub use verify::{SignatureError, Signed, verify, verify_with};
+pub use verify::{SignatureError, Signed, SignedForm, verify, verify_with};

@@ -93,6 +93,15 @@ impl SignatureError {
     }
 }
 
+/// The form of the body that a signature covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignedForm {
+    /// The received bytes.
+    Received,
+    /// Another form: to find it, the body was parsed and written again.
+    Rewritten,
+}
+
 /// Verifies that the participant named in `FSPIOP-Source` has signed this message for this path
 /// and method (hub-semantics 1.7).
 ///
@@ -104,17 +113,18 @@ impl SignatureError {
 /// # Errors
 /// The first failure in the order of [`SignatureError`].
 pub fn verify(message: &Signed<'_>, keys: &KeyRing) -> Result<(), SignatureError> {
-    verify_with(message, |source| keys.of(source))
+    verify_with(message, |source| keys.of(source)).map(drop)
 }
 
-/// [`verify`] with the keys that a function returns for the source.
+/// [`verify`] with the keys that a function returns for the source. Returns the form that the
+/// signature covers. All forms have been tried before [`SignatureError::Wrong`].
 ///
 /// # Errors
 /// Like [`verify`].
 pub fn verify_with<K: AsRef<[VerificationKey]>>(
     message: &Signed<'_>,
     keys_of: impl FnOnce(&FspName) -> K,
-) -> Result<(), SignatureError> {
+) -> Result<SignedForm, SignatureError> {
     let headers = Headers::of(message.headers);
     let value = headers.signature.value(SIGNATURE)?;
     let envelope = Envelope::parse(value.ok_or(SignatureError::Absent)?)?;
@@ -134,10 +144,10 @@ pub fn verify_with<K: AsRef<[VerificationKey]>>(
         return Err(SignatureError::OtherKey);
     }
     let covers = |body: &[u8]| is_signed(known, algorithm, &signature, &envelope.protected, body);
-    if covers(message.body) || covers_another_form(message.body, covers) {
-        Ok(())
-    } else {
-        Err(SignatureError::Wrong)
+    match () {
+        () if covers(message.body) => Ok(SignedForm::Received),
+        () if covers_another_form(message.body, covers) => Ok(SignedForm::Rewritten),
+        () => Err(SignatureError::Wrong),
     }
 }
 

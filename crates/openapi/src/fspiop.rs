@@ -40,7 +40,7 @@ on every method except `GET`: `RS256`, `RS384`, `RS512` or `ES256` with a key of
 invalid or missing signature gets 400 with 3105. A `DELETE` is signed over an empty body or over \
 `{}`; the configuration may accept an unsigned `DELETE`. The hub signs its own messages if it is \
 configured to sign; a forwarded message keeps the sender's signature. HTTP/1.1 and, by prior \
-knowledge, HTTP/2 are served on one port, without TLS.";
+knowledge or ALPN, HTTP/2 are served on one port, with TLS if the configuration has a certificate.";
 
 /// The document.
 #[must_use]
@@ -74,6 +74,7 @@ pub fn api() -> Api {
             ("authorizations", "The payer's consent, forwarded without being stored."),
             ("transactions", "The state of a transaction, forwarded without being stored."),
             ("transfers", "Transfers: recorded, decided, and notified to both FSPs."),
+            ("services", "The providers of services, from the hub's configuration."),
             ("hub", "The hub itself."),
         ],
         schemas,
@@ -113,6 +114,12 @@ fn plain(method: &Method, word: &str, operation: FspiopOperation) -> Operation {
 fn operation(resource: Resource, row: &RouteRow) -> Operation {
     let description = describe(row.operation);
     let has_sub_id = row.tail.contains(&Segment::Identifier("SubId"));
+    let has_pair = row.tail.contains(&Segment::Identifier("TargetCurrency"));
+    let variant = match (has_sub_id, has_pair) {
+        (true, _) => "WithSubId",
+        (_, true) => "OfPair",
+        _ => "",
+    };
     let mut parameters = identifiers(row.operation, row.tail);
     parameters.extend(currency(row.operation));
     parameters.extend(authorization(row.operation));
@@ -128,13 +135,16 @@ fn operation(resource: Resource, row: &RouteRow) -> Operation {
         method: row.method.as_str().to_ascii_lowercase(),
         path: row.template(resource),
         tag: resource.as_str(),
-        id: format!("{:?}{}", row.operation, if has_sub_id { "WithSubId" } else { "" }),
+        id: format!("{:?}{variant}", row.operation),
         summary: description.summary.into(),
         text: description.text.into(),
         parameters,
         body,
         responses: responses(row, &description, rule),
-        callbacks: callbacks::of(row.operation, has_sub_id),
+        callbacks: match has_pair {
+            true => callbacks::of_currency_pair(),
+            false => callbacks::of(row.operation, has_sub_id),
+        },
         access: Access::Open,
         permission: None,
     }
@@ -232,6 +242,8 @@ fn identifier(operation: FspiopOperation, name: &str) -> Parameter {
             json!({"type": "string", "enum": PartyIdType::NAMES}),
             "MSISDN",
         ),
+        ("SourceCurrency", _) => ("The currency to convert.", reference("Currency"), "USD"),
+        ("TargetCurrency", _) => ("The currency that is wanted.", reference("Currency"), "KES"),
         ("SubId", _) => ("Sub-identifier within the party.", plain, "till-1"),
         (_, operation) if names_transfer(operation) => (
             "The transfer. Any identifier is accepted; one that is not a transfer id is treated as \
@@ -477,6 +489,7 @@ mod tests {
             "authorizations",
             "transactions",
             "transfers",
+            "services",
             "health",
             "endpointcache",
         ];

@@ -5,7 +5,8 @@
 //!
 //! Fields: `actor` and `reason` as recorded in the log, the address `from`, `method`, `path`
 //! without the query, `status`, the error `code` of a refusal, and the `log_index` of the recorded
-//! change, or the name of the `dry_run`. Texts of the client are escaped.
+//! change, or the name of the `dry_run`. Texts of the client are escaped. `omitted` is the number
+//! of refused requests before it that have no line ([`AuditTrail::admit_line`]).
 
 use std::net::IpAddr;
 use std::sync::OnceLock;
@@ -17,7 +18,7 @@ use http::StatusCode;
 use http::request::Parts;
 use ledger::{AUDIT_TEXT_MAX, Administer, LogIndex, RecordAudit};
 
-use crate::audit_trail::{AuditedRequest, Sender};
+use crate::audit_trail::{AuditTrail, AuditedRequest, Sender};
 use crate::auth::{Credential, is_reading};
 use crate::backend::ChangeAuthor;
 use crate::options::AuditReads;
@@ -32,11 +33,18 @@ const DRY_RUNS: &str = "/dryRuns";
 
 /// Writes the entry of a request that is not well-formed HTTP, or whose headers are too long. The
 /// HTTP library answers it before its method and path are known.
-pub(crate) fn write_malformed(from: IpAddr, status: StatusCode, error: &hyper::Error) {
+pub(crate) fn write_malformed(
+    trail: &AuditTrail,
+    from: IpAddr,
+    status: StatusCode,
+    error: &hyper::Error,
+) {
+    let Some(omitted) = trail.admit_line(network_of(from)) else { return };
     tracing::info!(
         target: "audit",
         %from,
         status = status.as_u16(),
+        omitted = Some(omitted).filter(|count| *count != 0),
         %error,
         "malformed admin request"
     );
@@ -127,9 +135,11 @@ impl AuditEntry {
         self.has_record.load(Ordering::Relaxed) || head.uri.path().starts_with(DRY_RUNS)
     }
 
-    /// Writes the entry. Reads that need no token are left out unless they were refused.
+    /// Writes the entry. Reads that need no token are left out unless they were refused; refused
+    /// requests of clients without an identity are bounded.
     pub(crate) fn write(
         &self,
+        trail: &AuditTrail,
         head: &Parts,
         from: IpAddr,
         result: &Result<AdminResponse, Refusal>,
@@ -142,6 +152,11 @@ impl AuditEntry {
             Ok(response) => (response.status(), None),
             Err(refusal) => (refusal.status, Some(refusal.code.number())),
         };
+        let omitted = match identity.is_none() && result.is_err() {
+            true => trail.admit_line(network_of(from)),
+            false => Some(0),
+        };
+        let Some(omitted) = omitted else { return };
         let log_index = Some(self.log_index.load(Ordering::Relaxed)).filter(|index| *index != 0);
         tracing::info!(
             target: "audit",
@@ -149,11 +164,12 @@ impl AuditEntry {
             reason = identity.map(|it| &*it.reason).filter(|reason| !reason.is_empty()),
             %from,
             method = %head.method,
-            path = head.uri.path(),
+            path = cut(head.uri.path()),
             status = status.as_u16(),
             code,
             log_index,
             dry_run = self.dry_run.get().map(String::as_str),
+            omitted = Some(omitted).filter(|count| *count != 0),
             "admin request"
         );
     }

@@ -61,6 +61,10 @@ pub(crate) struct AuditCounts {
 #[derive(Default)]
 pub(crate) struct AuditTrail {
     senders: Mutex<Senders>,
+    /// The same allowances for lines of the audit stream.
+    lines: Mutex<Senders>,
+    /// Refused requests without a line since the last line.
+    omitted: AtomicU64,
     records: AtomicU64,
     summarized: AtomicU64,
     unrecorded: AtomicU64,
@@ -142,6 +146,19 @@ impl AuditTrail {
         }
     }
 
+    /// Whether a refused request of a client without an identity gets a line in the audit stream,
+    /// and the number of requests before it that got none: a line for each could fill a disk.
+    pub(crate) fn admit_line(&self, network: IpAddr) -> Option<u64> {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        match lines.has_allowance(Sender::Network(network), Instant::now()) {
+            true => Some(self.omitted.swap(0, Ordering::Relaxed)),
+            false => {
+                self.omitted.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+
     async fn summarize(&self, sender: Sender, backend: Weak<dyn AdminBackend>) {
         tokio::time::sleep(SUMMARY_TIME).await;
         let summary = self.senders().take_summary(&sender);
@@ -174,12 +191,24 @@ enum Admitted {
 }
 
 impl Senders {
-    fn admit(&mut self, sender: Sender, entry: Administer, now: Instant) -> Admitted {
+    /// Uses one request of the allowances of the sender and of all senders, if both have one left.
+    fn has_allowance(&mut self, sender: Sender, now: Instant) -> bool {
+        let sender = self.place_of(sender, now);
+        let state = self.each.entry(sender).or_default();
+        state.budget.take(ALLOWANCE, now) && self.all.take(ALLOWANCE_OF_ALL, now)
+    }
+
+    /// The sender, if it has an entry of its own or there is room for one.
+    fn place_of(&mut self, sender: Sender, now: Instant) -> Sender {
         if SENDERS_MAX <= self.each.len() && !self.each.contains_key(&sender) {
             self.forget_idle(now);
         }
         let has_place = self.each.contains_key(&sender) || self.each.len() < SENDERS_MAX;
-        let sender = if has_place { sender } else { Sender::Other };
+        if has_place { sender } else { Sender::Other }
+    }
+
+    fn admit(&mut self, sender: Sender, entry: Administer, now: Instant) -> Admitted {
+        let sender = self.place_of(sender, now);
         let state = self.each.entry(sender.clone()).or_default();
         if state.summary.is_none()
             && sender != Sender::Other
@@ -277,6 +306,17 @@ mod tests {
         // A second later one more is recorded by itself.
         let later = now + Duration::from_secs(1);
         assert_eq!(flood(&mut senders, &[1], 100, later), (1, 1));
+    }
+
+    #[test]
+    fn lines_of_unknown_clients_are_bounded_and_counted() {
+        let trail = AuditTrail::default();
+        let network = |at: u32| IpAddr::from(at.to_be_bytes());
+        let lines = (0..1_000).filter_map(|_| trail.admit_line(network(1))).count();
+        assert!((10..=15).contains(&lines), "{lines}");
+        assert_eq!(trail.admit_line(network(2)), Some(1_000 - lines as u64));
+        let lines = (0..9_000).filter_map(|at| trail.admit_line(network(at))).count();
+        assert!(lines <= 150, "{lines}");
     }
 
     #[test]

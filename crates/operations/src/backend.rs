@@ -1,13 +1,17 @@
 //! The interface of this crate to the running hub.
 
+use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fspiop::egress_policy::EgressPolicy;
+use http::StatusCode;
 use ledger::{
-    Administer, Amount, ArchiveKind, ArchivedSettlement, ChangeReply, Currency, LogIndex, NoticeId,
-    OperatorBook, ParticipantIndex, PartyBinding, Stamp, State, TransferId,
+    Administer, Amount, ArchiveKind, ArchivedSettlement, ChangeReply, Currency, FspName, LogIndex,
+    NoticeId, OperatorBook, ParticipantIndex, PartyBinding, Stamp, State, TransferId,
 };
 use metrics::Family;
 use ports::{TransferEntry, TransferPlace, TransferQuery};
@@ -20,6 +24,8 @@ use crate::reports::{Cluster, DiskStatus, Health, Snapshots, TransferTrace};
 use crate::statements::{ParticipantStatementRequest, Statement, StatementRefusal};
 use crate::status::Activity;
 
+/// Why a notice waits for its recipient to register an endpoint.
+pub const NO_ENDPOINT: &str = "no usable endpoint is registered for this callback";
 /// Maximum number of listed notices without an endpoint.
 pub const PARKED_MAX: usize = 1_000;
 /// Maximum number of archived windows or settlements that are read at once.
@@ -133,6 +139,10 @@ pub trait AdminBackend: Send + Sync + 'static {
     /// most [`PARKED_MAX`].
     fn parked_notices(&self) -> BoxFuture<'_, Vec<NoticeId>>;
 
+    /// Why these notices wait: [`NO_ENDPOINT`], or the failure of the last attempt. Those whose
+    /// first attempt is under way, and those that another node delivers, are left out.
+    fn wait_reasons(&self, notices: Vec<NoticeId>) -> BoxFuture<'_, HashMap<NoticeId, String>>;
+
     /// The metrics of the node. Does not block.
     fn metrics(&self) -> Vec<Family>;
 
@@ -148,6 +158,16 @@ pub trait AdminBackend: Send + Sync + 'static {
     /// The status of snapshots. Does not block. The default is for a hub without snapshots.
     fn snapshots(&self) -> Snapshots {
         Snapshots::default()
+    }
+
+    /// Calls the host of an endpoint of a participant; returns its address and the status of its
+    /// response, or why it has none. The default is for a hub that makes no calls.
+    fn call_endpoint<'a>(
+        &'a self,
+        _policy: &'a EgressPolicy,
+        _endpoint: (FspName, &'a str),
+    ) -> BoxFuture<'a, Result<(SocketAddr, StatusCode), String>> {
+        Box::pin(async { Err("this hub makes no calls".to_owned()) })
     }
 
     /// Requests a snapshot; does not wait for it.
@@ -200,7 +220,7 @@ pub struct ListedTransfers {
 pub struct ListedTransfer {
     /// The transfer.
     pub entry: TransferEntry,
-    /// The error code that its payer got.
+    /// The error code that its payer got from the hub; `None` if it got that of the payee.
     pub error_code: Option<u16>,
     /// Why it ended.
     pub reason: &'static str,

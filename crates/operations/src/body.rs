@@ -380,11 +380,7 @@ impl<B: Body> Rule for List<B> {
     type Value = Vec<B>;
 
     fn take(&self, form: &mut BodyReader<'_>, name: &str) -> Result<Option<Vec<B>>, Refusal> {
-        let Some(items) = form.objects(name)? else { return Ok(None) };
-        if !self.0.contains(&items.len()) {
-            let (least, most) = (self.0.start(), self.0.end());
-            return Err(form.invalid(name, &format!("must contain {least} to {most} items")));
-        }
+        let Some(items) = form.objects(name, &self.0)? else { return Ok(None) };
         items.into_iter().map(B::read).collect::<Result<_, _>>().map(Some)
     }
 
@@ -414,11 +410,8 @@ impl Rule for Strings {
         reader: &mut BodyReader<'_>,
         name: &str,
     ) -> Result<Option<Vec<String>>, Refusal> {
-        let Some(items) = reader.array(name)? else { return Ok(None) };
-        if !self.length.contains(&items.len()) {
-            let (least, most) = (self.length.start(), self.length.end());
-            return Err(reader.invalid(name, &format!("must contain {least} to {most} items")));
-        }
+        let Some(items) = reader.array(name, *self.length.end())? else { return Ok(None) };
+        reader.check_length(name, &items, &self.length)?;
         let mut strings = Vec::with_capacity(items.len());
         for item in items {
             let Ok(text) = serde_json::from_str::<String>(item.get()) else {

@@ -1,5 +1,4 @@
 //! `/deadletters`: notices whose delivery was given up, and their redelivery (DESIGN 2).
-//! `/undeliverable`: notices that wait for an endpoint.
 //!
 //! Costs: a list walks from the newest dead letter on the sequencer's thread until its page is
 //! full. Groups, and filters that select few, walk over all of them, some 20 ms per million.
@@ -22,13 +21,13 @@ use crate::audit_log::parse_audit_time;
 use crate::body_reader::refuse;
 use crate::request::{AdminRequest, participant_name};
 use crate::response::{AdminResponse, HandlerResult};
-use crate::responses::{DeadLetterResponse, Timestamp, UndeliverableResponse};
+use crate::responses::{DeadLetterResponse, Timestamp};
 use crate::route::{Parameter, routes};
 use crate::schema::{self, response_type};
 use crate::settlement_queries::MOMENT_FORM;
 
-/// Maximum number of dead letters in one response, and of those that a request resends.
-const PAGE_MAX: u64 = 1_000;
+/// Maximum number of entries in one response, and of dead letters that a request resends.
+pub(crate) const PAGE_MAX: u64 = 1_000;
 /// Maximum number of groups in one response.
 const GROUPS_MAX: usize = 1_000;
 /// Changes that are requested at a time.
@@ -41,7 +40,7 @@ const LETTER: Parameter<NoticeId> =
     })
     .example("1");
 
-const LIMIT: Parameter<u64> = Parameter::new(
+pub(crate) const LIMIT: Parameter<u64> = Parameter::new(
     "limit",
     "Maximum number of entries; 1,000 by default.",
     || json!({"type": "integer", "minimum": 1, "maximum": PAGE_MAX}),
@@ -57,7 +56,7 @@ const BEFORE: Parameter<u64> =
         number("before", text)
     });
 
-const PARTICIPANT: Parameter<FspName> = Parameter::new(
+pub(crate) const PARTICIPANT: Parameter<FspName> = Parameter::new(
     "participant",
     "Only callbacks of this recipient.",
     schema::some_text,
@@ -74,12 +73,12 @@ const CODE: Parameter<u16> = Parameter::new(
     },
 );
 
-const FROM: Parameter<Stamp> =
+pub(crate) const FROM: Parameter<Stamp> =
     Parameter::new("from", "Created at this time or later.", schema::date_time, |text| {
         moment("from", text)
     });
 
-const TO: Parameter<Stamp> =
+pub(crate) const TO: Parameter<Stamp> =
     Parameter::new("to", "Created before this time.", schema::date_time, |text| moment("to", text));
 
 routes! {
@@ -140,14 +139,6 @@ routes! {
             responses: [202: () = "Dropped."],
         }
     }
-    "/undeliverable" {
-        read GET listUndeliverable = undeliverable, "List notices without an endpoint" {
-            text: "\
-                The hub sends them when their recipient registers an endpoint. Oldest first, at \
-                most 1,000; the metric `upesi_notices_without_address` counts all of them.",
-            responses: [200: Vec<UndeliverableResponse> = "Notices."],
-        }
-    }
 }
 
 response_type! {
@@ -189,16 +180,7 @@ struct Filter {
 impl Filter {
     async fn of(request: &AdminRequest<'_>) -> Result<Self, Refusal> {
         let (code, from, to) = (request.query(&CODE)?, request.query(&FROM)?, request.query(&TO)?);
-        let name = request.query(&PARTICIPANT)?;
-        let recipient = match name {
-            None => None,
-            Some(name) => {
-                let found = request.query_participant(name, move |state, _| {
-                    state.registry().find(&name).map(|(index, _)| index)
-                });
-                found.await?
-            }
-        };
+        let recipient = request.query_party(&PARTICIPANT).await?;
         Ok(Self { recipient, code, from, to })
     }
 
@@ -335,17 +317,6 @@ async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output>
     results.into_iter().flatten().collect()
 }
 
-/// `GET /undeliverable`: notices that wait until their recipient registers an endpoint, oldest
-/// first, at most [`crate::backend::PARKED_MAX`]. They are sent when it does.
-async fn undeliverable(request: &AdminRequest<'_>) -> HandlerResult {
-    let parked = request.backend.parked_notices().await;
-    let shown = request.query_state(move |state| {
-        let owed = parked.iter().filter_map(|id| state.notice(*id));
-        owed.map(|notice| UndeliverableResponse::of(state, notice)).collect::<Vec<_>>()
-    });
-    Ok(AdminResponse::ok(&shown.await?))
-}
-
 /// `POST /deadletters/{id}/resend`: starts a new series of attempts.
 async fn resend(request: &AdminRequest<'_>) -> HandlerResult {
     let notice = request.path(&LETTER)?;
@@ -364,6 +335,6 @@ fn moment(name: &str, text: &str) -> Result<Stamp, Refusal> {
     parse_audit_time(text).ok_or_else(|| refuse(ErrorCode::MALFORMED_SYNTAX, name, MOMENT_FORM))
 }
 
-fn number(name: &str, text: &str) -> Result<u64, Refusal> {
+pub(crate) fn number(name: &str, text: &str) -> Result<u64, Refusal> {
     text.parse().map_err(|_| refuse(ErrorCode::MALFORMED_SYNTAX, name, "must be an integer"))
 }

@@ -237,6 +237,10 @@ impl AdminBackend for DryRunBackend {
         self.inner.parked_notices()
     }
 
+    fn wait_reasons(&self, notices: Vec<NoticeId>) -> BoxFuture<'_, HashMap<NoticeId, String>> {
+        self.inner.wait_reasons(notices)
+    }
+
     fn metrics(&self) -> Vec<Family> {
         self.inner.metrics()
     }

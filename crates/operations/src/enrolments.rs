@@ -334,8 +334,8 @@ async fn sign(request: &AdminRequest<'_>) -> HandlerResult {
     let row = find_open(request).await?;
     let options = &request.options.enrolment;
     let authority = options.authority.as_ref().ok_or_else(|| {
-        let detail = "the hub has no authority that signs: set enrolment.ca_certificate_file and \
-                      enrolment.ca_key_file, or upload a certificate";
+        let detail = "the hub has no signing authority: upload a certificate, or set \
+                      enrolment.ca_certificate_file";
         Refusal::new(ErrorCode::VALIDATION, detail)
     })?;
     let csr = SigningRequest::from_der(row.csr.clone()).map_err(|it| damaged(&it))?;

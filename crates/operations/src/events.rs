@@ -34,7 +34,7 @@ pub struct EventQuery {
     pub after: Position,
     /// Maximum number of events.
     pub limit: usize,
-    /// Only of these kinds; empty for all.
+    /// Only of these kinds; empty for [`EventKind::DEFAULT`].
     pub kinds: Vec<EventKind>,
 }
 
@@ -42,7 +42,11 @@ impl EventQuery {
     /// Whether an event is of a wanted kind.
     #[must_use]
     pub fn accepts(&self, event: &Event) -> bool {
-        self.kinds.is_empty() || self.kinds.contains(&event.data.kind())
+        let kind = event.data.kind();
+        match self.kinds.is_empty() {
+            true => EventKind::DEFAULT.contains(&kind),
+            false => self.kinds.contains(&kind),
+        }
     }
 }
 
@@ -156,7 +160,7 @@ const LIMIT: Parameter<usize> = Parameter::new(
 const KIND: Parameter<Vec<EventKind>> = Parameter::new(
     "kind",
     "Only of these kinds, separated by commas: transfers, funds, positions, notifications, \
-     settlement, admin.",
+     settlement, admin, quotes. Without it, all but quotes.",
     schema::some_text,
     read_kinds,
 );

@@ -239,7 +239,7 @@ fn request_hash(request: &AdminRequest<'_>, name: &FspName, account: AccountId) 
 }
 
 fn extensions(reader: &mut BodyReader<'_>, name: &str) -> Result<Option<()>, Refusal> {
-    match reader.array(name)? {
+    match reader.array(name, EXTENSIONS_MAX)? {
         Some(items) if EXTENSIONS_MAX < items.len() => {
             let what = "must contain at most 16 items";
             Err(refuse(ErrorCode::VALIDATION, "extensionList.extension", what))

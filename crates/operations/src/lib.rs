@@ -57,7 +57,9 @@ pub mod openapi_document;
 mod operator_token;
 mod operators;
 mod options;
+mod oracle_api;
 mod oracles;
+mod outbox;
 mod outcome_errors;
 mod participants;
 mod parties;
@@ -103,7 +105,7 @@ pub use audit_log::{
 pub use audit_values::{AuditValues, ValuesBefore};
 pub use backend::{
     ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, ListedTransfer, ListedTransfers,
-    PARKED_MAX, PositionTrend, StateQuery, Unavailable,
+    NO_ENDPOINT, PARKED_MAX, PositionTrend, StateQuery, Unavailable,
 };
 pub use enrolments::EnrolmentOptions;
 pub use events::{
@@ -115,11 +117,11 @@ pub use options::{AdminKeys, AdminOptions, AuditReads, Auth, Limits};
 pub use provider_logins::BrowserLogin;
 pub use provider_tokens::ProviderOperators;
 pub use reports::{
-    BackgroundJob, Cluster, ClusterLane, ClusterNode, DiskStatus, DiskUse, Health, OpenBreaker,
-    OpenBreakers, ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane, StalledLanes,
-    StuckStage, Takeover, TransferTrace,
+    BackgroundJob, Cluster, ClusterLane, ClusterNode, DiskStatus, DiskUse, EndpointCall, Health,
+    OpenBreaker, OpenBreakers, ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane,
+    StalledLanes, StuckStage, Takeover, TransferTrace,
 };
-pub use server::{respond, serve, serve_probes};
+pub use server::{respond, serve, serve_oracle_api, serve_probes};
 pub use statements::{
     AccountStatement, Balance, Entry, EntryDetail, LogPoint, ParticipantStatementRequest,
     STATEMENT_ENTRIES_MAX, SettlementPart, Statement, StatementError, StatementFormat,

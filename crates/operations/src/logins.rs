@@ -9,6 +9,7 @@
 //! longer, with the right password too. No number of failures locks an operator out.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -40,6 +41,8 @@ const WAITING_MAX: usize = 64;
 const WAITING_PER_NETWORK_MAX: usize = 4;
 /// Recent failures of a name from which on its logins are delayed.
 const NAME_FAILURES_MAX: u32 = 20;
+/// Places for the failures of names.
+const NAMES_MAX: usize = 4_096;
 /// Time in which one failure of a name is forgotten.
 const NAME_FAILURE_TIME: Duration = Duration::from_secs(6);
 /// Delay of a login under a name with many failures.
@@ -87,8 +90,12 @@ response_type! {
 pub(crate) struct Logins {
     computing: Semaphore,
     waiting: Mutex<HashMap<IpAddr, usize>>,
-    /// By name of an operator, so that their number is bounded.
-    names: Mutex<HashMap<String, NameRecord>>,
+    /// Failures of names, of operators or not, by a keyed hash of the name. Names that share a
+    /// place are slowed down together.
+    failures: Mutex<Vec<NameFailures>>,
+    hashes: RandomState,
+    /// Step of the last used code, by name of an operator.
+    used_codes: Mutex<HashMap<String, u64>>,
 }
 
 impl Default for Logins {
@@ -96,27 +103,27 @@ impl Default for Logins {
         Self {
             computing: Semaphore::new(COMPUTED_MAX),
             waiting: Mutex::default(),
-            names: Mutex::default(),
+            failures: Mutex::new(vec![NameFailures::default(); NAMES_MAX]),
+            hashes: RandomState::new(),
+            used_codes: Mutex::default(),
         }
     }
 }
 
-/// The recent failures of a name, and its last code.
-#[derive(Default)]
-struct NameRecord {
-    failures: u32,
+/// The recent failures of a name.
+#[derive(Clone, Copy, Default)]
+struct NameFailures {
+    count: u32,
     /// Time of the last failure.
-    failed: Option<Instant>,
-    /// Step of the last used code.
-    used: Option<u64>,
+    last: Option<Instant>,
 }
 
-impl NameRecord {
+impl NameFailures {
     /// Failures that are not forgotten yet.
     fn recent(&self, now: Instant) -> u32 {
-        let since = self.failed.map_or(Duration::MAX, |failed| now.duration_since(failed));
+        let since = self.last.map_or(Duration::MAX, |last| now.duration_since(last));
         let forgotten = since.as_secs() / NAME_FAILURE_TIME.as_secs();
-        self.failures.saturating_sub(u32::try_from(forgotten).unwrap_or(u32::MAX))
+        self.count.saturating_sub(u32::try_from(forgotten).unwrap_or(u32::MAX))
     }
 }
 
@@ -178,15 +185,18 @@ impl Logins {
         secrets: &SecretsKey,
     ) -> Result<bool, Refusal> {
         let Login { name, password, code } = login;
-        if operator.is_some() && self.is_slowed(&name) {
+        if self.is_slowed(&name) {
             tokio::time::sleep(NAME_DELAY).await;
         }
         let stored = operator.map_or_else(String::new, |operator| operator.password.clone());
         let is_right = self.compute(move || verify_password(&password, &stored)).await?;
-        let Some(operator) = operator else { return Ok(false) };
-        let is_valid = is_right
-            && operator.active
-            && self.has_code(operator, code.as_deref().unwrap_or_default(), secrets)?;
+        let is_valid = match operator {
+            Some(operator) => {
+                let code = code.as_deref().unwrap_or_default();
+                is_right && operator.active && self.has_code(operator, code, secrets)?
+            }
+            None => false,
+        };
         if !is_valid {
             self.count_failure(&name);
         }
@@ -194,16 +204,18 @@ impl Logins {
     }
 
     fn is_slowed(&self, name: &str) -> bool {
-        let names = lock(&self.names);
-        names.get(name).is_some_and(|it| NAME_FAILURES_MAX <= it.recent(Instant::now()))
+        let failures = lock(&self.failures)[self.place_of(name)];
+        NAME_FAILURES_MAX <= failures.recent(Instant::now())
     }
 
     fn count_failure(&self, name: &str) {
         let now = Instant::now();
-        let mut names = lock(&self.names);
-        let record = names.entry(name.to_owned()).or_default();
-        record.failures = record.recent(now).saturating_add(1);
-        record.failed = Some(now);
+        let failures = &mut lock(&self.failures)[self.place_of(name)];
+        *failures = NameFailures { count: failures.recent(now).saturating_add(1), last: Some(now) };
+    }
+
+    fn place_of(&self, name: &str) -> usize {
+        self.hashes.hash_one(name) as usize % NAMES_MAX
     }
 
     /// Whether the code is valid now, or the operator has no second factor. Uses the code up.
@@ -219,10 +231,12 @@ impl Logins {
         let secret = secrets.open(&operator.name, &operator.second_factor);
         let secret = secret.map_err(|error| internal(&error.to_string()))?;
         let Some(secret) = TotpSecret::from_bytes(&secret) else { return Ok(false) };
-        let mut names = lock(&self.names);
-        let record = names.entry(operator.name.clone()).or_default();
-        let step = secret.verify(code, auth::now().0 / 1_000_000, record.used);
-        record.used = step.or(record.used);
+        let mut used_codes = lock(&self.used_codes);
+        let used = used_codes.get(&operator.name).copied();
+        let step = secret.verify(code, auth::now().0 / 1_000_000, used);
+        if let Some(step) = step {
+            used_codes.insert(operator.name.clone(), step);
+        }
         Ok(step.is_some())
     }
 }
@@ -286,8 +300,8 @@ mod tests {
         (0..NAME_FAILURES_MAX).for_each(|_| logins.count_failure("anna"));
         assert!(logins.is_slowed("anna") && !logins.is_slowed("bert"));
         let later = Instant::now() + NAME_FAILURE_TIME;
-        let names = lock(&logins.names);
-        assert_eq!(names["anna"].recent(later), NAME_FAILURES_MAX - 1);
-        assert_eq!(names["anna"].recent(later + NAME_FAILURE_TIME * NAME_FAILURES_MAX), 0);
+        let failures = lock(&logins.failures)[logins.place_of("anna")];
+        assert_eq!(failures.recent(later), NAME_FAILURES_MAX - 1);
+        assert_eq!(failures.recent(later + NAME_FAILURE_TIME * NAME_FAILURES_MAX), 0);
     }
 }

@@ -90,7 +90,7 @@ pub fn admin() -> Value {
             ("settlement", "Settlement models, windows and settlements."),
             ("operators", "Operators of this API, their roles and tokens."),
             ("oracles", "A registry of oracles. The hub does not call them."),
-            ("delivery", "Dead letters and notices without an endpoint."),
+            ("delivery", "Notices owed, those without an endpoint, and dead letters."),
             ("measurement", "Timing of individual transfers."),
             ("hub", "The hub itself: enumerations, health, metrics, documents."),
         ],

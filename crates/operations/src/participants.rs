@@ -1,6 +1,10 @@
 //! `/participants`, `/participants/{name}` and `/participants/{name}/endpoints`
 //! (hub-semantics 4.1).
 
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use fspiop::egress_policy::CallTarget;
 use fspiop::endpoint::{self, EndpointType};
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
@@ -11,12 +15,15 @@ use crate::body::{
     Activity, CURRENCY, Custom, FLAG, Optional, PatternText, Rule, body, single_line,
 };
 use crate::body_reader::{BodyReader, refuse};
+use crate::reports::EndpointCall;
 use crate::request::{AdminRequest, participant_name};
 use crate::response::{AdminResponse, HandlerResult};
 use crate::responses::{EndpointResponse, ParticipantResponse};
 use crate::route::{Parameter, routes};
 use crate::schema::{self, OneOrAll};
 
+/// Time after which no further host is called.
+const CALLS_MAX: Duration = Duration::from_secs(20);
 /// Longest value of an endpoint, in characters.
 const ENDPOINT_VALUE_CHARACTERS_MAX: usize = 1_024;
 
@@ -82,6 +89,16 @@ routes! {
                 "value": "http://payerfsp.example/transfers/{{transferId}}"
             },
             responses: [201: () = "Set."],
+        }
+    }
+    "/participants/{name}/endpoints/calls" [NAME] {
+        action POST callEndpoints = call_endpoints, "Call the endpoints of a participant" {
+            text: "\
+                A test: one call to each host, `OPTIONS` of the path `/`, which is no message of \
+                FSPIOP. Any status shows that the host answers. Each call may take 5 s; after 20 s \
+                no further host is called. Needs no body.",
+            responses: [200: Vec<EndpointCall> = "The result for each host."],
+            refusals: [400 ID_NOT_FOUND],
         }
     }
 }
@@ -170,6 +187,47 @@ pub(crate) async fn set_endpoint(request: &AdminRequest<'_>, body: NewEndpoint) 
     let name = request.path(&NAME)?;
     request.change(SetEndpoint { name, endpoint: kind, value }).await?;
     Ok(AdminResponse::empty(StatusCode::CREATED))
+}
+
+/// `POST /participants/{name}/endpoints/calls`: calls each host once, one after the other.
+async fn call_endpoints(request: &AdminRequest<'_>) -> HandlerResult {
+    let name = request.path(&NAME)?;
+    let found = request.query_participant(name, |_, participant| participant.endpoints.clone());
+    let (began, mut calls) = (Instant::now(), Vec::new());
+    for (to, (value, types)) in hosts(found.await?) {
+        let call_began = Instant::now();
+        let result = match began.elapsed() < CALLS_MAX {
+            true => request.backend.call_endpoint(&request.options.egress, (name, &value)).await,
+            false => Err("not called: the calls before took too long".to_owned()),
+        };
+        let milliseconds = u64::try_from(call_began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let call = EndpointCall { to, types, milliseconds, ..EndpointCall::default() };
+        calls.push(match result {
+            Ok((address, status)) => EndpointCall {
+                address: Some(address.to_string()),
+                status: Some(status.as_u16()),
+                ..call
+            },
+            Err(error) => EndpointCall { error: Some(error), ..call },
+        });
+    }
+    Ok(AdminResponse::ok(&calls))
+}
+
+/// The hosts of the endpoints that the hub calls: for each a value, and the types.
+fn hosts(
+    endpoints: impl IntoIterator<Item = (String, String)>,
+) -> BTreeMap<String, (String, Vec<String>)> {
+    let mut hosts = BTreeMap::new();
+    for (kind, value) in endpoints.into_iter().filter(|(kind, _)| endpoint::is_called(kind)) {
+        let host = match CallTarget::parse(&value) {
+            Ok(target) => format!("{}://{}", target.scheme.as_str(), target.authority),
+            Err(_) => value.clone(),
+        };
+        let (_, types) = hosts.entry(host).or_insert_with(|| (value, Vec::new()));
+        types.push(kind);
+    }
+    hosts
 }
 
 /// The current participant.

@@ -34,11 +34,21 @@ const TYPE: Parameter<PartyIdType> = Parameter::new(
 )
 .example("\"MSISDN\"");
 
+/// The same in a path below `/participants`, where other words name other resources.
+const PARTY_TYPE: Parameter<PartyIdType> =
+    Parameter::new("Type", TYPE.info.text, TYPE.info.schema, |text| {
+        PartyIdType::parse(text).ok_or_else(Refusal::unknown_uri)
+    })
+    .example("\"MSISDN\"");
+
 /// The identifier of a party, in a path.
 const ID: Parameter<String> =
     Parameter::some_text("ID", "The identifier.").example("\"254700000001\"");
 
 const SUB_ID: Parameter<String> = Parameter::text("subId", "Sub-identifier of the party.");
+
+const PARTY_SUB_ID: Parameter<String> =
+    Parameter::text("partySubIdOrType", "Sub-identifier of the party.");
 
 const FSP: Parameter<String> = Parameter::text("fspId", "Only the entries of this FSP.");
 
@@ -102,6 +112,17 @@ routes! {
             responses: [200: Vec<PartyResponse> = "The removed entries."],
         }
     }
+    "/participants/{Type}/{ID}" [PARTY_TYPE, ID] {
+        guarded GET listPartyFsps = list_fsps, "Find the FSPs of a party as an oracle answers" {
+            text: "\
+                The entries of the hub's own directory, in the form of an oracle's answer. \
+                Registered oracles are not asked; see `upesi oracle test`. Requires the token: the \
+                answer is personal data.",
+            query: [PARTY_SUB_ID, CURRENCY],
+            responses: [200: PartyListResponse = "The entries, perhaps an empty list."],
+            refusals: [404 UNKNOWN_URI],
+        }
+    }
 }
 
 body! {
@@ -157,6 +178,23 @@ response_type! {
     }
 }
 
+response_type! {
+    /// The answer of an oracle.
+    pub(crate) struct PartyListResponse as "PartyList" {
+        party_list: Vec<PartyFspResponse>,
+    }
+}
+
+response_type! {
+    pub(crate) struct PartyFspResponse {
+        fsp_id: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        currency: Option<String> = schema::currency(),
+        #[serde(skip_serializing_if = "Option::is_none")]
+        party_sub_id_or_type: Option<String>,
+    }
+}
+
 /// `POST /parties`: registers up to [`ROWS_MAX`] parties.
 async fn register(request: &AdminRequest<'_>, body: Registrations) -> HandlerResult {
     let rows = body.parties;
@@ -188,6 +226,15 @@ async fn register(request: &AdminRequest<'_>, body: Registrations) -> HandlerRes
 async fn find(request: &AdminRequest<'_>) -> HandlerResult {
     let found: Vec<_> = named_entries(request)?.into_iter().map(PartyResponse::of).collect();
     Ok(AdminResponse::ok(&found))
+}
+
+/// `GET /participants/{Type}/{ID}`: the same in the form of an oracle's answer.
+async fn list_fsps(request: &AdminRequest<'_>) -> HandlerResult {
+    let (kind, id) = (request.path(&PARTY_TYPE)?, request.path(&ID)?);
+    let (sub_id, currency) = (request.query(&PARTY_SUB_ID)?, request.query(&CURRENCY)?);
+    let found = request.backend.find_party(kind.as_str(), &id, sub_id.as_deref());
+    let found = found.map_err(outcome_errors::from_unavailable)?.into_iter();
+    Ok(AdminResponse::ok(&PartyListResponse::of(found.filter(|it| serves(it, currency)))))
 }
 
 /// `DELETE /parties/{Type}/{ID}`: removes these entries.
@@ -236,7 +283,7 @@ fn former_owners(
 }
 
 /// Whether the entry serves the currency.
-fn serves(party: &PartyBinding, currency: Option<Currency>) -> bool {
+pub(crate) fn serves(party: &PartyBinding, currency: Option<Currency>) -> bool {
     party.currency.is_none() || currency.is_none() || party.currency == currency
 }
 
@@ -247,6 +294,17 @@ impl RefusedRow {
             error_description: refusal.description.to_string(),
         };
         Self { row, error_information }
+    }
+}
+
+impl PartyListResponse {
+    pub(crate) fn of(entries: impl Iterator<Item = PartyBinding>) -> Self {
+        let entry = |party: PartyBinding| PartyFspResponse {
+            fsp_id: party.fsp.to_string(),
+            currency: party.currency.map(|currency| currency.to_string()),
+            party_sub_id_or_type: party.sub_id,
+        };
+        Self { party_list: entries.map(entry).collect() }
     }
 }
 
@@ -266,7 +324,7 @@ fn rows(
     reader: &mut BodyReader<'_>,
     name: &str,
 ) -> Result<Option<Vec<Result<PartyBinding, Refusal>>>, Refusal> {
-    let Some(rows) = reader.array(name)? else { return Ok(None) };
+    let Some(rows) = reader.array(name, ROWS_MAX)? else { return Ok(None) };
     if !(1..=ROWS_MAX).contains(&rows.len()) {
         let what = format!("must have 1 to {ROWS_MAX} items");
         return Err(refuse(ErrorCode::VALIDATION, name, &what));
@@ -306,7 +364,10 @@ fn id_type(name: &str, text: &str) -> Result<PartyIdType, Refusal> {
 }
 
 /// An identifier that a look-up can request.
-fn identifier(reader: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, Refusal> {
+pub(crate) fn identifier(
+    reader: &mut BodyReader<'_>,
+    name: &str,
+) -> Result<Option<String>, Refusal> {
     match reader.text(name, 1..=IDENTIFIER_CHARS_MAX)? {
         Some(text) if !is_identifier(&text) => {
             let what = "must not have blanks, controls or any of {}<>`\\, or consist of dots only";

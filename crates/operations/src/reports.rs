@@ -11,6 +11,28 @@ use crate::responses::Timestamp;
 use crate::schema::{Schema, response_type};
 
 response_type! {
+    /// The result of a test call to one host of a participant.
+    #[derive(Clone, Default, PartialEq, Eq)]
+    pub struct EndpointCall as "EndpointCall" {
+        /// Scheme, host and port, or the value of an endpoint that cannot be called.
+        pub to: String,
+        /// Types of the endpoints there.
+        pub types: Vec<String>,
+        /// The address that answered.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub address: Option<String>,
+        /// The status of its response. Each one shows that the host answers.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub status: Option<u16>,
+        /// Duration of the call.
+        pub milliseconds: u64,
+        /// Why there is no answer.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub error: Option<String>,
+    }
+}
+
+response_type! {
     /// Response of `GET /snapshots`.
     #[derive(Clone, Default, PartialEq, Eq)]
     pub struct Snapshots as "Snapshots" {

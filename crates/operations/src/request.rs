@@ -9,7 +9,7 @@ use http::header::{ACCEPT, HeaderMap, HeaderValue};
 use identity::SecretsKey;
 use ledger::{
     AdminOutcome, Administer, Change, ChangeResult, Currency, FspName, PROPOSAL_SECONDS_MAX,
-    PROPOSAL_TEXT_MAX, Participant, Propose, State, TransferId,
+    PROPOSAL_TEXT_MAX, Participant, ParticipantIndex, Propose, State, TransferId,
 };
 use openapi::schema::reference;
 use tokio::sync::oneshot;
@@ -172,16 +172,7 @@ impl AdminRequest<'_> {
     /// Refuses a change that the rules in force do not know: nodes of an older version, which may
     /// still run, could not read its record.
     async fn must_be_in_force(&self, needed: u32) -> Result<(), Refusal> {
-        if needed == 1 {
-            return Ok(());
-        }
-        match self.query_state(State::rules_version).await? {
-            rules if rules < needed => Err(Refusal::new(
-                ErrorCode::VALIDATION,
-                &format!("needs rules version {needed}, but {rules} is in force; see PUT /rules"),
-            )),
-            _ => Ok(()),
-        }
+        must_be_in_force(self.backend, needed).await
     }
 
     /// Queries the state; see [`AdminBackend::query_state`].
@@ -189,11 +180,7 @@ impl AdminRequest<'_> {
         &self,
         question: impl FnOnce(&State) -> R + Send + 'static,
     ) -> Result<R, Refusal> {
-        let (answer, mut answered) = oneshot::channel();
-        // The receiver is gone if the client has disconnected.
-        let question = Box::new(move |state: &State| drop(answer.send(question(state))));
-        self.backend.query_state(question).await.map_err(outcome_errors::from_unavailable)?;
-        answered.try_recv().map_err(|_| outcome_errors::from_unavailable(Unavailable::Stopped))
+        query_state(self.backend, question).await
     }
 
     /// Reads from a participant; refuses an unknown name.
@@ -206,6 +193,17 @@ impl AdminRequest<'_> {
             state.registry().find(&name).map(|(_, participant)| copy(state, participant))
         });
         found.await?.ok_or_else(outcome_errors::participant_not_found)
+    }
+
+    /// The index of the participant that a query names; refuses an unknown name.
+    pub(crate) async fn query_party(
+        &self,
+        wanted: &Parameter<FspName>,
+    ) -> Result<Option<ParticipantIndex>, Refusal> {
+        let Some(name) = self.query(wanted)? else { return Ok(None) };
+        let index =
+            self.query_state(move |state| state.registry().find(&name).map(|(index, _)| index));
+        index.await?.map(Some).ok_or_else(outcome_errors::participant_not_found)
     }
 
     /// The key of secrets; refused where operators have no roles.
@@ -252,6 +250,35 @@ impl AdminRequest<'_> {
     pub(crate) fn query<T>(&self, wanted: &Parameter<T>) -> Result<Option<T>, Refusal> {
         let value = parameter(self.query, wanted.info.name);
         value.map(|value| (wanted.read)(&value)).transpose()
+    }
+}
+
+/// Queries the state; see [`AdminBackend::query_state`].
+pub(crate) async fn query_state<R: Send + 'static>(
+    backend: &dyn AdminBackend,
+    question: impl FnOnce(&State) -> R + Send + 'static,
+) -> Result<R, Refusal> {
+    let (answer, mut answered) = oneshot::channel();
+    // The receiver is gone if the client has disconnected.
+    let question = Box::new(move |state: &State| drop(answer.send(question(state))));
+    backend.query_state(question).await.map_err(outcome_errors::from_unavailable)?;
+    answered.try_recv().map_err(|_| outcome_errors::from_unavailable(Unavailable::Stopped))
+}
+
+/// Refuses a change that needs a newer version of the rules than the one in force.
+pub(crate) async fn must_be_in_force(
+    backend: &dyn AdminBackend,
+    needed: u32,
+) -> Result<(), Refusal> {
+    if needed == 1 {
+        return Ok(());
+    }
+    match query_state(backend, State::rules_version).await? {
+        rules if rules < needed => Err(Refusal::new(
+            ErrorCode::VALIDATION,
+            &format!("needs rules version {needed}, but {rules} is in force; see PUT /rules"),
+        )),
+        _ => Ok(()),
     }
 }
 

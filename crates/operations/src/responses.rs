@@ -5,6 +5,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use events::DateTime;
 use ledger::{
     Account, AccountId, Amount, CurrencyAccounts, DeadLetter, NetDebitCap, Notice, Participant,
     SettlementModel, Stamp, State,
@@ -37,12 +38,7 @@ pub(crate) struct Timestamp(pub(crate) Stamp);
 
 impl Display for Timestamp {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let millis = self.0.millis();
-        let mut text = fspiop::time::date_time_whole_seconds(millis);
-        for (at, unit) in [(20, 100), (21, 10), (22, 1)] {
-            text[at] = b'0' + (millis / unit % 10) as u8;
-        }
-        f.write_str(str::from_utf8(&text).expect("a date is ASCII"))
+        DateTime(self.0).fmt(f)
     }
 }
 
@@ -283,20 +279,24 @@ impl DeadLetterResponse {
 }
 
 response_type! {
-    /// A notice that waits for an endpoint.
-    pub(crate) struct UndeliverableResponse as "Undeliverable" {
+    /// A notice that the hub owes.
+    pub(crate) struct OwedNoticeResponse as "OwedNotice" {
         id: u64,
         recipient: String,
         transfer_id: Option<String>,
         message: &'static str,
         outcome: u16,
         log_index: u64,
+        /// When it was created, or resent.
         created_date: Timestamp,
-        reason: &'static str,
+        /// Why it waits: no endpoint, or the failure of the last attempt and the time of the next
+        /// one. Absent while a first attempt is under way.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     }
 }
 
-impl UndeliverableResponse {
+impl OwedNoticeResponse {
     pub(crate) fn of(state: &State, notice: &Notice) -> Self {
         Self {
             id: notice.id.0,
@@ -306,8 +306,12 @@ impl UndeliverableResponse {
             outcome: notice.outcome.number(),
             log_index: notice.source.0,
             created_date: Timestamp(notice.owed_at),
-            reason: "no usable endpoint is registered for this callback",
+            reason: None,
         }
+    }
+
+    pub(crate) fn because(self, reason: Option<String>) -> Self {
+        Self { reason, ..self }
     }
 }
 

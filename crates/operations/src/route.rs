@@ -23,9 +23,9 @@ use crate::{
     accounts, audit_log, cluster, configuration, credentials, dead_letters, dry_runs,
     endpoint_cache, enrolments, enums, events, explanations, four_eyes, funds, identity,
     interchange_fee_rules, jws_certificates, keys, limits, liquidity, logins, metrics, monitoring,
-    openapi_document, operators, oracles, participants, parties, proposals, provider_logins, roles,
-    rules, settlement_models, settlement_windows, settlements, snapshots, statements, status,
-    storage, tokens, transactions, transfers, waterfall,
+    openapi_document, operators, oracles, outbox, participants, parties, proposals,
+    provider_logins, roles, rules, settlement_models, settlement_windows, settlements, snapshots,
+    statements, status, storage, tokens, transactions, transfers, waterfall,
 };
 
 /// The resources of every module, with their group in the document.
@@ -60,6 +60,7 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("measurement", waterfall::RESOURCES),
     ("hub", snapshots::RESOURCES),
     ("delivery", dead_letters::RESOURCES),
+    ("delivery", outbox::RESOURCES),
     ("hub", transactions::RESOURCES),
     ("hub", transfers::RESOURCES),
     ("hub", explanations::RESOURCES),
@@ -516,7 +517,7 @@ pub(crate) fn parameters(query: &str) -> impl Iterator<Item = (String, String)> 
 }
 
 /// Decodes percent-encoding; `None` if the result is not UTF-8 or an escape is incomplete.
-fn decode(text: &str) -> Option<String> {
+pub(crate) fn decode(text: &str) -> Option<String> {
     let mut bytes = text.bytes();
     let mut out = Vec::with_capacity(text.len());
     while let Some(byte) = bytes.next() {

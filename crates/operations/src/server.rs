@@ -43,6 +43,7 @@ use crate::failed_tokens::{FailedTokens, FailureKind};
 use crate::logins::Logins;
 use crate::metrics::AdminCounters;
 use crate::options::{AdminOptions, Auth, Limits};
+use crate::oracle_api::{OracleApi, OracleResource};
 use crate::probes;
 use crate::request::AdminRequest;
 use crate::response::{AdminResponse, BARE_HEADERS, HandlerResult, ResponseBody};
@@ -81,6 +82,17 @@ pub async fn serve_probes(
     listen(listener, Server::new(options, Surface::Probes(backend)), shutdown).await;
 }
 
+/// Serves the oracle API in the same way, without a token.
+pub async fn serve_oracle_api(
+    listener: TcpListener,
+    backend: Arc<dyn AdminBackend>,
+    options: AdminOptions,
+    shutdown: impl Future,
+) {
+    let surface = Surface::Oracle(OracleApi::new(backend));
+    listen(listener, Server::new(options, surface), shutdown).await;
+}
+
 /// Processes a request without a connection: all phases except HTTP parsing. `peer` is recorded as
 /// the address of the author. Must run within a tokio runtime with time enabled.
 pub async fn respond(
@@ -104,6 +116,7 @@ enum Surface {
     Admin(Arc<dyn AdminBackend>),
     /// `None` while the node starts.
     Probes(Option<Arc<dyn AdminBackend>>),
+    Oracle(OracleApi),
 }
 
 struct Server {
@@ -223,6 +236,7 @@ async fn serve_connection(
 ) {
     let limits = server.options.limits;
     let permit = &permit;
+    let trail = Arc::clone(&server.audit_trail);
     let service = service_fn(move |request| {
         let server = Arc::clone(&server);
         async move { Ok::<_, Infallible>(server.respond(request, addresses, Some(permit)).await) }
@@ -237,7 +251,7 @@ async fn serve_connection(
     let from = addresses.peer;
     // Errors of a connection concern only its client, except that malformed requests are audited.
     tokio::select! {
-        ended = connection.as_mut() => return audit_malformed(ended, from),
+        ended = connection.as_mut() => return audit_malformed(&trail, ended, from),
         () = permit.evicted() => return,
         _dropped = stopped.changed() => connection.as_mut().graceful_shutdown(),
     }
@@ -248,11 +262,11 @@ async fn serve_connection(
 }
 
 /// Writes the audit entry of a request that ended its connection, because it could not be read.
-fn audit_malformed(ended: hyper::Result<()>, from: IpAddr) {
+fn audit_malformed(trail: &AuditTrail, ended: hyper::Result<()>, from: IpAddr) {
     let Err(error) = ended else { return };
     if error.is_parse() {
         // Whatever the library answers, the socket makes 400 of it.
-        audit::write_malformed(from, StatusCode::BAD_REQUEST, &error);
+        audit::write_malformed(trail, from, StatusCode::BAD_REQUEST, &error);
     }
 }
 
@@ -301,6 +315,9 @@ impl Server {
                 let response = result.unwrap_or_else(|refusal| AdminResponse::refusal(&refusal));
                 return response.into_response(Some(probes::METHODS.to_owned()));
             }
+            Surface::Oracle(api) => {
+                return self.oracle(api, (&head, body), addresses, permit).await;
+            }
         };
         if console::has(head.uri.path()) {
             return self.console(&head, addresses);
@@ -315,7 +332,7 @@ impl Server {
             }
             Err(refusal) => Err(refusal),
         };
-        audit.write(&head, addresses.peer, &result);
+        audit.write(&self.audit_trail, &head, addresses.peer, &result);
         let reads = (addresses.peer, self.options.audit_reads);
         if let Some(request) = audit.to_record(&head, reads, matched.as_ref(), &result) {
             self.audit_trail.record(backend, request);
@@ -333,6 +350,38 @@ impl Server {
                 AdminResponse::refusal(&refusal).into_response(allow)
             }
         }
+    }
+
+    /// Answers a request to the oracle API.
+    async fn oracle<B>(
+        &self,
+        api: &OracleApi,
+        (head, body): (&Parts, B),
+        PeerAddresses { local, peer }: PeerAddresses,
+        permit: Option<&ConnectionPermit>,
+    ) -> Response<ResponseBody>
+    where
+        B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
+    {
+        let mut allow = None;
+        let answer = async {
+            let _begun = self.addresses.begin(peer, Instant::now())?;
+            auth::check_origin(&self.options, head, local)?;
+            let resource = OracleResource::find(head.uri.path())?;
+            allow = Some(resource.methods().to_owned());
+            fspiop::headers::check_content_encoding(&head.headers)?;
+            let body = match auth::is_reading(&head.method) {
+                true => Bytes::new(),
+                false => read_body(head, body, self.options.limits).await?,
+            };
+            let _answering = permit.map(ConnectionPermit::begin_request);
+            api.respond(resource, (head, &body), peer).await
+        };
+        let response = answer.await.unwrap_or_else(|refusal| {
+            api.count_refused();
+            AdminResponse::refusal(&refusal)
+        });
+        response.into_response(allow)
     }
 
     /// Answers a request for a file of the console, which needs no token.

@@ -158,7 +158,8 @@ response_type! {
         /// How an aborted transfer ended.
         #[serde(skip_serializing_if = "Option::is_none")]
         cause: Option<&'static str>,
-        /// Error code that the payer got.
+        /// Error code that the payer got from the hub. Absent if the payer got that of the payee,
+        /// which is in the message.
         #[serde(skip_serializing_if = "Option::is_none")]
         error_code: Option<u16>,
         /// Why it ended.
@@ -195,20 +196,11 @@ impl Selection {
     async fn of(request: &AdminRequest<'_>) -> Result<Self, Refusal> {
         let (state, cause) = (request.query(&STATE)?, request.query(&CAUSE)?);
         let (with_reserved, ends) = ends_of(state, cause);
-        let name = request.query(&PARTICIPANT)?;
         let (from, to) = (request.query(&FROM)?, request.query(&TO)?);
         let amounts = (request.query(&AMOUNT_MIN)?, request.query(&AMOUNT_MAX)?);
         let currency = request.query(&ONLY_CURRENCY)?;
         let (limit, before) = (request.query(&LIMIT)?.unwrap_or(PAGE), request.query(&CURSOR)?);
-        let participant = match name {
-            None => None,
-            Some(name) => {
-                let found = request.query_participant(name, move |state, _| {
-                    state.registry().find(&name).map(|(index, _)| index)
-                });
-                found.await?
-            }
-        };
+        let participant = request.query_party(&PARTICIPANT).await?;
         let (amount_min, amount_max) = amounts;
         let filter =
             TransferFilter { participant, ends, from, to, amount_min, amount_max, currency };

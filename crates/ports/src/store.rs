@@ -212,6 +212,8 @@ pub enum PartyEffect {
         entry: PartyEntry,
         /// The only FSP whose entries may be replaced; `None` if those of every FSP may.
         by: Option<FspName>,
+        /// Whether the identifier may have entries of that FSP only, in whatever currencies.
+        is_alone: bool,
     },
     /// Removes entries.
     Release {
@@ -244,15 +246,16 @@ impl PartyRow {
         self.at = at;
         match effect {
             PartyEffect::Replace(entry) => self.entries = vec![*entry],
-            PartyEffect::Bind { entry, by } => self.bind(*entry, *by),
+            PartyEffect::Bind { entry, by, is_alone } => self.bind(*entry, *by, *is_alone),
             PartyEffect::Release { of, currency } => self
                 .entries
                 .retain(|entry| of.is_some_and(|of| of != entry.fsp) || !entry.serves(*currency)),
         }
     }
 
-    fn bind(&mut self, entry: PartyEntry, by: Option<FspName>) {
-        let is_foreign = |by| self.serving(entry.currency).any(|one| one.fsp != by);
+    fn bind(&mut self, entry: PartyEntry, by: Option<FspName>, is_alone: bool) {
+        let compared = entry.currency.filter(|_| !is_alone);
+        let is_foreign = |by| self.serving(compared).any(|one| one.fsp != by);
         if by.is_some_and(is_foreign) {
             return;
         }

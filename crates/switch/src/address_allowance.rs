@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 
 use fspiop::admission::network_of;
 
@@ -18,6 +19,13 @@ pub(crate) struct Allowance {
     pub(crate) most: u32,
     /// Time after which one use returns, in microseconds.
     pub(crate) interval_us: u64,
+}
+
+impl Allowance {
+    /// A rate, of which those of one second can be used at once after a pause.
+    pub(crate) fn per_second(rate: NonZeroU32) -> Self {
+        Self { most: rate.get(), interval_us: 1_000_000 / u64::from(rate.get()) }
+    }
 }
 
 /// The used allowances by address. Times are in microseconds.

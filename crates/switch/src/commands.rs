@@ -87,7 +87,9 @@ pub(crate) fn store(
             | Command::ChangeParties(_)
             | Command::Administer(_)
             | Command::FulfilBulk(_)
-            | Command::AbortBulk(_) => (uri.path(), None),
+            | Command::AbortBulk(_)
+            | Command::RecordQuote(_)
+            | Command::RecordQuoteAnswer(_) => (uri.path(), None),
         };
         let now_ms = if headers.contains_key(DATE) { 0 } else { now_ms() };
         let (method, trace) = (&method, envelope.trace);
@@ -168,7 +170,8 @@ pub fn command_of(
         | Route::PartiesError(_)
         | Route::Exchange(_)
         | Route::TransfersGet(_)
-        | Route::BulkTransfersGet(_) => return Ok(None),
+        | Route::BulkTransfersGet(_)
+        | Route::ServicesGet(_) => return Ok(None),
     }))
 }
 
@@ -186,7 +189,18 @@ fn prepare(envelope: &Envelope, prepare: &Prepare, body: &[u8]) -> Command {
         hash: Digest(body_hash(body)),
         trace: envelope.trace.trace_id,
         fee_rule: None,
+        quote_terms: None,
     }))
+}
+
+/// Adds the terms of a prepare, which the ledger compares with those of a quote. Other commands do
+/// not change.
+pub(crate) fn add_terms(command: &mut Command, body: &[u8]) {
+    if let Command::Prepare(prepare) = command {
+        // Terms that are not texts agree with no offer.
+        let terms = fspiop::quote_terms(body).map_or(prepare.hash, Digest);
+        prepare.quote_terms = Some(terms);
+    }
 }
 
 /// Names the first of these fee rules that matches the transaction of a prepare. Other commands do

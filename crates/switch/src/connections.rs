@@ -64,6 +64,8 @@ pub(crate) struct ClientConnection {
     pub(crate) read_ns: Cell<u64>,
     /// Requests being served; over HTTP/1.1 at most one.
     serving: Cell<usize>,
+    /// Requests begun so far.
+    pub(crate) requests: Cell<u64>,
     since: Cell<u64>,
     /// A part of the next request has arrived.
     request_begun: Cell<bool>,
@@ -81,6 +83,8 @@ pub(crate) struct ClientConnection {
     pub(crate) has_bare_line_feed: Cell<bool>,
     /// Its address is not in the networks of gateways: headers of gateways are not believed.
     pub(crate) is_outside_gateways: Cell<bool>,
+    /// When the last refusal on it is due, in microseconds: see [`crate::refusal_pace`].
+    pub(crate) refusal_due_us: Cell<u64>,
     /// The client's address.
     pub(crate) address: IpAddr,
     /// The client, if it has a certificate.
@@ -150,6 +154,7 @@ impl ClientConnection {
             connections,
             id: Cell::new(None),
             serving: Cell::new(0),
+            requests: Cell::new(0),
             since: Cell::new(sweeps.get()),
             request_begun: Cell::new(false),
             multiplexed: Cell::new(false),
@@ -159,6 +164,7 @@ impl ClientConnection {
             aborted: Cell::new(false),
             has_bare_line_feed: Cell::new(false),
             is_outside_gateways: Cell::new(false),
+            refusal_due_us: Cell::new(0),
             address,
             caller: OnceCell::new(),
             waker: RefCell::new(None),
@@ -186,6 +192,7 @@ impl ClientConnection {
 
     pub(crate) fn begin_request(self: &Rc<Self>) -> RequestGuard {
         self.serving.set(self.serving.get() + 1);
+        self.requests.set(self.requests.get() + 1);
         RequestGuard { client: Rc::clone(self), complete: Cell::new(false) }
     }
 

@@ -59,8 +59,20 @@ counters! {
     socket_written_bytes,
     /// Calls to participants not made because their address is not allowed.
     calls_denied,
+    /// Calls to oracles.
+    oracle_calls,
+    /// Of these, calls without an HTTP response.
+    oracle_calls_failed,
+    /// Responses of oracles that refuse a request or are invalid.
+    oracle_errors,
+    /// Look-ups that an earlier answer of an oracle served.
+    oracle_cache_hits,
+    /// Requests refused because too many calls to oracles were in flight.
+    oracle_calls_refused,
     /// Requests refused because their participant has too many.
     requests_limited,
+    /// Responses to refused requests that waited: their address has too many.
+    refusals_delayed,
     /// Messages without effect because their sender is not a participant.
     unknown_senders,
     /// Requests refused because `FSPIOP-Source` is not a name of the client.

@@ -35,8 +35,8 @@ fn error_code(form: PartyChangeForm) -> ErrorCode {
 pub(crate) struct Directory {
     handle: Handle<ForwardedMessage>,
     counters: Arc<Counters>,
-    /// Only the FSP that serves an identifier may change its registration.
-    owner_only: bool,
+    /// The FSPs that may register an identifier.
+    ownership: PartyOwnership,
     /// Other nodes write to the same log.
     is_shared: bool,
     view: RefCell<Arc<ParticipantsView>>,
@@ -52,7 +52,7 @@ impl Directory {
     pub(crate) fn new(
         handle: Handle<ForwardedMessage>,
         counters: Arc<Counters>,
-        (owner_only, changed): (bool, Rc<Notify>),
+        (ownership, changed): (PartyOwnership, Rc<Notify>),
     ) -> Rc<Self> {
         let mut generation = 0;
         let view = handle.view_since(&mut generation).unwrap_or_else(|| handle.view());
@@ -60,7 +60,7 @@ impl Directory {
             is_shared: handle.first_lease_us() != u64::MAX,
             handle,
             counters,
-            owner_only,
+            ownership,
             view: RefCell::new(view),
             generation: Cell::new(generation),
             addresses: RefCell::default(),
@@ -150,11 +150,25 @@ impl Directory {
     /// The rule of a change that is recorded next; `None` before a version of the ledger's rules
     /// that knows it.
     pub(crate) fn party_rule(&self, former: Vec<FormerOwner>) -> Option<PartyRule> {
-        let ownership = match self.owner_only {
-            true => PartyOwnership::OwnerOnly,
-            false => PartyOwnership::LatestWins,
-        };
+        let ownership = self.ownership;
         (PARTY_RULES <= self.view().rules_version).then_some(PartyRule { ownership, former })
+    }
+
+    /// Whether the sender of a registration may make it for this FSP.
+    ///
+    /// # Errors
+    /// The error of the callback to the sender.
+    pub(crate) fn check_fsp(
+        &self,
+        (form, source): (PartyChangeForm, &FspName),
+        fsp: &FspName,
+    ) -> Result<(), PartyError> {
+        let is_free = self.ownership == PartyOwnership::LatestWins;
+        if is_free || form == PartyChangeForm::Delete || fsp == source {
+            return Ok(());
+        }
+        let code = ErrorCode::ADD_PARTY;
+        Err((code, code.describe("fspId is not the sender")))
     }
 
     /// Compares a registration or release with the entries of the identifier before it is recorded.
@@ -174,18 +188,22 @@ impl Directory {
         let found = found.map_err(|_| Refusal::unavailable())?;
         let is_foreign = |entry: &&PartyEntry| entry.fsp != *source;
         let mut serving = found.serving(party.currency);
+        let has_owners = self.ownership != PartyOwnership::LatestWins;
         let is_refused = match form {
-            PartyChangeForm::Single | PartyChangeForm::Batch => serving.any(|it| is_foreign(&it)),
+            PartyChangeForm::Single | PartyChangeForm::Batch => {
+                let is_alone = self.ownership == PartyOwnership::OwnerOnly;
+                found.serving(party.currency.filter(|_| !is_alone)).any(|it| is_foreign(&it))
+            }
             PartyChangeForm::Delete => {
                 let own = serving.clone().any(|it| !is_foreign(&it));
                 serving.next().is_some() && !own
             }
         };
-        if self.owner_only && is_refused {
+        if has_owners && is_refused {
             return Ok(Err(error_of_another(error_code(form))));
         }
         if form == PartyChangeForm::Delete {
-            let lost = found.serving(party.currency).filter(|_| !self.owner_only);
+            let lost = found.serving(party.currency).filter(|_| !has_owners);
             return Ok(Ok(lost.filter(is_foreign).map(|entry| entry.fsp).collect()));
         }
         let is_new = |entry: &&PartyEntry| entry.fsp == party.fsp;

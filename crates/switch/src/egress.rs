@@ -228,7 +228,7 @@ impl Egress {
         body: Bytes,
     ) -> Option<(HeaderMap, Bytes)> {
         let headers = self.hub_headers(to, resource, trace);
-        self.signatures.sign((&to.method, resource), headers, body).await
+        self.signatures.sign((to.participant, &to.method, resource), headers, body).await
     }
 
     fn hub_headers(

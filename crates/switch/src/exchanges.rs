@@ -1,18 +1,22 @@
-//! Messages that are checked, forwarded once and not recorded: `/quotes`, `/bulkQuotes`,
-//! `/transactionRequests`, `/authorizations` and `/transactions` (hub-semantics 2.4 to 2.6).
+//! Messages that are checked and forwarded once: `/quotes`, `/bulkQuotes`, `/transactionRequests`,
+//! `/authorizations` and `/transactions` (hub-semantics 2.4 to 2.6).
 //!
-//! The hub keeps no link between a request and its answer. A message that cannot be forwarded is
+//! The hub keeps no link between a request and its answer, except for quotes in schemes that record
+//! them (`recorded_quotes`). A message that cannot be forwarded is
 //! reported to its sender by `PUT …/error`.
 
 use std::rc::Rc;
 
 use bytes::Bytes;
-use fspiop::body::{self, BulkQuote, CorrelationId, ErrorInformation, Quote, QuoteResponse};
+use fspiop::body::{
+    self, BulkQuote, CorrelationId, ErrorInformation, Extension, Quote, QuoteResponse,
+};
 use fspiop::endpoint::EndpointType;
+use fspiop::quote_rules::QuoteRules;
 use fspiop::route_table::Operation;
 use fspiop::{ErrorCode, ExchangeRoute, Refusal, Resource};
 use http::{Method, StatusCode};
-use ledger::ParticipantIndex;
+use ledger::{FspName, ParticipantIndex};
 use traces::SpanSubject;
 
 use crate::egress::{Destination, Egress, FailureCallback, OwnMessage};
@@ -20,26 +24,28 @@ use crate::inbound::{Envelope, Inbound, Trace};
 use crate::quotes::{self, ExchangeRefusal};
 use crate::submitter::AcceptStatus;
 
-/// Checks and forwards a message.
+/// Checks and forwards a message. A quote that passes the checks is compared with the `rules`.
 ///
 /// # Errors
 /// 400 for an invalid body or a missing destination; 503 if too many messages are in flight.
 pub(crate) fn forward(
     egress: &Rc<Egress>,
+    rules: Option<&QuoteRules>,
     route: &ExchangeRoute<'_>,
-    inbound: Inbound,
+    mut inbound: Inbound,
 ) -> Result<AcceptStatus, Refusal> {
     let view = egress.directory.view();
     let (envelope, body) = (&inbound.envelope, &inbound.body);
     let refusal = match route.operation {
         Operation::QuotesPost => {
-            require_destination(envelope)?;
+            let _to = require_destination(envelope)?;
             let quote = Quote::parse(body)?;
-            let refusal = quotes::check_quote(&view, envelope, &quote);
+            let refusal = quotes::check_quote(&view, envelope, &quote)
+                .or_else(|| quotes::apply_rules(rules?, &view, &mut inbound));
             return post(egress, (route.resource, quote.quote), inbound, refusal);
         }
         Operation::BulkQuotesPost => {
-            require_destination(envelope)?;
+            let _to = require_destination(envelope)?;
             let quote = BulkQuote::parse(body)?;
             let refusal = quotes::check_bulk_quote(&view, envelope, &quote);
             return post(egress, (route.resource, quote.bulk_quote), inbound, refusal);
@@ -60,7 +66,8 @@ pub(crate) fn forward(
             let error = ErrorInformation::parse_closed(body)?;
             if !error.code.is_accepted() {
                 let (code, description) = error.effective();
-                let body = fspiop::hub_messages::error(code, &description, &[]);
+                let sender = Extension::new("source", inbound.envelope.source.as_str());
+                let body = fspiop::hub_messages::error(code, &description, &[sender]);
                 return replace_error(egress, &Exchange::of(route), inbound, body);
             }
             None
@@ -74,22 +81,32 @@ pub(crate) fn forward(
 }
 
 /// The resource and the id of a message.
-struct Exchange<'a> {
+pub(crate) struct Exchange {
     resource: Resource,
     id: Option<CorrelationId>,
     /// The id as written in the path, or in the body of a `POST`.
-    name: &'a str,
+    name: String,
 }
 
-impl<'a> Exchange<'a> {
+impl Exchange {
     /// Of a message with an id in its path.
-    fn of(route: &'a ExchangeRoute<'_>) -> Self {
+    pub(crate) fn of(route: &ExchangeRoute<'_>) -> Self {
         let id = route.id.as_ref();
         Self {
             resource: route.resource,
             id: id.and_then(|id| id.id),
-            name: id.map_or("", |id| id.name.raw),
+            name: id.map_or_else(String::new, |id| id.name.raw.to_owned()),
         }
+    }
+
+    /// Of a `POST`, whose id is in the body.
+    pub(crate) fn of_post(resource: Resource, id: CorrelationId) -> Self {
+        Self { resource, id: Some(id), name: id.to_string() }
+    }
+
+    /// The id; `None` if it has an unknown form.
+    pub(crate) const fn id(&self) -> Option<CorrelationId> {
+        self.id
     }
 
     /// The subject of its spans: quotes alone, as a transfer's spans name them.
@@ -108,8 +125,14 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// The callback with the answer to the message.
+    pub(crate) fn answer_to(&self, participant: ParticipantIndex) -> Destination {
+        let path = format!("/{}/{}", self.resource.as_str(), self.name);
+        self.to(participant, Method::PUT, path)
+    }
+
     /// The callback with an error about the message.
-    fn error_to(&self, participant: ParticipantIndex) -> Destination {
+    pub(crate) fn error_to(&self, participant: ParticipantIndex) -> Destination {
         let path = format!("/{}/{}/error", self.resource.as_str(), self.name);
         self.to(participant, Method::PUT, path)
     }
@@ -124,12 +147,9 @@ impl<'a> Exchange<'a> {
     }
 }
 
-fn require_destination(envelope: &Envelope) -> Result<(), Refusal> {
-    if envelope.destination.is_some() {
-        return Ok(());
-    }
+pub(crate) fn require_destination(envelope: &Envelope) -> Result<FspName, Refusal> {
     let missing = "/header must have required property 'fspiop-destination'";
-    Err(Refusal::new(ErrorCode::MISSING_ELEMENT, missing))
+    envelope.destination.ok_or_else(|| Refusal::new(ErrorCode::MISSING_ELEMENT, missing))
 }
 
 /// A `POST`, whose id is in the body.
@@ -139,19 +159,19 @@ fn post(
     inbound: Inbound,
     refusal: Option<ExchangeRefusal>,
 ) -> Result<AcceptStatus, Refusal> {
-    let name = id.to_string();
     let accepted = inbound.accepted();
-    let status = send(egress, inbound, &Exchange { resource, id: Some(id), name: &name }, refusal)?;
+    let status = send(egress, inbound, &Exchange::of_post(resource, id), refusal)?;
     Ok(match resource {
         Resource::Quotes => AcceptStatus::OfQuote(accepted, id),
         _ => status,
     })
 }
 
-/// An error with an unknown code: the hub replaces it by 3100 (hub-semantics 1.5).
-fn replace_error(
+/// An error with an unknown code: the hub replaces it by 3100 (hub-semantics 1.5). The list of
+/// extensions names its sender, who may not be the participant that was asked.
+pub(crate) fn replace_error(
     egress: &Rc<Egress>,
-    exchange: &Exchange<'_>,
+    exchange: &Exchange,
     inbound: Inbound,
     body: Bytes,
 ) -> Result<AcceptStatus, Refusal> {
@@ -171,10 +191,10 @@ fn replace_error(
 
 /// Forwards the message, or sends its sender an error callback with the reason. A message from an
 /// unknown sender is not forwarded.
-fn send(
+pub(crate) fn send(
     egress: &Rc<Egress>,
     inbound: Inbound,
-    exchange: &Exchange<'_>,
+    exchange: &Exchange,
     refusal: Option<ExchangeRefusal>,
 ) -> Result<AcceptStatus, Refusal> {
     let view = egress.directory.view();

@@ -55,7 +55,7 @@ impl Security {
         (thread, directory): (&Rc<Thread>, &Rc<Directory>),
     ) -> Self {
         let ListenerSecurity { tls, callers, handshake_rate } = options;
-        let rate = handshake_rate.map(allowance);
+        let rate = handshake_rate.map(Allowance::per_second);
         let handshakes =
             tls.map(|tls| Handshakes::new((tls, callers.clone()), (time, rate), thread));
         Self { handshakes, callers: CallerCheck::new(callers, thread, directory) }
@@ -162,10 +162,6 @@ impl Handshakes {
         }
         Some(Permit { handshakes: self, id })
     }
-}
-
-fn allowance(rate: NonZeroU32) -> Allowance {
-    Allowance { most: rate.get(), interval_us: 1_000_000 / u64::from(rate.get()) }
 }
 
 impl Drop for Permit<'_> {

@@ -23,12 +23,14 @@ use crate::lane_watch::LaneWatch;
 use crate::measurements::Measurements;
 use crate::message::ForwardedMessage;
 use crate::notice_messages::Notices;
-use crate::options::IoThreadOptions;
+use crate::options::{IoThreadOptions, QuoteOptions};
 use crate::oracles::{OracleOptions, OracleState, Oracles};
 use crate::outbox::Outbox;
 use crate::passthrough::{Passthrough, TransferMode};
 use crate::pool::{PoolLimits, Pools};
+use crate::recorded_quotes::QuoteRecorder;
 use crate::records::Records;
+use crate::refusal_pace::RefusalPace;
 use crate::server::Server;
 use crate::signatures::ThreadSignatures;
 use crate::spans::SpanWriter;
@@ -88,12 +90,11 @@ impl IoThread {
         handle: Handle<ForwardedMessage>,
         options: IoThreadOptions,
     ) -> Self {
-        let clock = (params.clock, params.seed);
         let recorded = (params.counters, params.measurements);
         let traced = (handle.latency_trace(), SpanWriter::new(options.spans));
-        let thread = Thread::new(params.number, recorded, traced, clock);
+        let thread = Thread::new(params.number, recorded, traced, (params.clock, params.seed));
         let outbox = Outbox::new(&thread, &handle, &params.mailbox, (options.policy, params.seed));
-        let changed = (options.owner_only, Rc::clone(&outbox.retry));
+        let changed = (options.ownership, Rc::clone(&outbox.retry));
         let directory = Directory::new(handle.clone(), Arc::clone(&thread.counters), changed);
         let signatures = ThreadSignatures::new(options.signatures, &thread, &directory);
         let calls = (Arc::clone(&options.egress_policy), options.calls_tls.clone());
@@ -120,17 +121,11 @@ impl IoThread {
             mail: params.mail,
             injected_stall: options.injected_stall,
         };
-        let transfers = Transfers {
-            submitter: Rc::clone(&submitter),
-            egress: Rc::clone(&egress),
-            records,
-            handle: handle.clone(),
-            expiration_max: options.expiration_max,
-            bulk_items_max: options.bulk_items_max,
-            identifies_senders: options.security.callers.identifies(),
-        };
-        let head = options.connections.head;
-        let security = Security::new(options.security, head, (&thread, &directory));
+        let identifies = options.security.callers.identifies();
+        let limits = (options.expiration_max, options.bulk_items_max, options.quotes, identifies);
+        let (transfers, quotes) = recorders(limits, (&submitter, &egress), &records, &handle);
+        let security =
+            Security::new(options.security, options.connections.head, (&thread, &directory));
         let server = Server {
             thread,
             started: params.started,
@@ -138,11 +133,15 @@ impl IoThread {
             directory,
             submitter,
             egress,
-            transfers: Rc::new(transfers),
+            transfers,
+            quotes,
+            quote_rules: options.quote_rules,
+            conversions: options.conversions,
             signatures,
             connections,
             limits: options.connections,
             participant_usage: options.participant_usage,
+            refusal_pace: RefusalPace::new(options.refusals_per_address),
             gateways: options.gateways,
             logs_requests: options.logs_requests,
             security,
@@ -183,4 +182,36 @@ impl IoThread {
         let _in_time = tokio::time::timeout(LAST_CALLBACKS, sending).await;
         driver::record(&self.driver);
     }
+}
+
+/// The parts of the thread that record transfers, and quotes if the scheme records them.
+fn recorders(
+    (expiration_max, bulk_items_max, quote_options, identifies_senders): (
+        Option<Duration>,
+        usize,
+        Option<QuoteOptions>,
+        bool,
+    ),
+    (submitter, egress): (&Rc<Submitter>, &Rc<Egress>),
+    records: &Records,
+    handle: &Handle<ForwardedMessage>,
+) -> (Rc<Transfers>, Option<Rc<QuoteRecorder>>) {
+    let quotes = quote_options.map(|options| QuoteRecorder {
+        submitter: Rc::clone(submitter),
+        egress: Rc::clone(egress),
+        records: records.clone(),
+        handle: handle.clone(),
+        keep: options.keep,
+    });
+    let transfers = Transfers {
+        submitter: Rc::clone(submitter),
+        egress: Rc::clone(egress),
+        records: records.clone(),
+        handle: handle.clone(),
+        expiration_max,
+        bulk_items_max,
+        binds_to_quotes: quote_options.is_some_and(|quotes| quotes.binds_transfers),
+        identifies_senders,
+    };
+    (Rc::new(transfers), quotes.map(Rc::new))
 }

@@ -53,6 +53,7 @@ mod endpoint_cache;
 mod exchanges;
 mod failure;
 mod fair_share;
+mod frame_budget;
 mod gateway_names;
 mod handshakes;
 mod http2;
@@ -75,15 +76,19 @@ mod passthrough;
 mod pending_requests;
 mod pool;
 mod quotes;
+mod recorded_quotes;
 mod records;
+mod refusal_pace;
 mod resolver;
 mod server;
+mod services;
 mod signatures;
 mod signer;
 mod socket;
 mod spans;
 mod stalled_lanes;
 mod submitter;
+mod test_call;
 #[cfg(test)]
 mod tests;
 mod thread;
@@ -91,6 +96,7 @@ mod thread_status;
 mod trace;
 mod traffic_times;
 mod transfers;
+mod turns;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -119,16 +125,18 @@ pub use handshakes::ListenerSecurity;
 pub use inbound::Envelope;
 pub use measurements::{CallResult, NoticeAction, PaymentSpan, RequestKind};
 pub use message::ForwardedMessage;
-pub use options::IoThreadOptions;
+pub use options::{IoThreadOptions, QuoteOptions};
 pub use oracles::OracleOptions;
 pub use outcome_errors::error_code;
 pub use participant_limits::{ParticipantLimits, ParticipantUsage};
 pub use passthrough::TransferMode;
 pub use pool::{PoolLimits, SWEEP as TIMEOUT_GRAIN};
 pub use records::{message_of_payload, stored_message};
+pub use services::Conversion;
 pub use signatures::Signatures;
 pub use signer::Signer;
 pub use stalled_lanes::{StalledLane, StalledLanes, described};
+pub use test_call::{TestAnswer, TestCallError, TestCaller};
 pub use thread_status::Traffic;
 pub use traffic_times::{
     ParticipantTimes, TrafficTimes, added, is_success, participant_at, resource_of,
@@ -201,6 +209,7 @@ pub fn prepare(
     let mut threads_to_start = Vec::new();
     let started = clock.now().wall;
     let oracles = Arc::new(OracleState::default());
+    traffic.oracle_breakers = Arc::clone(oracles.breakers());
     for (number, listener) in listeners.sockets.into_iter().enumerate() {
         let mail = Arc::new(Notify::new());
         let waking = Arc::clone(&mail);

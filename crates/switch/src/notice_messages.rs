@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use delivery::Attempt;
 use fspiop::body::{
-    BatchRegistration, ErrorInformation, Extension, Fulfil, Prepare, written_expiration,
+    BatchParty, BatchRegistration, ErrorInformation, Extension, Fulfil, Prepare, written_expiration,
 };
 use fspiop::endpoint::EndpointType;
 use fspiop::headers::{FSPIOP_DESTINATION, TRACEPARENT, TRACESTATE};
@@ -504,7 +504,10 @@ fn lost_parties_message(
         .collect();
     // No request has this id: it is made from the number of the record.
     let request = format!("00000000-0000-8000-8000-{:012x}", notice.source.0 & 0xffff_ffff_ffff);
-    Some((batch_callback(notice, request), hub_messages::batch_registered(&outcomes?, None)))
+    Some((
+        batch_callback(notice.recipient, request),
+        hub_messages::batch_registered(&outcomes?, None),
+    ))
 }
 
 fn names_of(party: &PartyBinding) -> Option<PartyNames> {
@@ -525,9 +528,9 @@ fn party_name(party: &PartyBinding) -> Option<PartyName<'_>> {
 }
 
 /// `PUT /participants/{requestId}`.
-fn batch_callback(notice: &Notice, request: String) -> Destination {
+fn batch_callback(participant: ParticipantIndex, request: String) -> Destination {
     Destination {
-        participant: notice.recipient,
+        participant,
         endpoint: EndpointType::ParticipantBatchPut,
         method: Method::PUT,
         path: format!("/participants/{request}"),
@@ -541,10 +544,25 @@ fn batch_registration_callback(
     change: &ChangeParties,
     message: &ForwardedMessage,
 ) -> Option<(Destination, Bytes)> {
-    let batch = BatchRegistration::parse(&message.body).ok()?;
-    let request: Cow<'_, str> = percent_encode(&batch.request);
     // In the order of the message, without the invalid entries and those of other FSPs.
     let mut recorded = change.parties.iter().peekable();
+    batch_result_callback((notice.recipient, &change.source), &message.body, |party| {
+        let found = recorded.next_if(|one| {
+            let named = (&*one.id_type, &*one.id, one.sub_id.as_deref());
+            named == (party.kind.as_str(), &*party.id, party.sub_id.as_deref())
+        });
+        found.is_none().then(|| error_of_another(ErrorCode::ADD_PARTY))
+    })
+}
+
+/// The result of a batch. `refused` is asked for the error of each valid entry, in their order.
+pub(crate) fn batch_result_callback(
+    (recipient, source): (ParticipantIndex, &FspName),
+    body: &[u8],
+    mut refused: impl FnMut(&BatchParty<'_>) -> Option<(ErrorCode, String)>,
+) -> Option<(Destination, Bytes)> {
+    let batch = BatchRegistration::parse(body).ok()?;
+    let request: Cow<'_, str> = percent_encode(&batch.request);
     let outcomes: Vec<_> = batch
         .parties
         .iter()
@@ -555,16 +573,10 @@ fn batch_registration_callback(
                 sub_id: party.sub_id.as_deref(),
                 fsp: party.fsp.as_ref(),
             },
-            refused: batch_fault(&change.source, party).or_else(|| {
-                let found = recorded.next_if(|one| {
-                    let named = (&*one.id_type, &*one.id, one.sub_id.as_deref());
-                    named == (party.kind.as_str(), &*party.id, party.sub_id.as_deref())
-                });
-                found.is_none().then(|| error_of_another(ErrorCode::ADD_PARTY))
-            }),
+            refused: batch_fault(source, party).or_else(|| refused(party)),
         })
         .collect();
-    let to = batch_callback(notice, request.into_owned());
+    let to = batch_callback(recipient, request.into_owned());
     Some((to, hub_messages::batch_registered(&outcomes, batch.currency)))
 }
 

@@ -1,9 +1,12 @@
 //! Options of the I/O threads.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fspiop::egress_policy::{EgressPolicy, Network};
+use fspiop::quote_rules::QuoteRules;
+use ledger::PartyOwnership;
 use tls::ClientTls;
 use traces::SpanQueue;
 
@@ -14,6 +17,7 @@ use crate::oracles::OracleOptions;
 use crate::participant_limits::ParticipantUsage;
 use crate::passthrough::TransferMode;
 use crate::pool::PoolLimits;
+use crate::services::Conversion;
 use crate::signatures::Signatures;
 
 /// Options and limits of the edge; limits on per-thread resources apply per thread.
@@ -31,6 +35,8 @@ pub struct IoThreadOptions {
     pub connections: ConnectionLimits,
     /// Counts of requests, if participants have bounds; shared by the threads.
     pub participant_usage: Option<Arc<ParticipantUsage>>,
+    /// Refused requests of one address per second that are answered at once; `None` for no limit.
+    pub refusals_per_address: Option<NonZeroU32>,
     /// Networks of gateways: `X-Client-Id` is ignored from any other address. If empty, it is
     /// accepted from all.
     pub gateways: Arc<[Network]>,
@@ -42,8 +48,14 @@ pub struct IoThreadOptions {
     pub expiration_max: Option<Duration>,
     /// Maximum number of items of a bulk transfer.
     pub bulk_items_max: usize,
-    /// Whether only the FSP that serves an identifier may change its registration.
-    pub owner_only: bool,
+    /// How quotes are recorded; `None` if they are only forwarded.
+    pub quotes: Option<QuoteOptions>,
+    /// Rules that refuse quotes or send them to another FSP.
+    pub quote_rules: Option<Arc<QuoteRules>>,
+    /// The participants that convert currencies.
+    pub conversions: Arc<[Conversion]>,
+    /// The FSPs that may register an identifier.
+    pub ownership: PartyOwnership,
     /// Limits of the calls to oracles.
     pub oracles: OracleOptions,
     /// Whether transfers are recorded and decided.
@@ -62,6 +74,15 @@ pub struct IoThreadOptions {
     pub injected_stall: Option<InjectedStall>,
 }
 
+/// How quotes are recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct QuoteOptions {
+    /// Time for which a quote is kept in memory.
+    pub keep: Duration,
+    /// Whether a transfer must agree with a quote of its transaction.
+    pub binds_transfers: bool,
+}
+
 impl Default for IoThreadOptions {
     fn default() -> Self {
         Self {
@@ -71,12 +92,16 @@ impl Default for IoThreadOptions {
             calls_tls: None,
             connections: ConnectionLimits::default(),
             participant_usage: None,
+            refusals_per_address: None,
             gateways: Arc::default(),
             security: ListenerSecurity::default(),
             forwards_max: 8_192,
             expiration_max: None,
             bulk_items_max: 1_000,
-            owner_only: true,
+            quotes: None,
+            quote_rules: None,
+            conversions: Arc::new([]),
+            ownership: PartyOwnership::OwnerOnly,
             oracles: OracleOptions::default(),
             transfer_mode: TransferMode::ChangeReply,
             signatures: Signatures::default(),

@@ -5,7 +5,8 @@
 //! without a currency. Without a currency, the only oracle of the type, or the default one of
 //! several, or the one without a currency.
 //!
-//! **Calls.** `GET`, `POST`, `PUT` and `DELETE {endpoint}/participants/{Type}/{ID}`. A look-up that
+//! **Calls.** `GET`, `POST`, `PUT` and `DELETE {endpoint}/participants/{Type}/{ID}`, and batches by
+//! `POST {endpoint}/participants`. A look-up that
 //! got no HTTP response is repeated once on another connection. An oracle that does not respond is
 //! called only by probes ([`Breakers`]). Its answer is checked as a whole, and FSPs that are not
 //! participants are dropped.
@@ -31,11 +32,12 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::Full;
 use ledger::{
     ChangeParties, Currency, FspName, Oracle, OracleId, PARTICIPANTS_MAX, ParticipantIndex,
-    PartyChangeForm,
+    PartyBinding, PartyChangeForm,
 };
 use ports::PartyEntry;
 
 use crate::breaker::{BreakerChange, Breakers};
+use crate::counters::Counters;
 use crate::directory::{Directory, PartyError};
 use crate::failure::Failure;
 use crate::pool::{OutboundRequest, PeerResponse, Pools, RequestClass};
@@ -269,6 +271,30 @@ impl Oracles {
         id_type: &str,
         currency: Option<Currency>,
     ) -> Result<Option<OracleCall>, Refusal> {
+        self.place((id_type, currency), |_| false)
+    }
+
+    /// The place for a look-up, as [`Self::call`]. A look-up that the cache answers has one even if
+    /// too many calls are in flight.
+    ///
+    /// # Errors
+    /// 503 if too many calls are in flight.
+    pub(crate) fn look_up(
+        self: &Rc<Self>,
+        path: &PartyPath<'_>,
+    ) -> Result<Option<OracleCall>, Refusal> {
+        self.place((path.kind.as_str(), path.currency), |id| {
+            let query = PartyQuery::of(path);
+            let key = (id, query.key());
+            self.shared.cache().get(&key, query.currency, self.thread.moment()).is_some()
+        })
+    }
+
+    fn place(
+        self: &Rc<Self>,
+        (id_type, currency): (&str, Option<Currency>),
+        is_cached: impl FnOnce(OracleId) -> bool,
+    ) -> Result<Option<OracleCall>, Refusal> {
         if !self.options.is_on {
             return Ok(None);
         }
@@ -277,7 +303,8 @@ impl Oracles {
         let Ok(target) = CallTarget::parse(&oracle.endpoint) else {
             return Err(Refusal::internal("the address of an oracle was checked before"));
         };
-        if self.options.calls_max <= self.in_flight.get() {
+        if self.options.calls_max <= self.in_flight.get() && !is_cached(id) {
+            self.thread.counters.oracle_calls_refused.add(1);
             return Err(Refusal::unavailable());
         }
         self.in_flight.update(|count| count + 1);
@@ -316,6 +343,7 @@ impl OracleCall {
         let is_cached = !options.cache.is_zero() || !options.negative_cache.is_zero();
         if is_cached && let Some(found) = shared.cache().get(&key, query.currency, thread.moment())
         {
+            thread.counters.oracle_cache_hits.add(1);
             return Ok(found);
         }
         let path = query.path(&self.target.path, Filters::WithSubId);
@@ -369,9 +397,74 @@ impl OracleCall {
         self.oracles.shared.cache().answers.remove(&(self.id, query.key()));
         match answer {
             Ok(answer) if answer.status == expected => Ok(()),
-            Ok(answer) => Err((code, code.describe(&reason(&answer)))),
+            Ok(answer) => {
+                self.counters().oracle_errors.add(1);
+                Err((code, code.describe(&reason(&answer))))
+            }
             Err(failure) => Err((code, code.describe(failure_text(failure)))),
         }
+    }
+
+    /// Registers parties at the oracle, in calls of up to [`oracle::ORACLE_BATCH_MAX`] parties.
+    /// Returns the error of each party that was not registered, in their order.
+    pub(crate) async fn register_batch(
+        &self,
+        (request, currency): (&str, Option<Currency>),
+        parties: &[&PartyBinding],
+        (source, trace): (&FspName, TraceContext),
+    ) -> Vec<Option<PartyError>> {
+        let path = format!("{}/participants", self.target.path.trim_end_matches('/'));
+        let mut results = Vec::with_capacity(parties.len());
+        for parties in parties.chunks(oracle::ORACLE_BATCH_MAX) {
+            let body = oracle::batch(request, parties, currency).into();
+            let answer = self.send((&Method::POST, &path), body, (source, trace)).await;
+            let mut cache = self.oracles.shared.cache();
+            for party in parties {
+                let PartyBinding { id_type, id, sub_id, .. } = party;
+                let key = record::cold_rows::party_key(id_type, id, sub_id.as_deref());
+                // Whatever the result, the oracle may have changed.
+                cache.answers.remove(&(self.id, key.into()));
+            }
+            drop(cache);
+            results.extend(self.batch_results(answer, parties));
+        }
+        results
+    }
+
+    /// The results in the answer to a batch, in the order of its parties.
+    fn batch_results(
+        &self,
+        answer: Result<PeerResponse, Failure>,
+        parties: &[&PartyBinding],
+    ) -> Vec<Option<PartyError>> {
+        let code = ErrorCode::ADD_PARTY;
+        let all = |text: &str| vec![Some((code, code.describe(text))); parties.len()];
+        let answer = match answer {
+            Ok(answer) if answer.status == StatusCode::CREATED => answer,
+            Ok(answer) => {
+                self.counters().oracle_errors.add(1);
+                return all(&reason(&answer));
+            }
+            Err(failure) => return all(failure_text(failure)),
+        };
+        let found = match oracle::parse_batch_results(&answer.body) {
+            Ok(found) => found.into_iter().map(|one| (one.party, one.error)),
+            Err(what) => {
+                self.counters().oracle_errors.add(1);
+                return all(&format!("the oracle's answer is invalid: {what}"));
+            }
+        };
+        let mut found: HashMap<_, _> = found.collect();
+        let missing = || Some((code, code.describe("the oracle's answer lacks the party")));
+        let mut result = |party: &&PartyBinding| {
+            let name = (party.id_type.clone(), party.id.clone(), party.sub_id.clone());
+            found.remove(&name).unwrap_or_else(missing)
+        };
+        parties.iter().map(&mut result).collect()
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.oracles.thread.counters
     }
 
     async fn send(
@@ -383,6 +476,7 @@ impl OracleCall {
         let Oracles { thread, shared, pools, .. } = &*self.oracles;
         let to = self.index();
         let permit = shared.breakers.admit(to, thread.moment()).ok_or(Failure::NotAnswering)?;
+        thread.counters.oracle_calls.add(1);
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method.clone();
         *request.uri_mut() = path.parse().map_err(|_| Failure::Unsent)?;
@@ -395,6 +489,7 @@ impl OracleCall {
             Err(failure) if failure.is_silence() => self.report(permit.failed(thread.moment())),
             Err(_) => {}
         }
+        thread.counters.oracle_calls_failed.add(u64::from(result.is_err()));
         result
     }
 
@@ -432,6 +527,7 @@ impl OracleCall {
         query: &PartyQuery,
     ) -> Result<Vec<PartyEntry>, PartyError> {
         let invalid = |what: &str| {
+            self.counters().oracle_errors.add(1);
             let code = ErrorCode::DESTINATION_COMMUNICATION;
             (code, code.describe(&format!("the oracle's answer is invalid: {what}")))
         };
@@ -440,6 +536,7 @@ impl OracleCall {
             (code, code.describe(failure_text(failure)))
         })?;
         if answer.status != StatusCode::OK {
+            self.counters().oracle_errors.add(1);
             return Err(refused(&answer));
         }
         let found = oracle::parse_party_list(&answer.body).map_err(invalid)?;

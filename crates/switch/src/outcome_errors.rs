@@ -27,7 +27,14 @@ pub(crate) fn error(outcome: ErrorOutcome, named: &PrepareFields) -> (ErrorCode,
         validation(&format!("Participant {name} {currency} account {what}"))
     };
     let (code, detail) = match outcome {
-        PrepareModified | ResponseModified => (ErrorCode::MODIFIED_REQUEST, String::new()),
+        PrepareModified | ResponseModified | QuoteModified => {
+            (ErrorCode::MODIFIED_REQUEST, String::new())
+        }
+        QuoteNotFound => (ErrorCode::QUOTE_NOT_FOUND, String::new()),
+        QuoteExpired => (ErrorCode::QUOTE_EXPIRED, String::new()),
+        PrepareDiffersFromQuote => {
+            validation("amount, ilpPacket, condition, payerFsp or payeeFsp differs from the quote")
+        }
         PrepareSourceNotPayer => validation("FSPIOP-Source header should match Payer"),
         PrepareAmountPrecision => {
             validation(&format!("Amount {amount} exceeds allowed precision of 18"))

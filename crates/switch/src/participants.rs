@@ -1,9 +1,10 @@
 //! `/participants`: the party directory (hub-semantics 2.2). Changes are recorded; their result
 //! is a notice to the sender.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use fspiop::body::ErrorInformation;
+use fspiop::body::{BatchRegistration, ErrorInformation};
 use fspiop::{ErrorCode, PartyPath, Refusal, Resource, Route};
 use http::{Method, StatusCode};
 use ledger::{ChangeParties, Command, ENTRIES_MAX, FormerOwner, FspName, ParticipantIndex};
@@ -11,9 +12,10 @@ use ports::PartyEntry;
 use tokio::task::spawn_local;
 
 use crate::commands;
+use crate::directory::PartyError;
 use crate::egress::{Egress, FailureCallback, OwnMessage};
 use crate::inbound::{Inbound, Trace};
-use crate::notice_messages::single_registration_callback;
+use crate::notice_messages::{batch_result_callback, single_registration_callback};
 use crate::oracles::{OracleCall, PartyQuery};
 use crate::party_names::{PartyNames, RegistrationCallback, braces_error, error_without_details};
 use crate::submitter::{AcceptStatus, Submitter};
@@ -44,6 +46,12 @@ pub(crate) fn change(
         return egress.refuse(&inbound, sender, (code, code.describe("fspId is no participant")));
     }
     let mut command = command;
+    if let Command::ChangeParties(change) = &command
+        && let Some(party) = change.parties.first()
+        && let Err(error) = egress.directory.check_fsp((change.form, &change.source), &party.fsp)
+    {
+        return egress.refuse(&inbound, sender, error);
+    }
     if let Command::ChangeParties(change) = &command
         && let Some(party) = change.parties.first()
         && let Some(call) = egress.oracles.call(&party.id_type, party.currency)?
@@ -114,6 +122,9 @@ pub(crate) fn post_batch(
         return Ok(StatusCode::OK.into());
     };
     weigh(&inbound.envelope.source, change.parties.len());
+    if let Some(status) = batch_at_oracles(egress, &change, &inbound)? {
+        return Ok(status);
+    }
     // The callback reports the entries that are missing in the record.
     let by = (change.form, &change.source);
     let mut parties = Vec::with_capacity(change.parties.len());
@@ -132,6 +143,69 @@ pub(crate) fn post_batch(
     Ok(AcceptStatus::AfterDecision(submitter.submit(command, inbound)?, StatusCode::OK))
 }
 
+/// Registers a batch at the oracles of its types; its result follows by callback. `None` if no type
+/// of the batch has one. Entries of other types are then refused: they would need a record, whose
+/// callback would be a second one for the request.
+fn batch_at_oracles(
+    egress: &Rc<Egress>,
+    change: &ChangeParties,
+    inbound: &Inbound,
+) -> Result<Option<AcceptStatus>, Refusal> {
+    let currency = change.parties.first().and_then(|party| party.currency);
+    let mut calls = BTreeMap::new();
+    for id_type in change.parties.iter().map(|party| &party.id_type).collect::<BTreeSet<_>>() {
+        if let Some(call) = egress.oracles.call(id_type, currency)? {
+            calls.insert(id_type.clone(), call);
+        }
+    }
+    if calls.is_empty() {
+        return Ok(None);
+    }
+    let registrar = known_source(egress, inbound)?;
+    let (change, inbound, egress) = (change.clone(), inbound.copy(), Rc::clone(egress));
+    spawn_local(async move {
+        let mut results = register_at(&calls, &change, &inbound).await.into_iter();
+        drop(calls);
+        let recipient = (registrar, &change.source);
+        let callback =
+            batch_result_callback(recipient, &inbound.body, |_| results.next().flatten());
+        let sent = callback.is_some_and(|(to, body)| {
+            let (resource, trace) = (Resource::Participants, Trace::of(&inbound));
+            egress.start_callback(OwnMessage { to, resource, trace, body }).is_ok()
+        });
+        if !sent {
+            // Too many messages are in flight; the sender repeats its request.
+            egress.thread.counters.forwards_failed.add(1);
+        }
+    });
+    Ok(Some(StatusCode::OK.into()))
+}
+
+/// The error of each party that was not registered, in their order.
+async fn register_at(
+    calls: &BTreeMap<String, OracleCall>,
+    change: &ChangeParties,
+    inbound: &Inbound,
+) -> Vec<Option<PartyError>> {
+    let code = ErrorCode::ADD_PARTY;
+    let other = "parties without an oracle belong in a batch of their own";
+    let mut results = vec![Some((code, code.describe(other))); change.parties.len()];
+    let batch = BatchRegistration::parse(&inbound.body);
+    let request = batch.map(|batch| batch.request.into_owned()).unwrap_or_default();
+    for (id_type, call) in calls {
+        let all = change.parties.iter().enumerate();
+        let (places, parties): (Vec<_>, Vec<_>) =
+            all.filter(|(_, party)| party.id_type == *id_type).unzip();
+        let head = (&*request, parties.first().and_then(|party| party.currency));
+        let by = (&change.source, inbound.envelope.trace);
+        let found = call.register_batch(head, &parties, by).await;
+        for (place, result) in places.into_iter().zip(found) {
+            results[place] = result;
+        }
+    }
+    results
+}
+
 /// `GET /participants/{Type}/{ID}[/{SubId}]`: answered from the directory, with the FSP of the
 /// oldest entry, as in the reference. Entries in other currencies than that of the query are
 /// ignored.
@@ -146,7 +220,7 @@ pub(crate) fn get(
     if path.has_braces {
         return egress.refuse(inbound, sender, braces_error());
     }
-    let Some(call) = egress.oracles.call(path.kind.as_str(), path.currency)? else {
+    let Some(call) = egress.oracles.look_up(path)? else {
         let found = egress.directory.find_party(path)?;
         return answer(egress, &found, (&names, requester), inbound);
     };

@@ -40,7 +40,7 @@ pub(crate) fn get(
     if let Some(name) = envelope.destination {
         return ask_fsps(egress, &[name], inbound, (&names, source));
     }
-    let Some(call) = egress.oracles.call(path.kind.as_str(), path.currency)? else {
+    let Some(call) = egress.oracles.look_up(path)? else {
         let found = egress.directory.find_party(path)?;
         return ask_fsps(egress, &fsps_of(&found), inbound, (&names, source));
     };

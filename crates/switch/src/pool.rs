@@ -263,8 +263,8 @@ impl Pools {
         if !name.denied.replace(true) {
             tracing::warn!(
                 address = &*name.authority,
-                "not called: endpoints.networks and endpoints.ports in the configuration do not \
-                 allow it"
+                "not called: endpoints.networks, endpoints.ports or endpoints.https_only in the \
+                 configuration does not allow it"
             );
         }
         Failure::Denied
@@ -460,6 +460,9 @@ impl Pools {
 
     /// Connects, and makes a handshake if the endpoint uses TLS.
     async fn open(&self, peer: &Peer) -> Result<CallStream, Failure> {
+        if !self.egress_policy.allows_scheme(peer.scheme) {
+            return Err(Failure::Denied);
+        }
         let stream = peer.connect(&self.egress_policy).await?;
         let tls = match (peer.scheme, &self.tls) {
             (CallScheme::Http, _) => return Ok(CallStream::Plain(stream)),

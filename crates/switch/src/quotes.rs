@@ -2,10 +2,13 @@
 
 use fspiop::ErrorCode;
 use fspiop::body::{BulkQuote, Quote};
+use fspiop::headers::FSPIOP_DESTINATION;
+use fspiop::quote_rules::{QuoteFacts, QuoteRules, RuleDecision, participant_fact};
+use http::HeaderValue;
 use ledger::{Currency, FspName};
 use node::ParticipantsView;
 
-use crate::inbound::Envelope;
+use crate::inbound::{Envelope, Inbound};
 
 /// The error of a message that is refused by callback.
 pub(crate) type ExchangeRefusal = (ErrorCode, String);
@@ -41,6 +44,39 @@ pub(crate) fn check_quote(
     let payee = quote.payee.as_ref().filter(|name| differs(name, envelope.destination));
     let payee = payee.filter(|name| !usable(name, quote.amount.currency))?;
     Some(unsupported(ErrorCode::DESTINATION_FSP, payee))
+}
+
+/// Applies the rules of the scheme to a `POST /quotes` that has passed the checks: they refuse it,
+/// or replace its destination.
+pub(crate) fn apply_rules(
+    rules: &QuoteRules,
+    view: &ParticipantsView,
+    inbound: &mut Inbound,
+) -> Option<ExchangeRefusal> {
+    let fact = |name: Option<&FspName>| {
+        let member = name.and_then(|name| view.find(name));
+        member.map(|member| participant_fact(&member.name, member.active, &member.currencies))
+    };
+    let envelope = &inbound.envelope;
+    let participants = [Some(&envelope.source), envelope.destination.as_ref()].map(fact);
+    let participants = participants.map(Option::unwrap_or_default);
+    let facts = QuoteFacts::new(&inbound.body, &inbound.headers, participants);
+    match rules.decide(&facts) {
+        RuleDecision::Forward => None,
+        RuleDecision::Refuse(code, description) => Some((code, description)),
+        RuleDecision::Ambiguous => {
+            let code = ErrorCode::INTERNAL_SERVER;
+            Some((code, code.describe("several rules send the quote to another FSP")))
+        }
+        RuleDecision::Reroute(reroute) => {
+            inbound.envelope.destination = Some(reroute.to);
+            let destination = HeaderValue::from_str(reroute.to.as_str());
+            let destination = destination.expect("the name of an FSP is a valid header");
+            inbound.headers.insert(FSPIOP_DESTINATION.clone(), destination);
+            inbound.headers.extend(reroute.headers);
+            None
+        }
+    }
 }
 
 /// Checks that source and destination are usable in the currency of the first quote.

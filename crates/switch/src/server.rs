@@ -14,6 +14,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use fspiop::egress_policy::Network;
 use fspiop::headers::{FSPIOP_SOURCE, X_CLIENT_ID};
+use fspiop::quote_rules::QuoteRules;
 use fspiop::{ErrorCode, MatchedRoute, Refusal, Resource, Route};
 use http::header::{
     ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName, RETRY_AFTER,
@@ -47,6 +48,9 @@ use crate::incomplete_bodies::{IncompleteBodies, IncompleteBody};
 use crate::measurements::RequestKind;
 use crate::message::ForwardedMessage;
 use crate::participant_limits::{ParticipantUsage, RequestInProgress};
+use crate::recorded_quotes::QuoteRecorder;
+use crate::refusal_pace::RefusalPace;
+use crate::services::{self, Conversion};
 use crate::signatures::ThreadSignatures;
 use crate::socket::{self, Protocol, ReadBuffer, Socket, Stream};
 use crate::spans::{DecisionFacts, RequestFacts};
@@ -54,7 +58,7 @@ use crate::submitter::{AcceptStatus, Submitter};
 use crate::thread::Thread;
 use crate::trace::RequestTrace;
 use crate::transfers::{self, Transfers};
-use crate::{exchanges, http2, outcome_errors, participants, parties, spans};
+use crate::{exchanges, http2, outcome_errors, participants, parties, recorded_quotes, spans};
 
 /// Maximum time for a client to acknowledge sent data.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
@@ -66,6 +70,9 @@ const DISCARD_BYTES_MAX: usize = 16 << 20;
 const DISCARD_PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of a body that count as one request of its sender.
 const REQUEST_BYTES: usize = 4 << 10;
+/// Requests that each such part counts as in addition, if the body had to be parsed and written
+/// again to verify its signature.
+const REWRITTEN_WEIGHT: usize = 8;
 /// A client that sends nothing for this time waits for the response first.
 const DISCARD_SILENCE: Duration = Duration::from_millis(100);
 /// Part of the header `FSPIOP-Source` that the access log has, in bytes. A name has at most 32.
@@ -80,11 +87,17 @@ pub(crate) struct Server {
     pub(crate) submitter: Rc<Submitter>,
     pub(crate) egress: Rc<Egress>,
     pub(crate) transfers: Rc<Transfers>,
+    /// Records quotes, if the scheme does.
+    pub(crate) quotes: Option<Rc<QuoteRecorder>>,
+    /// The rules of the scheme for quotes.
+    pub(crate) quote_rules: Option<Arc<QuoteRules>>,
+    pub(crate) conversions: Arc<[Conversion]>,
     pub(crate) signatures: Rc<ThreadSignatures>,
     pub(crate) connections: Rc<Connections>,
     pub(crate) limits: ConnectionLimits,
     /// Counts of requests, if participants have bounds.
     pub(crate) participant_usage: Option<Arc<ParticipantUsage>>,
+    pub(crate) refusal_pace: RefusalPace,
     /// Networks of gateways; if empty, `X-Client-Id` is accepted from all.
     pub(crate) gateways: Arc<[Network]>,
     pub(crate) logs_requests: bool,
@@ -215,6 +228,7 @@ pub(crate) fn serve(
                 let head = (&parts.method, &parts.uri, parts.headers.get(&FSPIOP_SOURCE));
                 log_request(head, (&about, arrived_ns), &Err(refusal.clone()));
             }
+            delay(&server, &guard.client).await;
             return Ok(with_close(refuse(&refusal)));
         }
         if guard.client.is_outside_gateways.get() {
@@ -238,8 +252,9 @@ pub(crate) fn serve(
         let refusal = match result {
             Ok(response) => {
                 server.thread.counters.requests.add(1);
-                if let Some(request) = about.request {
-                    measurements.answered(request, arrived_ns, about.exemplar);
+                match about.request {
+                    Some(request) => measurements.answered(request, arrived_ns, about.exemplar),
+                    None => delay(&server, &guard.client).await,
                 }
                 return Ok(response);
             }
@@ -255,7 +270,20 @@ pub(crate) fn serve(
             None => stated_sender(&server, &parts.headers),
         };
         server.thread.measurements.refused((about.request, sender), arrived_ns, &refusal);
+        if refusal.status.is_client_error() {
+            delay(&server, &guard.client).await;
+        }
         Ok(refuse(&refusal))
+    }
+}
+
+/// Waits before the response to a request that is refused, or is not one of a participant.
+async fn delay(server: &Server, client: &ClientConnection) {
+    let now_us = server.thread.now().monotonic_us;
+    let pause = server.refusal_pace.count(client.address, &client.refusal_due_us, now_us);
+    if let Some(pause) = pause {
+        server.thread.counters.refusals_delayed.add(1);
+        Box::pin(tokio::time::sleep(pause)).await;
     }
 }
 
@@ -340,6 +368,13 @@ impl RequestInfo {
         let (request, trace, source, exemplar) = (None, None, None, None);
         Self { read_ns, request, trace, source, exemplar, facts: None, decision: None }
     }
+
+    /// Names the subject of the request's spans, if it is traced and has one.
+    fn name_subject(&mut self, subject: Option<SpanSubject>) {
+        if let Some(facts) = self.facts.as_mut().filter(|_| subject.is_some()) {
+            facts.subject = subject;
+        }
+    }
 }
 
 async fn respond(
@@ -394,12 +429,13 @@ async fn respond(
     match process(server, (resource, route), head, (envelope, body, span, stages))? {
         AcceptStatus::Immediate(status) => Ok(empty(status)),
         AcceptStatus::OfQuote(status, id) => {
-            if let Some(facts) = &mut about.facts {
-                facts.subject = Some(SpanSubject::Quote(id));
-            }
+            about.name_subject(Some(SpanSubject::Quote(id)));
             Ok(empty(status))
         }
-        AcceptStatus::AfterQuery(query) => Ok(empty(query.await?)),
+        AcceptStatus::AfterQuery(query, quote) => {
+            about.name_subject(quote.map(SpanSubject::Quote));
+            Ok(empty(query.await?))
+        }
         AcceptStatus::AfterDecision(decision, status) => {
             let (mut stages, facts) = decision.wait(&server.directory).await?;
             about.decision = facts;
@@ -447,7 +483,11 @@ fn process(
     (envelope, body, span, stages): (Envelope, Bytes, RequestSpan, RequestTrace),
 ) -> Result<AcceptStatus, Refusal> {
     let mut inbound = Inbound { envelope, method, uri, headers, body, span, stages };
-    server.signatures.check(resource, &inbound)?;
+    let rewritten = || {
+        let requests = inbound.body.len() / REQUEST_BYTES * REWRITTEN_WEIGHT;
+        count_more(server, &inbound.envelope.source, requests);
+    };
+    server.signatures.check(resource, &inbound, rewritten)?;
     // Before the message is stored or forwarded.
     fspiop::forwarded_headers::strip(&mut inbound.headers);
     if matches!(inbound.method, Method::GET | Method::DELETE) {
@@ -462,7 +502,8 @@ fn dispatch(
     route: &Route<'_>,
     inbound: Inbound,
 ) -> Result<AcceptStatus, Refusal> {
-    let Server { submitter, egress, transfers, .. } = &**server;
+    let Server { submitter, egress, transfers, quotes, quote_rules, conversions, .. } = &**server;
+    let rules = quote_rules.as_deref();
     let weigh = |source: &FspName, rows: usize| count_more(server, source, rows.saturating_sub(1));
     match route {
         Route::TransfersPost
@@ -476,7 +517,12 @@ fn dispatch(
         Route::PartiesGet(path) => parties::get(egress, path, inbound),
         Route::PartiesPut(path) => parties::put(egress, path, inbound),
         Route::PartiesError(path) => parties::put_error(egress, path, inbound),
-        Route::Exchange(route) => exchanges::forward(egress, route, inbound),
+        Route::Exchange(route) => {
+            match quotes.as_ref().filter(|_| route.resource == Resource::Quotes) {
+                Some(recorder) => recorded_quotes::forward(recorder, rules, route, inbound),
+                None => exchanges::forward(egress, rules, route, inbound),
+            }
+        }
         Route::ParticipantsBatch => {
             participants::post_batch((submitter, egress), route, inbound, weigh)
         }
@@ -486,6 +532,7 @@ fn dispatch(
             participants::change((submitter, egress), (route, path), inbound)
         }
         Route::ParticipantsGet(path) => participants::get(egress, path, &inbound),
+        Route::ServicesGet(pair) => services::get(egress, conversions, *pair, &inbound),
         Route::ParticipantsError(path) => participants::put_error(egress, path, inbound),
     }
 }

@@ -19,8 +19,10 @@ use fspiop::headers::FSPIOP_SIGNATURE;
 use fspiop::{Refusal, Resource};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
-use jws::{KeyDirectory, Policy, SignatureRequirement, VerificationKey};
-use ledger::FspName;
+use jws::{
+    KeyDirectory, Policy, SignatureError, SignatureRequirement, SignedForm, VerificationKey,
+};
+use ledger::{FspName, ParticipantIndex};
 
 use crate::directory::Directory;
 use crate::inbound::Inbound;
@@ -63,11 +65,17 @@ impl ThreadSignatures {
         Rc::new(Self { options, thread, directory, keys: RefCell::default() })
     }
 
-    /// Refuses a message without a valid signature if its resource requires one.
+    /// Refuses a message without a valid signature if its resource requires one. `rewritten` is
+    /// called if the body had to be parsed and written again, which costs much more than its bytes.
     ///
     /// # Errors
     /// 400, 3105, with the reason.
-    pub(crate) fn check(&self, resource: Resource, inbound: &Inbound) -> Result<(), Refusal> {
+    pub(crate) fn check(
+        &self,
+        resource: Resource,
+        inbound: &Inbound,
+        rewritten: impl FnOnce(),
+    ) -> Result<(), Refusal> {
         let is_signed = || inbound.headers.contains_key(&FSPIOP_SIGNATURE);
         match self.options.policy.demands(&inbound.method, resource) {
             SignatureRequirement::Nothing => return Ok(()),
@@ -82,19 +90,22 @@ impl ThreadSignatures {
             body: &inbound.body,
         };
         let verified = jws::verify_with(&message, |source| self.keys_of(source));
+        if matches!(verified, Ok(SignedForm::Rewritten) | Err(SignatureError::Wrong)) {
+            rewritten();
+        }
         let counter = match verified {
-            Ok(()) => &self.thread.counters.signatures_verified,
+            Ok(_) => &self.thread.counters.signatures_verified,
             Err(_) => &self.thread.counters.signatures_refused,
         };
         counter.add(1);
-        verified.map_err(|error| error.refusal())
+        verified.map(drop).map_err(|error| error.refusal())
     }
 
     /// Signs a message of the hub if its resource is signed; `None` if that failed, in which case
     /// it must not be sent.
     pub(crate) async fn sign(
         &self,
-        (method, resource): (&Method, Resource),
+        (to, method, resource): (ParticipantIndex, &Method, Resource),
         headers: HeaderMap,
         body: Bytes,
     ) -> Option<(HeaderMap, Bytes)> {
@@ -104,7 +115,7 @@ impl ThreadSignatures {
         let counters = &self.thread.counters;
         counters.signatures_asked.add(1);
         let signed = match &self.options.signer {
-            Some(signer) => signer.sign(headers, body).await.ok(),
+            Some(signer) => signer.sign(to, headers, body).await.ok(),
             None => None,
         };
         match signed {

@@ -1,31 +1,48 @@
 //! Signing threads: an RSA signature takes 0.3 ms, in which an I/O thread could have
 //! served thirty requests.
 //!
-//! A message is queued for the least loaded signing thread, and returned signed. The sending task
-//! waits without blocking its lane, its thread or other participants. Costs: one wake-up on either
+//! A message is queued, and returned signed. The sending task waits without blocking its lane, its
+//! thread or other participants. Costs: a lock for the time of a push or pop, one wake-up on either
 //! side, and no copy of headers or body.
 //!
-//! Bounds: each thread queues [`QUEUE_MAX`] messages; if all queues are full, tasks wait in order
-//! of arrival. These are bounded, too: a notice by its lane's window, an answer to a query by the
-//! limit on forwards, beyond which queries are refused. `upesi_signatures_waiting` shows their
+//! Recipients take turns: a participant that makes the hub sign many messages delays its own.
+//!
+//! Bounds: the tasks that wait are bounded; a notice by its lane's window, an answer to a query by
+//! the limit on forwards, beyond which queries are refused. `upesi_signatures_waiting` shows their
 //! number.
 
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::{fmt, io};
 
 use bytes::Bytes;
 use fspiop::headers::FSPIOP_SIGNATURE;
 use http::HeaderMap;
 use jws::{HubKeys, SignError, SigningKey};
-use tokio::sync::{mpsc, oneshot};
+use ledger::ParticipantIndex;
+use tokio::sync::oneshot;
 
-/// Queue length of one signing thread, which takes about 100 ms to sign.
-const QUEUE_MAX: usize = 256;
+use crate::turns::Turns;
 
 /// The signing threads. Cheap to clone; they end when the last clone is dropped.
 #[derive(Clone)]
 pub struct Signer {
-    desks: Vec<mpsc::Sender<Job>>,
+    desk: Arc<OpenDesk>,
+}
+
+/// A desk that closes when it is dropped.
+struct OpenDesk(Arc<Desk>);
+
+/// The messages to be signed, for all signing threads.
+#[derive(Default)]
+struct Desk {
+    work: Mutex<Work>,
+    has_work: Condvar,
+}
+
+#[derive(Default)]
+struct Work {
+    jobs: Turns<ParticipantIndex, Job>,
+    is_closed: bool,
 }
 
 struct Job {
@@ -52,34 +69,83 @@ impl Signer {
     /// # Errors
     /// If a thread cannot be started.
     pub fn start(keys: &Arc<HubKeys>, threads: usize) -> io::Result<Self> {
-        let start = |number: usize| {
-            let (desk, mut jobs) = mpsc::channel::<Job>(QUEUE_MAX);
-            let keys = Arc::clone(keys);
-            let work = move || {
-                while let Some(Job { headers, body, answer }) = jobs.blocking_recv() {
-                    // The task may have been dropped.
-                    let _told = answer.send(sign(headers, body, &keys.signing()));
-                }
-            };
-            std::thread::Builder::new().name(format!("sign-{number}")).spawn(work)?;
-            Ok(desk)
-        };
-        Ok(Self { desks: (0..threads.max(1)).map(start).collect::<io::Result<_>>()? })
+        let desk = Arc::new(Desk::default());
+        for number in 0..threads.max(1) {
+            let (desk, keys) = (Arc::clone(&desk), Arc::clone(keys));
+            let thread = std::thread::Builder::new().name(format!("sign-{number}"));
+            thread.spawn(move || desk.serve(&keys))?;
+        }
+        Ok(Self { desk: Arc::new(OpenDesk(desk)) })
     }
 
-    /// Signs a message of the hub; the body comes back in the form that is signed.
-    pub(crate) async fn sign(&self, headers: HeaderMap, body: Bytes) -> Result<Signed, Unsigned> {
-        let desk = self.desks.iter().max_by_key(|desk| desk.capacity());
-        let desk = desk.expect("there is at least one thread");
+    /// Signs a message of the hub to a participant; the body comes back in the form that is signed.
+    pub(crate) async fn sign(
+        &self,
+        to: ParticipantIndex,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Signed, Unsigned> {
         let (answer, answered) = oneshot::channel();
-        desk.send(Job { headers, body, answer }).await.map_err(|_| Unsigned::Ended)?;
+        self.desk.0.put(to, Job { headers, body, answer });
         answered.await.map_err(|_| Unsigned::Ended)?.map_err(|_| Unsigned::Failed)
+    }
+}
+
+impl Desk {
+    /// Adds a job, or drops it if the desk is closed.
+    fn put(&self, to: ParticipantIndex, job: Job) {
+        let mut work = self.lock();
+        if !work.is_closed {
+            work.jobs.push(to, job);
+            drop(work);
+            self.has_work.notify_one();
+        }
+    }
+
+    /// Signs until the desk is closed.
+    fn serve(self: Arc<Self>, keys: &HubKeys) {
+        // Also after a panic: no task may wait for ever.
+        let desk = OpenDesk(self);
+        while let Some(Job { headers, body, answer }) = desk.0.next() {
+            // The task may have been dropped.
+            if !answer.is_closed() {
+                let _received = answer.send(sign(headers, body, &keys.signing()));
+            }
+        }
+    }
+
+    /// Waits for a job; `None` when the desk is closed.
+    fn next(&self) -> Option<Job> {
+        let mut work = self.lock();
+        while !work.is_closed {
+            if let Some(job) = work.jobs.pop() {
+                return Some(job);
+            }
+            work = self.has_work.wait(work).unwrap_or_else(PoisonError::into_inner);
+        }
+        None
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for OpenDesk {
+    fn drop(&mut self) {
+        let jobs = {
+            let mut work = self.0.lock();
+            work.is_closed = true;
+            std::mem::take(&mut work.jobs)
+        };
+        self.0.has_work.notify_all();
+        drop(jobs);
     }
 }
 
 impl fmt::Debug for Signer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Signer({} threads)", self.desks.len())
+        write!(f, "Signer(closed: {})", self.desk.0.lock().is_closed)
     }
 }
 

@@ -4,11 +4,11 @@
 //! hyper answers unparsable requests with a status and no body. Such a response is replaced here by
 //! a standard error body on its way to the socket. Requests that hyper does not answer (incomplete,
 //! too slow, or with a line end without CR in the head, which is hidden from hyper) are answered by
-//! [`ClosingSocket::close`].
+//! [`ClosingSocket::close`]. An HTTP/2 connection that exceeds its [`FrameBudget`] is closed.
 //!
-//! Costs: a read costs the search for the line ends of heads and one copy of the received bytes, a
-//! write a few comparisons and no copy. The first bytes of a connection are read before hyper
-//! starts, to distinguish HTTP/2 from HTTP/1.1.
+//! Costs: a read costs the search for the line ends of heads, or over HTTP/2 for the headers of
+//! frames, and one copy of the received bytes, a write a few comparisons and no copy. The first
+//! bytes of a connection are read before hyper starts, to distinguish HTTP/2 from HTTP/1.1.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -25,11 +25,13 @@ use fspiop::{ErrorCode, Refusal, bare};
 use http::StatusCode;
 use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
+use node::latency_trace::monotonic_ns;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::connections::ClientConnection;
 use crate::counters::Counters;
+use crate::frame_budget::FrameBudget;
 
 /// Maximum bytes of one read of a client's socket.
 const ROOM_BYTES: usize = 64 << 10;
@@ -61,6 +63,12 @@ pub(crate) enum Protocol {
     Http2,
 }
 
+/// The check of received bytes before hyper sees them.
+enum InputCheck {
+    LineEnds(LineEndCheck),
+    Frames(FrameBudget),
+}
+
 /// The read buffer in front of hyper, one for all sockets of a thread.
 pub(crate) struct ReadBuffer(RefCell<Box<[u8]>>);
 
@@ -77,8 +85,7 @@ pub(crate) struct Socket<S> {
     /// Bytes read before hyper started.
     first: Bytes,
     room: Rc<ReadBuffer>,
-    /// `None` over HTTP/2.
-    line_ends: Option<LineEndCheck>,
+    check: InputCheck,
     client: Rc<ClientConnection>,
     counters: Arc<Counters>,
     /// The unwritten rest of the response that replaces one of hyper.
@@ -107,8 +114,11 @@ impl<S: Stream> Socket<S> {
         let inner = Rc::new(RefCell::new(TokioIo::new(stream)));
         let first = first.freeze();
         counters.socket_read_bytes.add(first.len() as u64);
-        let line_ends = (protocol == Protocol::Http1).then(LineEndCheck::default);
-        Some((Self { inner, first, room, line_ends, client, counters, replacing: None }, protocol))
+        let check = match protocol {
+            Protocol::Http1 => InputCheck::LineEnds(LineEndCheck::default()),
+            Protocol::Http2 => InputCheck::Frames(FrameBudget::new(PREFACE.len(), monotonic_ns())),
+        };
+        Some((Self { inner, first, room, check, client, counters, replacing: None }, protocol))
     }
 
     /// The socket after hyper has finished.
@@ -204,10 +214,14 @@ impl<S: Stream> Read for Socket<S> {
             // End of input: earlier requests are still served.
             return Poll::Ready(Ok(()));
         }
-        if !this.first.is_empty() {
+        if this.check.is_exceeded() && !this.client.evicted.get() {
+            this.counters.malformed.add(1);
+            this.client.evict();
+        }
+        if !this.first.is_empty() && !this.client.evicted.get() {
             let length = this.first.len().min(buffer.remaining());
             let first = this.first.split_to(length);
-            let accepted = accepted_length(&mut this.line_ends, &first, &this.client);
+            let accepted = this.check.accepted_length(&first, &this.client);
             buffer.put_slice(&first[..accepted]);
             return Poll::Ready(Ok(()));
         }
@@ -223,7 +237,7 @@ impl<S: Stream> Read for Socket<S> {
                 this.counters.socket_reads.add(1);
                 this.counters.socket_read_bytes.add(room.filled().len() as u64);
                 this.client.record_read();
-                let accepted = accepted_length(&mut this.line_ends, room.filled(), &this.client);
+                let accepted = this.check.accepted_length(room.filled(), &this.client);
                 buffer.put_slice(&room.filled()[..accepted]);
             }
             Poll::Pending => this.client.set_waker(context),
@@ -232,18 +246,25 @@ impl<S: Stream> Read for Socket<S> {
     }
 }
 
-/// The number of received bytes that hyper may see: all, unless a head has a bare line feed.
-fn accepted_length(
-    check: &mut Option<LineEndCheck>,
-    bytes: &[u8],
-    client: &ClientConnection,
-) -> usize {
-    match check.as_mut().map(|check| check.check(bytes)) {
-        None | Some(Ok(())) => bytes.len(),
-        Some(Err(fault)) => {
-            client.has_bare_line_feed.set(true);
-            fault.before
+impl InputCheck {
+    /// The number of received bytes that hyper may see: all, unless a head has a bare line feed or
+    /// the client has sent too many frames.
+    fn accepted_length(&mut self, bytes: &[u8], client: &ClientConnection) -> usize {
+        match self {
+            Self::LineEnds(check) => {
+                let Err(fault) = check.check(bytes) else { return bytes.len() };
+                client.has_bare_line_feed.set(true);
+                fault.before
+            }
+            Self::Frames(budget) => {
+                budget.grow(client.requests.get(), monotonic_ns());
+                budget.read(bytes).map_or_else(|exceeded| exceeded.before, |()| bytes.len())
+            }
         }
+    }
+
+    fn is_exceeded(&self) -> bool {
+        matches!(self, Self::Frames(budget) if budget.is_exceeded)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::directory::Directory;
 use crate::inbound::{Inbound, RecordedMessage};
 use crate::outbox::Outbox;
 use crate::passthrough::{Passthrough, PassthroughMessage};
-use crate::pending_requests::{PendingRequests, Wait};
+use crate::pending_requests::{PendingRequests, Reply, Wait};
 use crate::spans::DecisionFacts;
 use crate::thread::Thread;
 use crate::trace::RequestTrace;
@@ -31,8 +31,9 @@ pub(crate) enum AcceptStatus {
     OfQuote(StatusCode, CorrelationId),
     /// When its record is durable and decided.
     AfterDecision(PendingDecision, StatusCode),
-    /// After a query of the state, which few messages need.
-    AfterQuery(PendingStateQuery),
+    /// After a query of the state, which few messages need, or after the record of a quote, which
+    /// is forwarded then. With the quote, if the message is about one.
+    AfterQuery(PendingStateQuery, Option<CorrelationId>),
 }
 
 /// Queries the state about a message first.
@@ -110,6 +111,18 @@ pub(crate) struct PendingDecision {
 }
 
 impl PendingDecision {
+    /// Waits until the command is durable and applied; returns the outcome, or `None` in
+    /// pass-through mode.
+    ///
+    /// # Errors
+    /// 503 if the node accepted no more commands.
+    pub(crate) async fn outcome(self, directory: &Directory) -> Result<Option<Outcome>, Refusal> {
+        match self.wait {
+            Some(wait) => decided(wait.await.0, directory).map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Waits until the command is durable and applied; returns the trace to mark as answered, and
     /// the facts for the spans.
     ///
@@ -125,20 +138,25 @@ impl PendingDecision {
         if let Some(facts) = &mut self.facts {
             facts.decided(reply.ok(), times.as_deref());
         }
-        match reply {
-            Ok(outcome) => {
-                if outcome == Outcome::SenderNotFound {
-                    directory.ignore();
-                }
-                Ok((self.stages, self.facts))
+        decided(reply, directory).map(|_| (self.stages, self.facts))
+    }
+}
+
+/// The outcome of a decided command.
+fn decided(reply: Reply, directory: &Directory) -> Result<Outcome, Refusal> {
+    match reply {
+        Ok(outcome) => {
+            if outcome == Outcome::SenderNotFound {
+                directory.ignore();
             }
-            Err(SubmissionRefused::SenderBacklogFull) => Err(Refusal::owed()),
-            Err(
-                SubmissionRefused::Full
-                | SubmissionRefused::DiskFull
-                | SubmissionRefused::BrokersTimedOut
-                | SubmissionRefused::Stopped,
-            ) => Err(Refusal::unavailable()),
+            Ok(outcome)
         }
+        Err(SubmissionRefused::SenderBacklogFull) => Err(Refusal::owed()),
+        Err(
+            SubmissionRefused::Full
+            | SubmissionRefused::DiskFull
+            | SubmissionRefused::BrokersTimedOut
+            | SubmissionRefused::Stopped,
+        ) => Err(Refusal::unavailable()),
     }
 }

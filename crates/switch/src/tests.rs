@@ -124,6 +124,11 @@ fn name(text: &str) -> FspName {
 impl Hub {
     /// Writes all to a connection, ends that half, and reads to the end.
     async fn converse(&self, bytes: &[u8]) -> Vec<String> {
+        lines(&self.exchange(bytes).await)
+    }
+
+    /// The same, and returns the received bytes.
+    async fn exchange(&self, bytes: &[u8]) -> Vec<u8> {
         let (client, hub) = duplex(PIPE);
         let server = &self.parts.server;
         let place = server.connections.admit(CLIENT).expect("a place");
@@ -138,7 +143,7 @@ impl Hub {
         let (_, read) = tokio::join!(write, reading.read_to_end(&mut answers));
         read.expect("whole answers");
         serving.await.expect("no panic");
-        lines(&answers)
+        answers
     }
 
     /// How many records the log has.

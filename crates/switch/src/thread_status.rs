@@ -50,6 +50,8 @@ pub struct Traffic {
     /// Wakes each of them.
     pub(crate) mail: Vec<Arc<Notify>>,
     pub(crate) breakers: Arc<Breakers>,
+    /// Those of calls to oracles.
+    pub(crate) oracle_breakers: Arc<Breakers>,
     /// The queue of spans, if they are exported.
     pub(crate) spans: Option<SpanQueue>,
 }
@@ -77,6 +79,12 @@ impl Traffic {
     #[must_use]
     pub fn open_breakers(&self) -> Vec<OpenBreaker> {
         self.breakers.open()
+    }
+
+    /// Oracles to which calls fail at once.
+    #[must_use]
+    pub fn open_oracle_breakers(&self) -> usize {
+        self.oracle_breakers.open().len()
     }
 
     /// Counts of spans; zeros if none are exported.

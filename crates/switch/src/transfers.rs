@@ -37,6 +37,8 @@ pub(crate) struct Transfers {
     pub(crate) expiration_max: Option<Duration>,
     /// Maximum number of items of a bulk transfer.
     pub(crate) bulk_items_max: usize,
+    /// Whether a transfer must agree with a quote of its transaction.
+    pub(crate) binds_to_quotes: bool,
     /// Senders are identified, so none sends for another.
     pub(crate) identifies_senders: bool,
 }
@@ -184,6 +186,9 @@ fn submit_known(
     if !view.fee_rules.is_empty() {
         commands::choose_fee_rule(&mut command, &inbound.body, &view.fee_rules);
     }
+    if transfers.binds_to_quotes {
+        commands::add_terms(&mut command, &inbound.body);
+    }
     Ok(AcceptStatus::AfterDecision(transfers.submitter.submit(command, inbound)?, accepted))
 }
 
@@ -201,7 +206,9 @@ fn is_of_another(command: &Command) -> bool {
         | Command::ChangeParties(_)
         | Command::Administer(_)
         | Command::FulfilBulk(_)
-        | Command::AbortBulk(_) => false,
+        | Command::AbortBulk(_)
+        | Command::RecordQuote(_)
+        | Command::RecordQuoteAnswer(_) => false,
     }
 }
 
@@ -219,7 +226,9 @@ fn expires_too_late(transfers: &Transfers, command: &Command) -> Option<Refusal>
         | Command::ChangeParties(_)
         | Command::Administer(_)
         | Command::FulfilBulk(_)
-        | Command::AbortBulk(_) => return None,
+        | Command::AbortBulk(_)
+        | Command::RecordQuote(_)
+        | Command::RecordQuoteAnswer(_) => return None,
     };
     let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
     let latest_ms = transfers.egress.thread.wall_ms().saturating_add(limit_ms);
@@ -246,13 +255,14 @@ fn refuse_unless_known(
     };
     transfers.handle.ask_about(id, look_up).map_err(|_| Refusal::unavailable())?;
     let transfers = Rc::clone(transfers);
-    Ok(AcceptStatus::AfterQuery(Box::pin(async move {
+    let querying = async move {
         match receiver.await {
             Ok(true) => submit_and_wait(&transfers, inbound, command).await,
             Ok(false) => Err(refusal),
             Err(_) => Err(Refusal::unavailable()),
         }
-    })))
+    };
+    Ok(AcceptStatus::AfterQuery(Box::pin(querying), None))
 }
 
 async fn submit_and_wait(

@@ -1,5 +1,6 @@
 //! Reads certificates and revocation lists: their names and their validity.
 
+use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
@@ -7,6 +8,7 @@ use x509_parser::prelude::FromDer;
 use x509_parser::revocation_list::CertificateRevocationList;
 use x509_parser::x509::X509Name;
 
+use crate::file::CertificateStatus;
 use crate::request::{CertificateSummary, EnrolmentFault};
 
 /// Maximum length of a shown subject. A longer one is cut.
@@ -61,6 +63,19 @@ pub(crate) fn read_crl(der: &CertificateRevocationListDer<'_>) -> Option<CrlFact
     let (_, list) = CertificateRevocationList::from_der(der).ok()?;
     let next_update = list.next_update().map(|time| time.timestamp());
     Some(CrlFacts { issuer: shown(list.issuer()), next_update })
+}
+
+/// Subject and end of each certificate in PEM of a file for another library. Those that cannot be
+/// read are left out.
+#[must_use]
+pub fn statuses(kind: &'static str, pem: &[u8]) -> Vec<CertificateStatus> {
+    let found = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
+    let status = |facts: CertificateFacts| CertificateStatus {
+        kind,
+        subject: facts.subject,
+        expires: facts.not_after,
+    };
+    found.filter_map(|certificate| read(&certificate)).map(status).collect()
 }
 
 /// The certificates of a chain in DER, one after the other.

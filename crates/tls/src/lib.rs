@@ -45,7 +45,7 @@ mod unavailable;
 pub const IS_AVAILABLE: bool = cfg!(feature = "rustls");
 
 #[cfg(feature = "rustls")]
-pub use certificate::{split_chain, summarize};
+pub use certificate::{split_chain, statuses, summarize};
 #[cfg(feature = "rustls")]
 pub use chain_limit::{CHAIN_BYTES_MAX, CHAIN_CERTIFICATES_MAX};
 #[cfg(feature = "rustls")]
@@ -68,5 +68,5 @@ pub use tokio_rustls::server::TlsStream;
 #[cfg(not(feature = "rustls"))]
 pub use unavailable::{
     Accepted, BlockingTlsStream, ClientTls, ClientTlsStream, ParticipantAuthority, Peer, Rejected,
-    ServerTls, SigningRequest, TlsStream, split_chain, summarize,
+    ServerTls, SigningRequest, TlsStream, split_chain, statuses, summarize,
 };

@@ -184,5 +184,6 @@ const fn names(operation: Operation) -> (&'static str, &'static str, &'static st
         Operation::BulkTransfersGet => step!("find bulk transfer"),
         Operation::BulkTransfersPut => step!("bulk fulfil"),
         Operation::BulkTransfersError => step!("bulk abort"),
+        Operation::ServicesGet => step!("find services"),
     }
 }

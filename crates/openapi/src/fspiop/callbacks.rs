@@ -9,6 +9,8 @@ use super::examples;
 use crate::api::{Access, ApiResponse, Body, Callback, Operation, Parameter, ParameterLocation};
 use crate::schema::reference;
 
+const TO_DESTINATION: &str = "To the destination.";
+
 /// Origin of the bytes of a callback.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
@@ -81,6 +83,7 @@ pub(super) fn schemas() -> Vec<(String, Value)> {
                 "properties": {"fspId": reference("FspId")},
             }),
         ),
+        ("ServicesFXPPutResponse".to_owned(), provider_list()),
         (
             "TransfersIDPatchResponse".to_owned(),
             json!({
@@ -96,9 +99,23 @@ pub(super) fn schemas() -> Vec<(String, Value)> {
     ]
 }
 
+fn provider_list() -> Value {
+    json!({
+        "type": "object",
+        "required": ["providers"],
+        "properties": {"providers": {"type": "array", "items": reference("FspId")}},
+    })
+}
+
 /// The callbacks that an operation can cause.
 pub(super) fn of(cause: Cause, has_sub_id: bool) -> Vec<Callback> {
     kinds(cause, has_sub_id).into_iter().map(|kind| callback(cause, kind)).collect()
+}
+
+/// The callback of a request for the providers of a pair of currencies.
+pub(super) fn of_currency_pair() -> Vec<Callback> {
+    let kind = providers("/services/FXP/{SourceCurrency}/{TargetCurrency}", "answer-of-pair");
+    vec![callback(Cause::ServicesGet, kind)]
 }
 
 fn callback(cause: Cause, kind: CallbackKind) -> Callback {
@@ -194,16 +211,14 @@ fn kinds(cause: Cause, has_sub_id: bool) -> Vec<CallbackKind> {
             ]
         }
         Cause::ParticipantsError => {
-            vec![participant_error(has_sub_id, Origin::Forwarded, "To the destination.")]
+            vec![participant_error(has_sub_id, Origin::Forwarded, TO_DESTINATION)]
         }
         Cause::PartiesGet => parties_get(has_sub_id),
         Cause::PartiesPut => vec![
-            party(has_sub_id, "answer", Origin::Forwarded, "To the destination."),
+            party(has_sub_id, "answer", Origin::Forwarded, TO_DESTINATION),
             party(has_sub_id, "error", Origin::ByHub, "To the sender: 3201, or the failure."),
         ],
-        Cause::PartiesError => {
-            vec![party(has_sub_id, "error", Origin::Forwarded, "To the destination.")]
-        }
+        Cause::PartiesError => vec![party(has_sub_id, "error", Origin::Forwarded, TO_DESTINATION)],
         Cause::TransfersPost => transfers_post(),
         Cause::TransfersPut => transfers_put(),
         Cause::TransfersError => vec![transfer_error(
@@ -227,6 +242,7 @@ fn kinds(cause: Cause, has_sub_id: bool) -> Vec<CallbackKind> {
             bulk_result("To the sender: the current state."),
             bulk_error(Origin::ByHub, "To the sender: 3210, or 3000 for other FSPs."),
         ],
+        Cause::ServicesGet => vec![providers("/services/FXP", "answer")],
         Cause::Health
         | Cause::EndpointCache
         | Cause::ParticipantsBatchPut
@@ -273,6 +289,18 @@ fn bulk_error(origin: Origin, text: &'static str) -> CallbackKind {
         origin,
         text,
         body: Some(("ErrorInformationObject", examples::error("3203", "Payee FSP ID not found"))),
+    }
+}
+
+fn providers(path: &'static str, name: &'static str) -> CallbackKind {
+    CallbackKind {
+        name,
+        endpoint: EndpointType::FxQuotes,
+        method: "put",
+        path,
+        origin: Origin::ByHub,
+        text: "To the sender: the active participants that convert.",
+        body: Some(("ServicesFXPPutResponse", json!({"providers": ["fxp1"]}))),
     }
 }
 
@@ -378,7 +406,7 @@ fn exchange(cause: Cause) -> Vec<CallbackKind> {
         | BulkQuotesError
         | TransactionRequestsError
         | AuthorizationsError
-        | TransactionsError => return vec![error(Origin::Forwarded, "To the destination.")],
+        | TransactionsError => return vec![error(Origin::Forwarded, TO_DESTINATION)],
         QuotesPost => ("request", "post", "/quotes", Some("QuotesPostRequest")),
         BulkQuotesPost => ("request", "post", "/bulkQuotes", Some("BulkQuotesPostRequest")),
         TransactionRequestsPost => {

@@ -32,7 +32,7 @@ pub(super) fn describe(operation: Operation) -> Description {
         }
         ParticipantsBatch | ParticipantsPut => (StatusCode::OK, RECORDED, UNKNOWN_SOURCE),
         ParticipantsPost | ParticipantsDelete => (StatusCode::ACCEPTED, RECORDED, UNKNOWN_SOURCE),
-        ParticipantsGet => {
+        ParticipantsGet | ServicesGet => {
             (StatusCode::ACCEPTED, "Accepted; the callback follows.", UNKNOWN_SOURCE)
         }
         ParticipantsError => (StatusCode::OK, FORWARDED, &[][..]),
@@ -85,6 +85,10 @@ const REQUEST_PAYMENT: &str = "\
     Sent by the payee's FSP, and forwarded to the destination, the payer's FSP. If the \
     destination is unknown, the sender gets a callback with 3201. The hub keeps no link to the \
     quote and the transfer that follow.";
+const PROVIDERS: &str = "\
+    Answered by callback from `services.fxp` of the configuration, with the active participants; \
+    an empty list if no participant converts. The callback goes to the sender's endpoint for \
+    quotes of conversions.";
 const TRANSACTIONS: &str = "\
     Forwarded to the destination, at the address of its transaction requests. The admin API has \
     the transaction object of a transfer.";
@@ -173,6 +177,7 @@ fn summary_and_text(operation: Operation) -> (&'static str, &'static str) {
         BulkTransfersPost | BulkTransfersGet | BulkTransfersPut | BulkTransfersError => {
             bulk(operation)
         }
+        ServicesGet => ("Find participants that convert currencies", PROVIDERS),
         TransfersPost => ("Prepare a transfer", PREPARE),
         TransfersGet => ("Request the state of a transfer", QUERY_TRANSFER),
         TransfersPut => ("Fulfil a transfer", FULFIL),

@@ -13,9 +13,9 @@ use ledger::{
 };
 use operations::{
     ARCHIVED_MAX, Activity, AdminBackend, BoxFuture, Cluster, DiskStatus, ExplanationFormat,
-    Health, LogPoint, OpenBreakers, ParticipantStatementRequest, PositionTrend, ServiceStatus,
-    Snapshots, StalledLanes, StateQuery, Statement, StatementRefusal, StatementSubject, StuckStage,
-    TransferTrace, Unavailable,
+    Health, LogPoint, NO_ENDPOINT, OpenBreakers, ParticipantStatementRequest, PositionTrend,
+    ServiceStatus, Snapshots, StalledLanes, StateQuery, Statement, StatementRefusal,
+    StatementSubject, StuckStage, TransferTrace, Unavailable,
 };
 use tokio::sync::{Notify, OwnedRwLockWriteGuard, RwLock};
 
@@ -234,6 +234,13 @@ impl AdminBackend for TestBackend {
     /// All pending notices: no participant has an endpoint here.
     fn parked_notices(&self) -> BoxFuture<'_, Vec<NoticeId>> {
         Box::pin(async move { self.inner().state.notices_owed().map(|notice| notice.id).collect() })
+    }
+
+    /// The same for each of them.
+    fn wait_reasons(&self, notices: Vec<NoticeId>) -> BoxFuture<'_, HashMap<NoticeId, String>> {
+        let reasons = notices.into_iter().map(|notice| (notice, NO_ENDPOINT.to_owned()));
+        let reasons = reasons.collect();
+        Box::pin(async move { reasons })
     }
 
     fn position_trend(&self, of: (ParticipantIndex, Currency)) -> Option<PositionTrend> {

@@ -32,6 +32,7 @@ fn reserve(server: &TestServer, amount: &str) {
         hash: Digest::default(),
         trace: [0; 16],
         fee_rule: None,
+        quote_terms: None,
     };
     let outcome = server.backend.apply(&Command::Prepare(Box::new(prepare)));
     assert_eq!(outcome, Outcome::PrepareReserved);

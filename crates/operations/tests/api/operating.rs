@@ -32,8 +32,8 @@ async fn the_kernels_refusals_have_their_codes() {
     server.stop().await;
 }
 
-/// Reserves transfers whose prepares cannot be delivered.
-fn create_dead_letter(server: &TestServer, transfers: u8) {
+/// Reserves transfers, whose prepares are owed.
+fn create_notices(server: &TestServer, transfers: u8) {
     for number in 0..transfers {
         let name = |text| FspName::new(text).unwrap();
         let prepare = Prepare {
@@ -48,10 +48,16 @@ fn create_dead_letter(server: &TestServer, transfers: u8) {
             hash: Digest::default(),
             trace: [0; 16],
             fee_rule: None,
+            quote_terms: None,
         };
         let outcome = server.backend.apply(&Command::Prepare(Box::new(prepare)));
         assert_eq!(outcome, Outcome::PrepareReserved);
     }
+}
+
+/// Reserves transfers whose prepares cannot be delivered.
+fn create_dead_letter(server: &TestServer, transfers: u8) {
+    create_notices(server, transfers);
     let notices: Vec<NoticeId> =
         server.backend.inner().state.notices_owed().map(|notice| notice.id).collect();
     for notice in notices {
@@ -115,6 +121,34 @@ async fn dead_letters_are_listed_newest_first_and_sent_again() {
     server.check("GET /deadletters?limit=1001", "", expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"limit\" is out of range"}}"#]]).await;
     server.check("GET /deadletters?before=x", "", expect![[r#"400 {"errorInformation":{"errorCode":"3101","errorDescription":"Malformed syntax - \"before\" must be an integer"}}"#]]).await;
     server.check("POST /deadletters/x/resend", "", expect![[r#"400 {"errorInformation":{"errorCode":"3101","errorDescription":"Malformed syntax - \"id\" must be an integer"}}"#]]).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn notices_owed_are_listed_oldest_first_in_pages() {
+    let server = scheme().await;
+    server.check("GET /outbox", "", expect![[r#"200 {"notices":[],"owed":0}"#]]).await;
+    create_notices(&server, 3);
+    server.check("GET /outbox?limit=1", "", expect![[r#"200 {"notices":[{"id":1,"recipient":"dfsp2","transferId":"01HV0000000000000000000100","message":"POST /transfers","outcome":29,"logIndex":10,"createdDate":"2026-01-01T10:00:00.009Z","reason":"no usable endpoint is registered for this callback"}],"next":1,"owed":3}"#]]).await;
+    for (query, ids) in [
+        ("", vec![1, 2, 3]),
+        ("?participant=dfsp2&limit=2", vec![1, 2]),
+        ("?participant=dfsp1", vec![]),
+        ("?after=1", vec![2, 3]),
+        ("?after=2&limit=1", vec![3]),
+        ("?from=2026-01-01T10:00:00.010Z", vec![2, 3]),
+        ("?to=2026-01-01T10:00:00.010Z", vec![1]),
+    ] {
+        let page = server.ask(&format!("GET /outbox{query}"), "").await;
+        let found = page.matches(r#"{"id":"#).count();
+        let named = ids.iter().all(|id| page.contains(&format!(r#"{{"id":{id},"#)));
+        assert!(found == ids.len() && named, "{query}: {page}");
+        let is_cut = query.ends_with("limit=2");
+        assert_eq!(page.contains(r#""next":2"#), is_cut, "{query}: {page}");
+    }
+    for query in ["after=x", "from=today", "participant=ghost", "limit=0", "limit=1001"] {
+        server.check_status(&format!("GET /outbox?{query}"), "", 400).await;
+    }
     server.stop().await;
 }
 

@@ -39,6 +39,7 @@ fn transfer(server: &TestServer, number: u8, (payer, payee): (&str, &str), amoun
         hash: Digest::default(),
         trace: [0; 16],
         fee_rule: None,
+        quote_terms: None,
     };
     let outcome = server.backend.apply(&Command::Prepare(Box::new(prepare)));
     assert_eq!(outcome, Outcome::PrepareReserved);

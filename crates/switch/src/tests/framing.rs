@@ -73,6 +73,7 @@ fn ambiguous_requests_are_refused() {
         ("no name", with(": a\r\n"), REFUSED),
         ("two hosts", with("host: other\r\n"), REFUSED),
         ("a source with _", with("FSPIOP_Source: payeefsp\r\n"), REFUSED),
+        ("a source with a dot", with("FSPIOP.Source: payeefsp\r\n"), REFUSED),
         ("a length with _", with("Content_Length: 5\r\n"), REFUSED),
         ("a coding with _", with("Transfer_Encoding: chunked\r\n"), REFUSED),
         ("no host", then(edited("host: hub\r\n", "")), &["400 3102"]),
@@ -168,6 +169,34 @@ fn unambiguous_requests_are_accepted() {
             // The inserted text must have the length in the head.
             let bytes = with_right_length(bytes);
             assert_eq!(hub.converse(&bytes).await, *expected, "{name}");
+        }
+    });
+}
+
+/// Frames of HTTP/2 that are no requests: a number at once is accepted, and a flood ends the
+/// connection before the frames are processed.
+#[test]
+fn http2_floods_of_frames_end_the_connection() {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0upesi678";
+    const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
+    const WINDOW_UPDATE: &[u8] = b"\0\0\x04\x08\0\0\0\0\0\0\0\0\x01";
+    const PRIORITY: &[u8] = b"\0\0\x05\x02\0\0\0\0\x01\0\0\0\x03\0";
+    const UNKNOWN: &[u8] = b"\0\0\0\x77\0\0\0\0\0";
+    let count = |answers: &[u8], frame: &[u8]| {
+        answers.windows(frame.len()).filter(|window| *window == frame).count()
+    };
+    let pong = b"\0\0\x08\x06\x01\0\0\0\0upesi678";
+    play(async |hub| {
+        let malformed = || hub.parts.server.thread.counters.malformed.get();
+        let few = [PREFACE, &PING.repeat(100)].concat();
+        let answers = hub.exchange(&few).await;
+        assert_eq!(count(&answers, pong), 100);
+        let before = malformed();
+        for (at, frame) in [PING, SETTINGS, WINDOW_UPDATE, PRIORITY, UNKNOWN].iter().enumerate() {
+            let answers = hub.exchange(&[PREFACE, &frame.repeat(20_000)].concat()).await;
+            assert!(count(&answers, pong) < 1_000, "frame {at}");
+            assert_eq!(malformed() - before, at as u64 + 1, "frame {at}");
         }
     });
 }

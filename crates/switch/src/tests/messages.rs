@@ -133,6 +133,8 @@ fn an_unknown_sender_has_no_effect_on_any_resource() {
             for row in served {
                 let path = row.template(resource).replace("{Type}/{ID}", "MSISDN/1");
                 let path = path.replace("{SubId}", "WORK").replace("{ID}", ID);
+                let path = path.replace("{SourceCurrency}", "USD");
+                let path = path.replace("{TargetCurrency}", "KES");
                 let query = match row.operation {
                     Operation::AuthorizationsGet => AUTHORIZATION_QUERY,
                     _ => "",
@@ -146,7 +148,7 @@ fn an_unknown_sender_has_no_effect_on_any_resource() {
                 let expected = match (resource, row.operation) {
                     (Resource::Participants, Operation::ParticipantsError) => accepted,
                     (_, Operation::ParticipantsPost) if has_sub_id => accepted,
-                    (Resource::Participants, _) => "400 3200",
+                    (Resource::Participants | Resource::Services, _) => "400 3200",
                     (Resource::Parties, Operation::PartiesGet) => "400 3101",
                     (Resource::Parties, _) => "400 3200",
                     (_, _) => accepted,
@@ -156,7 +158,7 @@ fn an_unknown_sender_has_no_effect_on_any_resource() {
                 assert_eq!(thread.counters.unknown_senders.get(), count, "{call}");
             }
         }
-        assert_eq!(count, 43, "all rows of the table");
+        assert_eq!(count, 45, "all rows of the table");
         let calls = (thread.counters.forwards.get(), thread.counters.attempts.get());
         assert_eq!((hub.records(), calls), (recorded, (0, 0)));
     });

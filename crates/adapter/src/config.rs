@@ -66,6 +66,23 @@ pub struct HubConfig {
     pub oauth2: Option<Oauth2Config>,
 }
 
+impl HubConfig {
+    /// A hub at an address, with the defaults.
+    pub(crate) fn at(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            parties_url: None,
+            quotes_url: None,
+            transfers_url: None,
+            name: hub_name(),
+            request_seconds: request_seconds(),
+            version: version(),
+            tls: None,
+            oauth2: None,
+        }
+    }
+}
+
 /// TLS of calls to the hub.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -136,7 +153,7 @@ pub struct DfspConfig {
     pub id_form: IdForm,
     /// Behaviour.
     #[serde(default)]
-    pub flow: FlowConfig,
+    pub flow: Policy,
     /// Calls of the back end.
     #[serde(default)]
     pub retry: RetryConfig,
@@ -156,38 +173,6 @@ pub struct JwsConfig {
     /// Whether signatures of `PUT /parties` are verified.
     #[serde(default)]
     pub verify_put_parties: bool,
-}
-
-/// Behaviour of one DFSP. The defaults are those of the reference adapter.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct FlowConfig {
-    /// AUTO_ACCEPT_PARTY
-    pub auto_accept_party: bool,
-    /// AUTO_ACCEPT_QUOTES
-    pub auto_accept_quotes: bool,
-    /// EXPIRY_SECONDS
-    pub expiry_seconds: u64,
-    /// REQUEST_PROCESSING_TIMEOUT_SECONDS
-    pub timeout_seconds: u64,
-    /// CHECK_ILP
-    pub check_ilp: bool,
-    /// REJECT_EXPIRED_QUOTE_RESPONSES
-    pub reject_expired_quotes: bool,
-    /// REJECT_TRANSFERS_ON_EXPIRED_QUOTES
-    pub reject_transfers_on_expired_quotes: bool,
-    /// USE_QUOTE_SOURCE_FSP_AS_TRANSFER_PAYEE_FSP
-    pub pay_quote_source: bool,
-    /// RESERVE_NOTIFICATION
-    pub reserve_notification: bool,
-    /// PATCH_NOTIFICATION_GRACE_TIME_MS
-    pub notice_grace_ms: u64,
-    /// ALLOW_TRANSFER_WITHOUT_QUOTE
-    pub allow_transfer_without_quote: bool,
-    /// OUTBOUND_ERROR_STATUSCODE_EXTENSION_KEY
-    pub status_code_extension_key: Option<String>,
-    /// Whether a repeated `homeTransactionId` returns the transfer that it began.
-    pub idempotent_home_transaction_id: bool,
 }
 
 /// Repetitions of calls of the back end.
@@ -235,26 +220,6 @@ fn version() -> String {
 impl Default for LimitsConfig {
     fn default() -> Self {
         Self { connections: 1_000, transfers: 10_000, keep_days: 30 }
-    }
-}
-
-impl Default for FlowConfig {
-    fn default() -> Self {
-        Self {
-            auto_accept_party: true,
-            auto_accept_quotes: true,
-            expiry_seconds: 20,
-            timeout_seconds: 30,
-            check_ilp: true,
-            reject_expired_quotes: false,
-            reject_transfers_on_expired_quotes: false,
-            pay_quote_source: false,
-            reserve_notification: false,
-            notice_grace_ms: 15_000,
-            allow_transfer_without_quote: false,
-            status_code_extension_key: None,
-            idempotent_home_transaction_id: true,
-        }
     }
 }
 
@@ -310,9 +275,11 @@ impl DfspConfig {
         if let Err(why) = crate::http_client::Target::parse(&self.backend) {
             return name(&format!("backend: {why}"));
         }
-        let flow = &self.flow;
-        if flow.expiry_seconds == 0 || flow.timeout_seconds == 0 || self.retry.attempts == 0 {
-            return name("times and attempts must be at least 1");
+        if self.flow.multiple_parties_response && self.flow.auto_accept_party {
+            return name("flow.multiple_parties_response needs auto_accept_party = false");
+        }
+        if self.retry.attempts == 0 {
+            return name("retry.attempts must be at least 1");
         }
         Ok(())
     }
@@ -320,22 +287,7 @@ impl DfspConfig {
     /// Its settings for the machines.
     #[must_use]
     pub fn policy(&self) -> Policy {
-        let flow = &self.flow;
-        Policy {
-            fsp_id: self.id.clone(),
-            auto_accept_party: flow.auto_accept_party,
-            auto_accept_quotes: flow.auto_accept_quotes,
-            expiry_ms: flow.expiry_seconds * 1_000,
-            timeout_ms: flow.timeout_seconds * 1_000,
-            check_ilp: flow.check_ilp,
-            reject_expired_quotes: flow.reject_expired_quotes,
-            reject_transfers_on_expired_quotes: flow.reject_transfers_on_expired_quotes,
-            pay_quote_source: flow.pay_quote_source,
-            reserve_notification: flow.reserve_notification,
-            notice_grace_ms: flow.notice_grace_ms,
-            allow_transfer_without_quote: flow.allow_transfer_without_quote,
-            status_code_extension_key: flow.status_code_extension_key.clone(),
-        }
+        Policy { fsp_id: self.id.clone(), ..self.flow.clone() }
     }
 }
 
@@ -370,6 +322,13 @@ mod tests {
             ("data = \"d\"", "data = \"d\"\nother = 1", "other"),
             ("[hub]", "[hub]\nversion = \"3.0\"", "hub.version"),
             ("[hub]", "[limits]\ntransfers = 0\n[hub]", "limits"),
+            ("secret\"\n", "secret\"\n[dfsp.flow]\nexpiry_seconds = 0\n", "expected 1 to 86400"),
+            ("secret\"\n", "secret\"\n[dfsp.flow]\nfsp_id = \"b\"\n", "fsp_id"),
+            (
+                "secret\"\n",
+                "secret\"\n[dfsp.flow]\nmultiple_parties_response = true\n",
+                "auto_accept_party = false",
+            ),
         ] {
             let error = AdapterConfig::parse(&SMALL.replace(from, to)).expect_err(to);
             assert!(error.contains(expected), "{error}");

@@ -60,7 +60,6 @@ pub(crate) struct Dfsp {
     pub(crate) policy: Policy,
     pub(crate) hub_name: String,
     pub(crate) id_form: IdForm,
-    pub(crate) is_idempotent: bool,
     pub(crate) secret: Secret,
     pub(crate) hub: HubClient,
     pub(crate) backend: Backend,

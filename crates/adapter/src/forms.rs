@@ -88,6 +88,20 @@ pub(crate) fn to_internal_party(party: &Value) -> Value {
     out.into()
 }
 
+/// Adds a party that was found to the one that was looked up, whose identifiers stay. Returns its
+/// DFSP.
+pub(crate) fn merge_party(to: &mut Value, found: &Value) -> Option<String> {
+    let fsp = found["fspId"].as_str()?.to_owned();
+    if let (Some(to), Some(found)) = (to.as_object_mut(), found.as_object()) {
+        for (name, value) in found {
+            if !matches!(name.as_str(), "idType" | "idValue" | "idSubValue") {
+                to.insert(name.clone(), value.clone());
+            }
+        }
+    }
+    Some(fsp)
+}
+
 /// `errorInformation` as a value.
 pub(crate) fn error_information(code: &str, description: &str) -> Value {
     json!({ "errorInformation": { "errorCode": code, "errorDescription": description } })

@@ -22,7 +22,7 @@ const IDLE_MAX: usize = 64;
 
 /// A base URL: scheme, authority and a path prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
+pub struct Target {
     is_tls: bool,
     host: String,
     port: u16,
@@ -36,7 +36,7 @@ impl Target {
     ///
     /// # Errors
     /// Why it is not one.
-    pub(crate) fn parse(url: &str) -> Result<Self, String> {
+    pub fn parse(url: &str) -> Result<Self, String> {
         let invalid = |why: &str| format!("invalid URL {url:?}: {why}");
         let uri: http::Uri = url.parse().map_err(|_| invalid("not a URL"))?;
         let authority = uri.authority().ok_or_else(|| invalid("no host"))?;
@@ -59,25 +59,25 @@ impl Target {
 
     /// The same with a longer prefix.
     #[must_use]
-    pub(crate) fn join(&self, segment: &str) -> Self {
+    pub fn join(&self, segment: &str) -> Self {
         Self { prefix: format!("{}/{segment}", self.prefix), ..self.clone() }
     }
 }
 
 /// An answer.
 #[derive(Clone, Debug)]
-pub(crate) struct Reply {
+pub struct Reply {
     /// Its status.
-    pub(crate) status: StatusCode,
+    pub status: StatusCode,
     /// Its headers.
-    pub(crate) headers: HeaderMap,
+    pub headers: HeaderMap,
     /// Its body.
-    pub(crate) body: Bytes,
+    pub body: Bytes,
 }
 
 /// A call that got no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum CallError {
+pub enum CallError {
     /// No connection: the request was not sent.
     #[error("cannot connect to {0}: {1}")]
     Unconnected(String, String),
@@ -90,7 +90,7 @@ type Sender = SendRequest<Full<Bytes>>;
 
 /// Calls of one kind of peer.
 #[derive(Debug)]
-pub(crate) struct HttpClient {
+pub struct HttpClient {
     tls: Option<Arc<ClientTls>>,
     time: Duration,
     idle: Mutex<HashMap<String, Vec<Sender>>>,
@@ -99,7 +99,7 @@ pub(crate) struct HttpClient {
 impl HttpClient {
     /// A client; `time` limits each call.
     #[must_use]
-    pub(crate) fn new(tls: Option<Arc<ClientTls>>, time: Duration) -> Self {
+    pub fn new(tls: Option<Arc<ClientTls>>, time: Duration) -> Self {
         Self { tls, time, idle: Mutex::default() }
     }
 
@@ -107,7 +107,7 @@ impl HttpClient {
     ///
     /// # Errors
     /// See [`CallError`].
-    pub(crate) async fn call(
+    pub async fn call(
         &self,
         target: &Target,
         (method, path): (Method, &str),

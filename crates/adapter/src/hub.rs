@@ -63,36 +63,40 @@ impl HubTargets {
 impl HubClient {
     /// Sends a request. A refused access token is renewed once.
     pub(crate) async fn send(&self, request: &HubRequest, trace: [u8; 16]) -> HubAnswer {
-        match self.attempt(request, trace).await {
+        self.send_as(&self.version, request, trace).await
+    }
+
+    /// Sends a message in a version: a response has that of its request.
+    pub(crate) async fn send_as(
+        &self,
+        version: &str,
+        request: &HubRequest,
+        trace: [u8; 16],
+    ) -> HubAnswer {
+        match self.attempt(version, request, trace).await {
             HubAnswer::Refused(401, _) if self.tokens.is_some() => {
                 if let Some(tokens) = &self.tokens {
                     tokens.discard();
                 }
-                self.attempt(request, trace).await
+                self.attempt(version, request, trace).await
             }
             answer => answer,
         }
     }
 
-    async fn attempt(&self, request: &HubRequest, trace: [u8; 16]) -> HubAnswer {
-        let resource = request.path[1..].split(['/', '?']).next().unwrap_or_default();
-        let body = request.body.as_ref().map_or_else(Bytes::new, |body| body.to_string().into());
-        let mut headers = match self.headers(request, resource, trace) {
-            Ok(headers) => headers,
-            Err(error) => return HubAnswer::Unanswered(error.to_string()),
+    async fn attempt(&self, version: &str, request: &HubRequest, trace: [u8; 16]) -> HubAnswer {
+        let (mut headers, body) = match self.render(version, request, trace) {
+            Ok(rendered) => rendered,
+            Err(why) => return HubAnswer::Unanswered(why),
         };
-        if let Err(why) = self.sign(&mut headers, request, &body) {
-            return HubAnswer::Unanswered(why);
-        }
         if let Some(tokens) = &self.tokens {
             match tokens.token().await {
                 Ok(token) => drop(headers.insert(AUTHORIZATION, token)),
                 Err(why) => return HubAnswer::Unanswered(why),
             }
         }
-        let target = self.targets.of(resource);
         let method = request.method.clone();
-        match self.http.call(target, (method, &request.path), headers, body).await {
+        match self.http.call(self.target(request), (method, &request.path), headers, body).await {
             Ok(reply) if reply.status.is_success() => HubAnswer::Accepted,
             Ok(reply) => {
                 let body = serde_json::from_slice(&reply.body).unwrap_or(Value::Null);
@@ -104,20 +108,39 @@ impl HubClient {
         }
     }
 
+    /// The address that a request goes to.
+    pub(crate) fn target(&self, request: &HubRequest) -> &Target {
+        self.targets.of(resource_of(request))
+    }
+
+    /// The headers and the body of a request, with its signature.
+    pub(crate) fn render(
+        &self,
+        version: &str,
+        request: &HubRequest,
+        trace: [u8; 16],
+    ) -> Result<(HeaderMap, Bytes), String> {
+        let body = request.body.as_ref().map_or_else(Bytes::new, |body| body.to_string().into());
+        let headers = self.headers(version, request, trace);
+        let mut headers = headers.map_err(|error| error.to_string())?;
+        self.sign(&mut headers, request, &body)?;
+        Ok((headers, body))
+    }
+
     fn headers(
         &self,
+        version: &str,
         request: &HubRequest,
-        resource: &str,
         trace: [u8; 16],
     ) -> Result<HeaderMap, http::header::InvalidHeaderValue> {
-        let media =
-            format!("application/vnd.interoperability.{resource}+json;version={}", self.version);
-        let media = HeaderValue::try_from(media)?;
+        let media = format!("application/vnd.interoperability.{}+json", resource_of(request));
         let mut headers = HeaderMap::with_capacity(12);
         if request.method != Method::PUT {
-            headers.insert(ACCEPT, media.clone());
+            // Every minor version of the major one.
+            let major = version.split('.').next().unwrap_or_default();
+            headers.insert(ACCEPT, HeaderValue::try_from(format!("{media};version={major}"))?);
         }
-        headers.insert(CONTENT_TYPE, media);
+        headers.insert(CONTENT_TYPE, HeaderValue::try_from(format!("{media};version={version}"))?);
         headers.insert(DATE, time::date_header(now_ms()));
         headers.insert(&FSPIOP_SOURCE, HeaderValue::try_from(&self.fsp_id)?);
         if let Some(destination) = &request.destination {
@@ -144,4 +167,8 @@ impl HubClient {
         headers.insert(&FSPIOP_SIGNATURE, signature);
         Ok(())
     }
+}
+
+fn resource_of(request: &HubRequest) -> &str {
+    request.path[1..].split(['/', '?']).next().unwrap_or_default()
 }

@@ -20,7 +20,7 @@ pub enum IdForm {
 impl IdForm {
     /// A new id.
     #[must_use]
-    pub(crate) fn generate(self) -> String {
+    pub fn generate(self) -> String {
         match self {
             Self::Ulid => ulid(now_ms(), random()),
             Self::Uuid => uuid(random()),
@@ -30,14 +30,14 @@ impl IdForm {
 
 /// Milliseconds since 1970.
 #[must_use]
-pub(crate) fn now_ms() -> u64 {
+pub fn now_ms() -> u64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH);
     elapsed.map_or(0, |elapsed| elapsed.as_millis() as u64)
 }
 
 /// A time as FSPIOP `DateTime` with milliseconds.
 #[must_use]
-pub(crate) fn date_time(millis: u64) -> String {
+pub fn date_time(millis: u64) -> String {
     let mut text = fspiop::time::date_time_whole_seconds(millis);
     let part = (millis % 1_000) as u16;
     for (digit, power) in text[20..23].iter_mut().zip([100, 10, 1]) {
@@ -47,7 +47,11 @@ pub(crate) fn date_time(millis: u64) -> String {
 }
 
 /// Random bits.
-pub(crate) fn random() -> u128 {
+///
+/// # Panics
+/// If the system has no random numbers.
+#[must_use]
+pub fn random() -> u128 {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the system has random numbers");
     u128::from_be_bytes(bytes)

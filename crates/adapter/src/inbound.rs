@@ -207,6 +207,14 @@ impl InboundTransfer {
         &self.payer
     }
 
+    /// The version of the payer's message, in which it is answered.
+    #[must_use]
+    pub fn version(&self) -> Option<&str> {
+        let media = self.object["prepare"]["headers"]["content-type"].as_str()?;
+        let (_, version) = media.split_once("version=")?;
+        ["1.0", "1.1", "2.0"].contains(&version).then_some(version)
+    }
+
     /// Whether nothing more is owed.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
@@ -280,7 +288,8 @@ impl InboundTransfer {
         let known = &self.object.get("quote").unwrap_or(&Value::Null)["fulfilment"];
         let fulfilment = if answer["fulfilment"].is_null() { known } else { &answer["fulfilment"] };
         let state = match answer["transferState"].as_str() {
-            _ if policy.reserve_notification => "RESERVED",
+            // In version 1.0 the hub sends no notice.
+            _ if policy.reserve_notification && self.version() != Some("1.0") => "RESERVED",
             Some(state) => state,
             None => "COMMITTED",
         };
@@ -333,8 +342,14 @@ impl InboundTransfer {
             .object
             .get("fulfil")
             .is_some_and(|fulfil| fulfil["body"]["transferState"] == "RESERVED");
+        if is_error && self.must_notify {
+            // The back end may have credited the payee, and the hub may have an earlier response.
+            self.phase = InboundPhase::Waiting;
+            self.pause(now_ms);
+            return vec![InboundEffect::Save(false)];
+        }
         if is_error {
-            return self.end("ABORTED", self.must_notify);
+            return self.end("ABORTED", false);
         }
         // After a repetition, the hub's answer may belong to an earlier attempt.
         if is_reserved || self.attempts > 1 {
@@ -400,11 +415,14 @@ impl InboundTransfer {
             return Vec::new();
         }
         let code = error_of(&body).map_or("", |(code, _)| code).to_owned();
-        let is_certain = code == "3303" || self.attempts <= 1;
-        if code.starts_with("20") || !is_certain || (code == "3208" && now_ms < self.expires_ms) {
+        // The hub refuses a response that differs from an earlier one, which it may have taken
+        // before the power was lost. Only the state at the hub is the outcome.
+        let is_certain = code == "3303" || (code == "3208" && self.expires_ms <= now_ms);
+        if !is_certain {
             self.phase = InboundPhase::Waiting;
             self.pause(now_ms);
-            return Vec::new();
+            // A transfer that had come to rest is in progress again.
+            return vec![InboundEffect::Save(false)];
         }
         let last = json!({ "httpStatusCode": 500, "mojaloopError": body });
         self.object.insert("lastError".to_owned(), last);
@@ -487,6 +505,10 @@ fn check(
     now_ms: u64,
 ) -> Result<(), (&'static str, String)> {
     let id = body["transferId"].as_str().unwrap_or_default();
+    let expiration = body["expiration"].as_str().and_then(fspiop::time::parse_date_time);
+    if expiration.is_some_and(|at| at <= now_ms) {
+        return Err(("3303", format!("Transfer {id} has expired")));
+    }
     let Some(quote) = quote else {
         return match policy.allow_transfer_without_quote {
             true => Ok(()),

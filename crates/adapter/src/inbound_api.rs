@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderValue, Method};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use crate::accounts::{account_key, batch_key};
 use crate::backend::BackendError;
 use crate::dfsp::{Dfsp, count};
 use crate::forms::{self, to_fspiop_party};
@@ -23,10 +24,12 @@ use crate::inbound::{
     InboundEvent, InboundTransfer, QuoteRecord, backend_quote_request, quote_response,
 };
 use crate::inbound_flow::InboundFlow;
-use crate::outbound::{CallbackKind, HubRequest, party_key_of};
+use crate::outbound::{CallbackKind, HubRequest, party_key_of_path};
 use crate::outbound_api::callback_event;
+use crate::request_to_pay::{self, backend_transaction_request};
 use crate::store::RowKind;
 use crate::tenants::Tenants;
+use crate::{bulk, inbound_bulk};
 
 /// Attempts to deliver a response to a look-up or a quote.
 const ATTEMPTS: u32 = 3;
@@ -39,12 +42,14 @@ pub(crate) struct InboundApi {
 }
 
 /// A request of the hub that passed all checks.
-struct Request {
-    source: String,
-    trace: [u8; 16],
+pub(crate) struct Request {
+    pub(crate) source: String,
+    /// The version of its body, in which it is answered.
+    pub(crate) version: String,
+    pub(crate) trace: [u8; 16],
     /// Its headers as an object.
-    headers: Value,
-    body: Value,
+    pub(crate) headers: Value,
+    pub(crate) body: Value,
 }
 
 impl Handler for InboundApi {
@@ -86,19 +91,29 @@ async fn respond(dfsp: &Arc<Dfsp>, head: &Parts, path: &str, body: &[u8]) -> Res
     let body = parse(head, operation, body)?;
     let request = Request {
         source: checked.source.as_str().to_owned(),
+        version: checked.version.as_str().to_owned(),
         trace: checked.trace.map_or_else(|| random().to_be_bytes(), |trace| trace.trace_id),
         headers: shown(&head.headers),
         body,
     };
     count(&dfsp.counts.callbacks);
-    if operation == Operation::TransfersPatch {
-        let id = path.trim_matches('/').split('/').nth(1).unwrap_or_default();
-        notice(
-            dfsp,
-            id,
-            InboundEvent::Notice { is_patch: true, is_error: false, body: request.body },
-        );
-        return Ok(200);
+    // Messages of hubs, which no hub serves: their routes have no identifiers.
+    let id = path.trim_matches('/').split('/').nth(1).unwrap_or_default();
+    match operation {
+        Operation::TransfersPatch => {
+            let event =
+                InboundEvent::Notice { is_patch: true, is_error: false, body: request.body };
+            notice(dfsp, id, event);
+            return Ok(200);
+        }
+        Operation::ParticipantsBatchPut | Operation::ParticipantsBatchError => {
+            let is_error = operation == Operation::ParticipantsBatchError;
+            let Request { headers, body, .. } = request;
+            let event = callback_event(CallbackKind::Participants, is_error, headers, body);
+            dfsp.outbound.send(&batch_key(id), &event);
+            return Ok(200);
+        }
+        _ => {}
     }
     let route = api.route(head.uri.query())?;
     match head.method {
@@ -181,15 +196,44 @@ fn put(
     let Request { headers, body, .. } = request;
     let is_error = matches!(
         operation,
-        Operation::PartiesError | Operation::QuotesError | Operation::TransfersError
+        Operation::PartiesError
+            | Operation::QuotesError
+            | Operation::TransfersError
+            | Operation::AuthorizationsError
+            | Operation::TransactionRequestsError
+            | Operation::ParticipantsError
+            | Operation::BulkQuotesError
+            | Operation::BulkTransfersError
     );
     let (key, kind) = match route {
         Route::PartiesPut(party) | Route::PartiesError(party) => {
-            (party_key(party), CallbackKind::Parties)
+            (party_key_of_path(party), CallbackKind::Parties)
+        }
+        Route::ParticipantsPut(party) | Route::ParticipantsError(party) => {
+            (account_key(party), CallbackKind::Participants)
+        }
+        Route::BulkTransfersPut(path) | Route::BulkTransfersError(path) => {
+            inbound_bulk::notice(dfsp, &path.name.text, is_error, &body);
+            (bulk::transfer_key(&path.name.text), CallbackKind::BulkTransfers)
         }
         Route::Exchange(exchange) => match (operation, &exchange.id) {
+            (Operation::BulkQuotesPut | Operation::BulkQuotesError, Some(id)) => {
+                (bulk::quote_key(&id.name.text), CallbackKind::BulkQuotes)
+            }
             (Operation::QuotesPut | Operation::QuotesError, Some(id)) => {
                 (format!("quotes/{}", id.name.text), CallbackKind::Quotes)
+            }
+            (Operation::AuthorizationsPut | Operation::AuthorizationsError, Some(id)) => {
+                (format!("authorizations/{}", id.name.text), CallbackKind::Authorizations)
+            }
+            (Operation::TransactionRequestsPut | Operation::TransactionRequestsError, Some(id)) => {
+                let key = format!("transactionRequests/{}", id.name.text);
+                let kind = CallbackKind::TransactionRequests;
+                let event = callback_event(kind, is_error, headers, body.clone());
+                if dfsp.outbound.send(&key, &event) == 0 && !is_error {
+                    request_to_pay::notify(dfsp, &id.name.text, &body);
+                }
+                return Ok(());
             }
             _ => return Err(Refusal::not_implemented()),
         },
@@ -202,11 +246,6 @@ fn put(
     };
     dfsp.outbound.send(&key, &callback_event(kind, is_error, headers, body));
     Ok(())
-}
-
-fn party_key(party: &PartyPath<'_>) -> String {
-    let sub = party.sub_id.as_ref().map(|sub| &*sub.text);
-    party_key_of(party.kind.as_str(), &party.id.text, sub)
 }
 
 /// Passes the hub's decision on to an incoming transfer, also to one that has come to rest.
@@ -233,7 +272,7 @@ async fn work(
 ) -> Result<(), Refusal> {
     let place = Arc::clone(&dfsp.inbound_places).try_acquire_owned();
     let place = place.map_err(|_| Refusal::unavailable())?;
-    let job = Job { dfsp: Arc::clone(dfsp), request, _place: place };
+    let job = Job { dfsp: Arc::clone(dfsp), request, place: Some(place) };
     match route {
         Route::PartiesGet(party) => {
             let path = party_path("parties", &party);
@@ -252,9 +291,28 @@ async fn work(
                 let error = forms::error_information("3205", "Quote ID not found");
                 tokio::spawn(async move { job.deliver(path, error).await });
             }
+            (Operation::TransactionRequestsPost, _) => {
+                tokio::spawn(job.transaction_request());
+            }
+            (Operation::BulkQuotesPost, _) => {
+                tokio::spawn(job.bulk_quote());
+            }
+            (Operation::BulkQuotesGet, Some(id)) => {
+                let id = id.name.text.to_string();
+                tokio::spawn(async move { job.show_bulk_quote(&id).await });
+            }
+            (Operation::AuthorizationsGet, Some(id)) => {
+                let id = id.name.escaped().to_string();
+                tokio::spawn(async move { job.authorization(&id).await });
+            }
             _ => return Err(Refusal::not_implemented()),
         },
         Route::TransfersPost => return job.receive_transfer().await,
+        Route::BulkTransfersPost => return job.receive_bulk().await,
+        Route::BulkTransfersGet(path) => {
+            let id = path.name.text.to_string();
+            tokio::spawn(async move { job.show_bulk(&id).await });
+        }
         Route::TransfersGet(path) => {
             let path = format!("/transfers/{}", path.name.escaped());
             tokio::spawn(async move { job.show_transfer(&path).await });
@@ -275,10 +333,11 @@ fn party_path(resource: &str, party: &PartyPath<'_>) -> String {
 }
 
 /// The work of one request.
-struct Job {
-    dfsp: Arc<Dfsp>,
-    request: Request,
-    _place: OwnedSemaphorePermit,
+pub(crate) struct Job {
+    pub(crate) dfsp: Arc<Dfsp>,
+    pub(crate) request: Request,
+    /// Its place among the requests in progress, unless it is continued after a restart.
+    pub(crate) place: Option<OwnedSemaphorePermit>,
 }
 
 impl Job {
@@ -329,6 +388,43 @@ impl Job {
         }
     }
 
+    /// Asks the back end of the payer whether it will pay a request.
+    async fn transaction_request(self) {
+        let request = &self.request.body;
+        let id = request["transactionRequestId"].as_str().unwrap_or_default();
+        let path = format!("/transactionRequests/{id}");
+        let body = backend_transaction_request(request);
+        match self.ask_backend(Method::POST, "/transactionrequests", Some(&body)).await {
+            Ok(None) => {}
+            Ok(Some(answer)) => {
+                let mut body = forms::Object::new();
+                forms::copy(&answer, &["transactionId", "transactionRequestState"], &mut body);
+                let list = forms::extension_list(&answer["extensionList"]);
+                forms::put(&mut body, "extensionList", &list);
+                self.deliver(path, body.into()).await;
+            }
+            Err(error) => self.deliver_error(&path, &error).await,
+        }
+    }
+
+    /// Asks the back end of the payee for the password that the payer has entered.
+    async fn authorization(&self, id: &str) {
+        let path = format!("/authorizations/{id}");
+        match self.ask_backend(Method::GET, &format!("/otp/{id}"), None).await {
+            Ok(None) => {}
+            Ok(Some(answer)) => {
+                let value = match &answer["otpValue"] {
+                    Value::String(value) => value.clone(),
+                    other => other.to_string(),
+                };
+                let info = json!({ "authentication": "OTP", "authenticationValue": value });
+                let body = json!({ "authenticationInfo": info, "responseType": "ENTERED" });
+                self.deliver(path, body).await;
+            }
+            Err(error) => self.deliver_error(&path, &error).await,
+        }
+    }
+
     /// Keeps a quote; without it the transfer would be refused.
     async fn save_quote(&self, record: &QuoteRecord) -> bool {
         let id = record.request["transactionId"].as_str().unwrap_or_default();
@@ -338,7 +434,7 @@ impl Job {
     }
 
     async fn receive_transfer(self) -> Result<(), Refusal> {
-        let Self { dfsp, request, _place: place } = self;
+        let Self { dfsp, request, place } = self;
         let id = request.body["transferId"].as_str().unwrap_or_default().to_owned();
         if dfsp.inbound.send(&id, &InboundEvent::PreparedAgain) > 0 {
             return Ok(());
@@ -346,7 +442,7 @@ impl Job {
         let now = now_ms();
         if let Some(mut known) = dfsp.load::<InboundTransfer>(RowKind::Inbound, &id) {
             let effects = known.handle(InboundEvent::PreparedAgain, &dfsp.policy, now);
-            if let Some(flow) = InboundFlow::register(&dfsp, known, None, Some(place)) {
+            if let Some(flow) = InboundFlow::register(&dfsp, known, None, place) {
                 tokio::spawn(flow.run(effects));
             }
             return Ok(());
@@ -356,7 +452,7 @@ impl Job {
         let (transfer, effects) =
             InboundTransfer::begin(message, quote.as_ref(), request.trace, &dfsp.policy, now);
         let (recorded, is_recorded) = oneshot::channel();
-        if let Some(flow) = InboundFlow::register(&dfsp, transfer, Some(recorded), Some(place)) {
+        if let Some(flow) = InboundFlow::register(&dfsp, transfer, Some(recorded), place) {
             tokio::spawn(flow.run(effects));
         }
         match is_recorded.await {
@@ -384,7 +480,7 @@ impl Job {
         }
     }
 
-    async fn ask_backend(
+    pub(crate) async fn ask_backend(
         &self,
         method: Method,
         path: &str,
@@ -397,14 +493,15 @@ impl Job {
         answer
     }
 
-    async fn deliver_error(&self, path: &str, error: &BackendError) {
+    pub(crate) async fn deliver_error(&self, path: &str, error: &BackendError) {
         let text: String = error.message.chars().take(fspiop::DESCRIPTION_CHARS_MAX).collect();
         let body = forms::error_information(&error.code, &text);
         self.deliver(format!("{path}/error"), body).await;
     }
 
-    /// Sends a response to the sender of the request. The payer repeats what does not arrive.
-    async fn deliver(&self, path: String, body: Value) {
+    /// Sends a response to the sender of the request. Returns whether the hub has answered. The
+    /// payer repeats requests whose response does not arrive.
+    pub(crate) async fn deliver(&self, path: String, body: Value) -> bool {
         let request = HubRequest {
             method: Method::PUT,
             path,
@@ -413,12 +510,13 @@ impl Job {
         };
         for attempt in 1..=ATTEMPTS {
             count(&self.dfsp.counts.hub_requests);
-            match self.dfsp.hub.send(&request, self.request.trace).await {
-                HubAnswer::Accepted => return,
+            let version = &self.request.version;
+            match self.dfsp.hub.send_as(version, &request, self.request.trace).await {
+                HubAnswer::Accepted => return true,
                 HubAnswer::Refused(status, body) if status < 500 => {
                     let path = &request.path;
                     tracing::warn!(dfsp = %self.dfsp.policy.fsp_id, path, status, %body, "refused");
-                    return;
+                    return true;
                 }
                 HubAnswer::Refused(..) | HubAnswer::Unanswered(_) => {
                     count(&self.dfsp.counts.hub_unanswered);
@@ -428,5 +526,6 @@ impl Job {
                 tokio::time::sleep(PAUSE).await;
             }
         }
+        false
     }
 }

@@ -43,8 +43,7 @@ impl InboundFlow {
         if !self.carry_out(first).await {
             return;
         }
-        while !self.transfer.is_at_rest() {
-            let event = self.next().await;
+        while let Some(event) = self.next().await {
             let now = now_ms();
             let is_early = self.transfer.deadline_ms.is_none_or(|at| now < at);
             if matches!(event, InboundEvent::Deadline) && is_early {
@@ -61,13 +60,18 @@ impl InboundFlow {
         }
     }
 
-    async fn next(&mut self) -> InboundEvent {
+    /// The next event; `None` at rest, once the events have been taken that arrived while the last
+    /// state was written. Later ones find the transfer in the store.
+    async fn next(&mut self) -> Option<InboundEvent> {
+        if self.transfer.is_at_rest() {
+            return self.inputs.try_recv().ok();
+        }
         let deadline = self.transfer.deadline_ms.map_or(u64::MAX, |at| at.saturating_sub(now_ms()));
         let until = Instant::now() + Duration::from_millis(deadline.min(3_600_000));
-        tokio::select! {
+        Some(tokio::select! {
             Some(event) = self.inputs.recv() => event,
             () = sleep_until(until) => InboundEvent::Deadline,
-        }
+        })
     }
 
     async fn carry_out(&mut self, effects: Vec<InboundEffect>) -> bool {
@@ -103,6 +107,7 @@ impl InboundFlow {
             dfsp: Arc::clone(&self.dfsp),
             id: self.transfer.transfer_id().to_owned(),
             payer: self.transfer.payer().to_owned(),
+            version: self.transfer.version().unwrap_or(&self.dfsp.hub.version).to_owned(),
             trace: self.transfer.trace,
         };
         let sender = self.wait.sender();
@@ -120,6 +125,7 @@ struct Call {
     dfsp: Arc<Dfsp>,
     id: String,
     payer: String,
+    version: String,
     trace: [u8; 16],
 }
 
@@ -177,6 +183,7 @@ impl Call {
     ) -> HubAnswer {
         count(&self.dfsp.counts.hub_requests);
         let destination = (method == Method::PUT).then(|| self.payer.clone());
-        self.dfsp.hub.send(&HubRequest { method, path, destination, body }, self.trace).await
+        let request = HubRequest { method, path, destination, body };
+        self.dfsp.hub.send_as(&self.version, &request, self.trace).await
     }
 }

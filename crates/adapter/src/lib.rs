@@ -8,17 +8,21 @@
 //! Bounds: connections per listener, transfers in progress per direction, bodies of 5 MB, and the
 //! days for which ended transfers are kept ([`config::LimitsConfig`]).
 
+mod accounts;
 mod backend;
+mod bulk;
 pub mod config;
+pub mod conformance;
 mod dfsp;
 pub mod doctor;
 mod forms;
-mod http_client;
+pub mod http_client;
 mod http_server;
 mod hub;
-mod ids;
+pub mod ids;
 pub mod inbound;
 mod inbound_api;
+mod inbound_bulk;
 mod inbound_flow;
 mod monitoring;
 mod oauth;
@@ -27,6 +31,7 @@ mod outbound_api;
 mod outbound_checks;
 mod outbound_flow;
 pub mod policy;
+mod request_to_pay;
 pub mod simulator;
 mod start;
 mod store;
@@ -35,4 +40,4 @@ mod waits;
 
 pub use crate::backend::BackendError;
 pub use crate::config::AdapterConfig;
-pub use crate::start::{Adapter, Addresses, StartError};
+pub use crate::start::{Adapter, Addresses, StartError, TlsFiles};

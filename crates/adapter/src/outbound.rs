@@ -5,7 +5,7 @@
 //! only after the prepare was sent. From then on the machine does not end before it knows the
 //! outcome: it resends the identical prepare until it expires, and asks the hub with GET.
 
-use fspiop::ilp;
+use fspiop::{PartyPath, ilp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -20,6 +20,10 @@ const PAUSE_MS_MAX: u64 = 60_000;
 /// Time after the expiration in which the hub may still report a prepare as unknown and decide it,
 /// in milliseconds: it covers a message in flight and the difference of the clocks.
 const UNKNOWN_AFTER_MS: u64 = 10_000;
+/// Maximum number of answers to one look-up.
+const PARTIES_MAX: usize = 16;
+/// The error about a party without a DFSP.
+pub(crate) const NO_FSP: &str = "Resolved payee party has no fspId";
 /// Party not found by a hub that knows no such transfer.
 const TRANSFER_UNKNOWN: &str = "3208";
 
@@ -34,6 +38,10 @@ pub enum Phase {
     Quote,
     /// The back end must accept the quote.
     QuotePause,
+    /// The password of the payer was requested, for a transfer that the payee asked for.
+    Otp,
+    /// The back end must accept the password.
+    OtpPause,
     /// The prepare is owed to the hub or was sent; the outcome is unknown.
     Prepared,
     /// Committed.
@@ -91,8 +99,18 @@ pub enum CallbackKind {
     Parties,
     /// `PUT /quotes/{ID}`
     Quotes,
+    /// `PUT /authorizations/{ID}`
+    Authorizations,
+    /// `PUT /transactionRequests/{ID}`
+    TransactionRequests,
     /// `PUT /transfers/{ID}`
     Transfers,
+    /// `PUT /participants/...`
+    Participants,
+    /// `PUT /bulkQuotes/{ID}`
+    BulkQuotes,
+    /// `PUT /bulkTransfers/{ID}`
+    BulkTransfers,
 }
 
 /// An input of the machine.
@@ -125,6 +143,10 @@ pub enum RequestKind {
     Prepare,
     /// `GET /transfers/{ID}`
     Status,
+    /// `GET /authorizations/{ID}`
+    Otp,
+    /// `PUT /transactionRequests/{ID}`
+    Rejection,
 }
 
 /// An output of the machine.
@@ -192,7 +214,7 @@ impl OutboundTransfer {
             phase: Phase::LookUp,
             object,
             trace: ids.trace,
-            deadline_ms: Some(now_ms + policy.timeout_ms),
+            deadline_ms: Some(now_ms + policy.look_up_ms()),
             expires_ms: 0,
             is_answered: false,
             answer_by_ms: 0,
@@ -279,7 +301,7 @@ impl OutboundTransfer {
                 self.refused(asked, (status, body), policy, now_ms)
             }
             Event::Unanswered(asked, why) => self.unanswered(asked, &why, now_ms),
-            Event::Deadline => self.deadline(now_ms),
+            Event::Deadline => self.deadline(policy, now_ms),
             Event::Resume(accept) => self.resume(&accept, policy, now_ms),
             Event::Restarted => self.restarted(now_ms),
         }
@@ -301,13 +323,28 @@ impl OutboundTransfer {
         if self.phase == Phase::LookUp {
             keys.push(party_key(&self.object["to"]));
         }
+        if let Some(request) = self.request_id() {
+            keys.push(format!("authorizations/{request}"));
+        }
         keys
     }
 
     /// Whether nothing more will happen without the back end.
     #[must_use]
     pub const fn is_at_rest(&self) -> bool {
-        !matches!(self.phase, Phase::LookUp | Phase::Quote | Phase::Prepared)
+        !matches!(self.phase, Phase::LookUp | Phase::Quote | Phase::Otp | Phase::Prepared)
+    }
+
+    /// Whether it waits for the back end.
+    #[must_use]
+    pub const fn is_paused(&self) -> bool {
+        matches!(self.phase, Phase::PartyPause | Phase::QuotePause | Phase::OtpPause)
+    }
+
+    /// The payee's request that it pays.
+    #[must_use]
+    pub fn request_id(&self) -> Option<&str> {
+        self.object.get("transactionRequestId").and_then(Value::as_str)
     }
 
     /// Whether it has ended.
@@ -324,7 +361,10 @@ impl OutboundTransfer {
             Phase::QuotePause => "WAITING_FOR_QUOTE_ACCEPTANCE",
             Phase::Completed => "COMPLETED",
             Phase::Aborted => "ABORTED",
-            Phase::LookUp | Phase::Quote | Phase::Prepared | Phase::Failed => "ERROR_OCCURRED",
+            Phase::OtpPause => "WAITING_FOR_AUTH_ACCEPTANCE",
+            Phase::LookUp | Phase::Quote | Phase::Otp | Phase::Prepared | Phase::Failed => {
+                "ERROR_OCCURRED"
+            }
         }
     }
 
@@ -365,6 +405,7 @@ impl OutboundTransfer {
         match (self.phase, callback.kind) {
             (Phase::LookUp, CallbackKind::Parties) => self.party_found(callback, policy, now_ms),
             (Phase::Quote, CallbackKind::Quotes) => self.quoted(callback, policy, now_ms),
+            (Phase::Otp, CallbackKind::Authorizations) => self.authorized(callback, policy, now_ms),
             (Phase::Prepared, CallbackKind::Transfers) => self.decided(callback, policy, now_ms),
             // A late or repeated callback.
             _ => Vec::new(),
@@ -372,6 +413,10 @@ impl OutboundTransfer {
     }
 
     fn party_found(&mut self, callback: Callback, policy: &Policy, now_ms: u64) -> Vec<Effect> {
+        if policy.multiple_parties_response {
+            self.collect_party(callback);
+            return Vec::new();
+        }
         let Callback { headers, body, is_error, .. } = callback;
         self.object
             .insert("getPartiesResponse".to_owned(), json!({ "headers": headers, "body": &body }));
@@ -379,24 +424,51 @@ impl OutboundTransfer {
             return self.fail("Got an error response resolving party", (500, body), policy);
         }
         let found = forms::to_internal_party(&body["party"]);
-        let Some(fsp) = found["fspId"].as_str() else {
-            let what = "Resolved payee party has no fspId";
-            return self.fail_with(what, "2001", policy);
-        };
-        let to = &mut self.object["to"];
-        to["fspId"] = fsp.into();
-        if let (Some(to), Some(found)) = (to.as_object_mut(), found.as_object()) {
-            for (name, value) in found {
-                if !matches!(name.as_str(), "idType" | "idValue" | "idSubValue") {
-                    to.insert(name.clone(), value.clone());
-                }
-            }
+        if forms::merge_party(&mut self.object["to"], &found).is_none() {
+            return self.fail_with(NO_FSP, "2001", policy);
         }
         put(&mut self.object, "supportedCurrencies", &found["supportedCurrencies"]);
         match policy.auto_accept_party {
             true => self.request_quote(policy, now_ms),
             false => self.pause(Phase::PartyPause),
         }
+    }
+
+    /// Keeps one of several answers to the look-up.
+    fn collect_party(&mut self, callback: Callback) {
+        let Callback { headers, body, is_error, .. } = callback;
+        if is_error {
+            self.object.insert("lastError".to_owned(), last_error(500, &body));
+            return;
+        }
+        let name = "getPartiesResponse".to_owned();
+        let answers = self.object.entry(name).or_insert_with(|| json!([]));
+        if let Some(answers) = answers.as_array_mut().filter(|all| all.len() < PARTIES_MAX) {
+            answers.push(json!({ "headers": headers, "body": body }));
+        }
+    }
+
+    /// Ends the time for answers to the look-up. The back end chooses one of them.
+    fn parties_collected(&mut self, policy: &Policy) -> Vec<Effect> {
+        let answers = self.object.get("getPartiesResponse").and_then(Value::as_array);
+        let answers = answers.map_or(&[][..], Vec::as_slice);
+        if let [only] = answers {
+            let found = forms::to_internal_party(&only["body"]["party"]);
+            if forms::merge_party(&mut self.object["to"], &found).is_none() {
+                return self.fail_with(NO_FSP, "2001", policy);
+            }
+        } else if answers.is_empty() {
+            let id = self.transfer_id().to_owned();
+            return match self.object.remove("lastError") {
+                Some(mut last) => {
+                    let error = (500, last["mojaloopError"].take());
+                    self.fail("Got an error response resolving party", error, policy)
+                }
+                None => self.time_out(&format!("Timeout resolving payee for transfer {id}")),
+            };
+        }
+        self.object.remove("lastError");
+        self.pause(Phase::PartyPause)
     }
 
     fn pause(&mut self, phase: Phase) -> Vec<Effect> {
@@ -407,18 +479,20 @@ impl OutboundTransfer {
     fn request_quote(&mut self, policy: &Policy, now_ms: u64) -> Vec<Effect> {
         let expires = now_ms + self.seconds("quoteExpirySeconds").unwrap_or(policy.expiry_ms);
         let o = &self.object;
-        let initiator_type = match &o["from"]["type"] {
-            Value::String(kind) => kind.as_str(),
-            _ => "CONSUMER",
-        };
+        let given = |name: &str| o.get(name).unwrap_or(&Value::Null);
+        let text = |value: &Value, default: &str| value.as_str().unwrap_or(default).to_owned();
+        let initiator_type = text(&o["from"]["type"], "CONSUMER");
         let mut kind = Object::new();
-        kind.insert("scenario".to_owned(), o["transactionType"].clone());
-        kind.insert("initiator".to_owned(), "PAYER".into());
+        let scenario = text(given("transactionType"), "TRANSFER");
+        kind.insert("scenario".to_owned(), text(given("scenario"), &scenario).into());
+        kind.insert("initiator".to_owned(), text(given("initiator"), "PAYER").into());
+        let initiator_type = text(given("initiatorType"), &initiator_type);
         kind.insert("initiatorType".to_owned(), initiator_type.into());
         put(&mut kind, "subScenario", o.get("subScenario").unwrap_or(&Value::Null));
         let mut body = Object::new();
         body.insert("quoteId".to_owned(), o["quoteId"].clone());
         body.insert("transactionId".to_owned(), o["transferId"].clone());
+        put(&mut body, "transactionRequestId", given("transactionRequestId"));
         body.insert("payer".to_owned(), to_fspiop_party(&o["from"]));
         body.insert("payee".to_owned(), to_fspiop_party(&o["to"]));
         body.insert("amountType".to_owned(), o["amountType"].clone());
@@ -456,9 +530,41 @@ impl OutboundTransfer {
         if policy.reject_expired_quotes && expiration.is_some_and(|at| at < now_ms) {
             return self.fail_with("Quote response missed expiry deadline", "3302", policy);
         }
-        match policy.auto_accept_quotes {
+        let is_accepted = match (self.request_id(), self.text("initiatorType")) {
+            (None, _) => policy.auto_accept_quotes,
+            (Some(_), "BUSINESS") => policy.auto_accept_r2p_business_quotes,
+            (Some(_), _) => return self.request_otp(policy, now_ms),
+        };
+        match is_accepted {
             true => self.prepare(policy, now_ms),
             false => self.pause(Phase::QuotePause),
+        }
+    }
+
+    /// Asks the payee's DFSP for the one-time password that the payer has entered there.
+    fn request_otp(&mut self, policy: &Policy, now_ms: u64) -> Vec<Effect> {
+        let path = format!(
+            "/authorizations/{}?authenticationType=OTP&retriesLeft=1&amount={}&currency={}",
+            self.text("transactionRequestId"),
+            self.text("amount"),
+            self.text("currency")
+        );
+        let destination = self.object["to"]["fspId"].as_str().map(str::to_owned);
+        let request = HubRequest { method: http::Method::GET, path, destination, body: None };
+        (self.phase, self.deadline_ms) = (Phase::Otp, Some(now_ms + policy.timeout_ms));
+        vec![Effect::Send(RequestKind::Otp, request)]
+    }
+
+    fn authorized(&mut self, callback: Callback, policy: &Policy, now_ms: u64) -> Vec<Effect> {
+        let Callback { headers, body, is_error, .. } = callback;
+        let response = json!({ "headers": headers, "body": &body });
+        self.object.insert("authorizationResponse".to_owned(), response);
+        if is_error {
+            return self.fail("Got an error response requesting OTP", (500, body), policy);
+        }
+        match policy.auto_accept_r2p_device_otp && body["responseType"] == "ENTERED" {
+            true => self.prepare(policy, now_ms),
+            false => self.pause(Phase::OtpPause),
         }
     }
 
@@ -586,6 +692,9 @@ impl OutboundTransfer {
             (Phase::Quote, RequestKind::Quote) => {
                 self.fail("Quote request was refused", (status, body), policy)
             }
+            (Phase::Otp, RequestKind::Otp) => {
+                self.fail("OTP request was refused", (status, body), policy)
+            }
             (Phase::Prepared, RequestKind::Prepare) if !may_be_retried && self.attempts == 1 => {
                 self.fail("Transfer request was refused", (status, body), policy)
             }
@@ -606,10 +715,13 @@ impl OutboundTransfer {
                 self.try_later(now_ms);
                 Vec::new()
             }
-            (Phase::LookUp, RequestKind::Party) | (Phase::Quote, RequestKind::Quote) => self
-                .end_failed("The hub cannot be reached", (500, error), |transfer, what| {
+            (Phase::LookUp, RequestKind::Party)
+            | (Phase::Quote, RequestKind::Quote)
+            | (Phase::Otp, RequestKind::Otp) => {
+                self.end_failed("The hub cannot be reached", (500, error), |transfer, what| {
                     transfer.bare_answer(500, what, "1001")
-                }),
+                })
+            }
             _ => Vec::new(),
         }
     }
@@ -621,11 +733,13 @@ impl OutboundTransfer {
         self.deadline_ms = Some(next.min(limit));
     }
 
-    fn deadline(&mut self, now_ms: u64) -> Vec<Effect> {
+    fn deadline(&mut self, policy: &Policy, now_ms: u64) -> Vec<Effect> {
         let id = self.transfer_id().to_owned();
         match self.phase {
+            Phase::LookUp if policy.multiple_parties_response => self.parties_collected(policy),
             Phase::LookUp => self.time_out(&format!("Timeout resolving payee for transfer {id}")),
             Phase::Quote => self.time_out(&format!("Timeout requesting quote for transfer {id}")),
+            Phase::Otp => self.time_out(&format!("Timeout requesting OTP for transfer {id}")),
             Phase::Prepared => self.still_unknown(&id, now_ms),
             _ => {
                 self.deadline_ms = None;
@@ -661,6 +775,12 @@ impl OutboundTransfer {
         self.is_answered = false;
         match self.phase {
             Phase::PartyPause if is_true("acceptParty") => {
+                let to = accept.get("to").unwrap_or(&self.object["to"]);
+                if !to["fspId"].is_string() {
+                    let what = "request.body.to should name the chosen party with its fspId";
+                    let body = json!({ "message": what, "statusCode": "400" });
+                    return vec![Effect::Answer(BackendReply { status: 400, body })];
+                }
                 for name in ["amount", "to"] {
                     put(&mut self.object, name, accept.get(name).unwrap_or(&Value::Null));
                 }
@@ -669,8 +789,10 @@ impl OutboundTransfer {
             Phase::QuotePause if is_true("acceptQuote") || is_true("acceptQuoteOrConversion") => {
                 self.prepare(policy, now_ms)
             }
+            Phase::OtpPause if is_true("acceptOTP") => self.prepare(policy, now_ms),
             Phase::PartyPause => self.abort("Payee rejected by backend"),
             Phase::QuotePause => self.abort("Quote rejected by backend"),
+            Phase::OtpPause => self.abort("OTP rejected by backend"),
             Phase::Failed => vec![Effect::Answer(BackendReply { status: 200, body: Value::Null })],
             _ => vec![Effect::Answer(BackendReply { status: 200, body: self.shown() })],
         }
@@ -680,14 +802,26 @@ impl OutboundTransfer {
         (self.phase, self.deadline_ms) = (Phase::Aborted, None);
         self.object.insert("abortedReason".to_owned(), reason.into());
         let mut effects = vec![Effect::Save(true)];
+        effects.extend(self.rejection());
         effects.extend(self.answer(200, self.shown()));
         effects
+    }
+
+    /// Informs the DFSP of the payee that its request to pay was rejected.
+    fn rejection(&self) -> Option<Effect> {
+        let request = HubRequest {
+            method: http::Method::PUT,
+            path: format!("/transactionRequests/{}", self.request_id()?),
+            destination: self.object["to"]["fspId"].as_str().map(str::to_owned),
+            body: Some(json!({ "transactionRequestState": "REJECTED" })),
+        };
+        Some(Effect::Send(RequestKind::Rejection, request))
     }
 
     /// Continues after the process was stopped. The connection of the back end is gone.
     fn restarted(&mut self, now_ms: u64) -> Vec<Effect> {
         match self.phase {
-            Phase::LookUp | Phase::Quote => {
+            Phase::LookUp | Phase::Quote | Phase::Otp => {
                 let what = "The adapter restarted before the transfer was sent";
                 let error = forms::error_information("2001", what);
                 self.end_failed(what, (500, error), |transfer, what| {
@@ -777,8 +911,14 @@ pub(crate) fn party_key(party: &Value) -> String {
     party_key_of(part("idType"), part("idValue"), sub)
 }
 
+/// The key of the callbacks about the party of a path.
+pub(crate) fn party_key_of_path(party: &PartyPath<'_>) -> String {
+    let sub = party.sub_id.as_ref().map(|sub| &*sub.text);
+    party_key_of(party.kind.as_str(), &party.id.text, sub)
+}
+
 /// The key of the callbacks about a party with these identifiers.
-pub(crate) fn party_key_of(kind: &str, id: &str, sub: Option<&str>) -> String {
+fn party_key_of(kind: &str, id: &str, sub: Option<&str>) -> String {
     match sub {
         Some(sub) => format!("parties/{kind}/{id}/{sub}"),
         None => format!("parties/{kind}/{id}"),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fspiop::PartyPath;
 use fspiop::route_table::Operation;
 use http::Method;
 use http::request::Parts;
@@ -18,12 +19,14 @@ use crate::http_server::{self, Answered, Handler};
 use crate::hub::HubAnswer;
 use crate::ids::{now_ms, random};
 use crate::outbound::{
-    BackendReply, CallbackKind, Event, HubRequest, NewIds, OutboundTransfer, Phase, party_key_of,
+    BackendReply, CallbackKind, Event, HubRequest, NewIds, OutboundTransfer, Phase,
+    party_key_of_path,
 };
 use crate::outbound_checks as checks;
-use crate::outbound_flow::{OutboundFlow, flow_key};
+use crate::outbound_flow::{OutboundFlow, flow_key, origin, origin_key};
 use crate::store::RowKind;
 use crate::tenants::Tenants;
+use crate::{accounts, bulk, request_to_pay};
 
 /// Time added to the longest wait of a transfer, so that the transfer itself answers first.
 const MARGIN: Duration = Duration::from_secs(5);
@@ -79,11 +82,25 @@ async fn respond(
         ("POST", ["transfers"]) => post_transfer(dfsp, body, trace).await,
         ("GET", ["transfers", id]) => get_transfer(dfsp, id, trace).await,
         ("PUT", ["transfers", id]) => put_transfer(dfsp, id, body).await,
+        ("POST", ["requestToPay"]) => request_to_pay::post(dfsp, body, trace).await,
+        ("PUT", ["requestToPay", id]) => request_to_pay::put(dfsp, id, body, trace).await,
+        ("POST", ["requestToPayTransfer"]) => post_requested_transfer(dfsp, body, trace).await,
+        ("PUT", ["requestToPayTransfer", id]) => put_requested_transfer(dfsp, id, body).await,
         ("GET", ["parties", kind, id]) => get_party(dfsp, (kind, id, None), trace).await,
         ("GET", ["parties", kind, id, sub]) => get_party(dfsp, (kind, id, Some(sub)), trace).await,
         ("POST", ["quotes"]) => post_quote(dfsp, body, trace).await,
         ("POST", ["simpleTransfers"]) => post_simple_transfer(dfsp, body, trace).await,
-        (_, ["transfers" | "quotes" | "simpleTransfers"] | ["transfers" | "parties", ..]) => {
+        ("POST", ["accounts"]) => accounts::post(dfsp, body, trace).await,
+        ("DELETE", ["accounts", party @ ..]) if matches!(party.len(), 2 | 3) => {
+            accounts::delete(dfsp, party, trace).await
+        }
+        ("POST", ["bulkQuotes"]) => bulk::post_quotes(dfsp, body, trace).await,
+        ("GET", ["bulkQuotes", id]) => bulk::get_quotes(dfsp, id, trace).await,
+        ("POST", ["bulkTransfers"]) => bulk::post_transfers(dfsp, body, trace).await,
+        ("GET", ["bulkTransfers", id]) => bulk::get_transfers(dfsp, id, trace).await,
+        (_, ["transfers" | "quotes" | "simpleTransfers"] | ["transfers" | "parties", ..])
+        | (_, ["requestToPay" | "requestToPayTransfer" | "accounts", ..])
+        | (_, ["bulkQuotes" | "bulkTransfers", ..]) => {
             plain_error(405, "3000", "the path has no such method")
         }
         _ => plain_error(404, "3002", "unknown path"),
@@ -91,12 +108,12 @@ async fn respond(
 }
 
 /// Parses a body as JSON.
-fn parse(body: &[u8]) -> Result<Value, BackendReply> {
+pub(crate) fn parse(body: &[u8]) -> Result<Value, BackendReply> {
     serde_json::from_slice(body)
         .map_err(|error| plain_error(400, "400", &format!("the body is not JSON: {error}")))
 }
 
-fn invalid(why: &str) -> BackendReply {
+pub(crate) fn invalid(why: &str) -> BackendReply {
     plain_error(400, "400", why)
 }
 
@@ -117,8 +134,19 @@ async fn post_transfer(dfsp: &Arc<Dfsp>, body: &[u8], trace: [u8; 16]) -> Backen
         Err(answer) => return answer,
     };
     let home = request["homeTransactionId"].as_str().unwrap_or_default().to_owned();
-    if dfsp.is_idempotent
-        && let Some(answer) = repeated(dfsp, &home, &request).await
+    let origin = dfsp.policy.idempotent_home_transaction_id.then_some((RowKind::Home, &*home));
+    begin_transfer(dfsp, request, origin, trace).await
+}
+
+/// Begins a transfer and waits for its answer. One with a known origin is not begun again.
+async fn begin_transfer(
+    dfsp: &Arc<Dfsp>,
+    request: Object,
+    origin: Option<(RowKind, &str)>,
+    trace: [u8; 16],
+) -> BackendReply {
+    if let Some(origin) = origin
+        && let Some(answer) = repeated(dfsp, origin, &request).await
     {
         return answer;
     }
@@ -132,9 +160,9 @@ async fn post_transfer(dfsp: &Arc<Dfsp>, body: &[u8], trace: [u8; 16]) -> Backen
     let Some(mut flow) = OutboundFlow::register(dfsp, transfer, Some(place)) else {
         return unavailable("the new id is in use");
     };
-    if dfsp.is_idempotent {
+    if let Some(origin) = origin {
         // No other task runs between the look-up of the key and this.
-        flow.add_key(home_key(&home));
+        flow.add_key(origin_key(origin));
     }
     let (waiter, answer) = waiter();
     flow.add_waiter(waiter);
@@ -142,19 +170,61 @@ async fn post_transfer(dfsp: &Arc<Dfsp>, body: &[u8], trace: [u8; 16]) -> Backen
     wait(dfsp, answer, "Timeout waiting for the transfer").await
 }
 
-fn home_key(home: &str) -> String {
-    format!("home/{home}")
+/// `POST /requestToPayTransfer`: pays a request of the payee.
+async fn post_requested_transfer(dfsp: &Arc<Dfsp>, body: &[u8], trace: [u8; 16]) -> BackendReply {
+    let checked =
+        parse(body).and_then(|body| checks::requested_transfer(&body).map_err(|why| invalid(&why)));
+    let mut request = match checked {
+        Ok(request) => request,
+        Err(answer) => return answer,
+    };
+    request.insert("skipPartyLookup".to_owned(), true.into());
+    let id = request["transactionRequestId"].as_str().unwrap_or_default().to_owned();
+    let origin = Some((RowKind::Requested, &*id));
+    renamed(begin_transfer(dfsp, request, origin, trace).await)
 }
 
-/// The answer to a request whose `homeTransactionId` began a transfer before. `None` for a new
+/// `PUT /requestToPayTransfer/{ID}`.
+async fn put_requested_transfer(dfsp: &Arc<Dfsp>, id: &str, body: &[u8]) -> BackendReply {
+    let checked = parse(body).and_then(|body| {
+        checks::resume(&body, checks::RESUME_REQUESTED).map_err(|why| invalid(&why))
+    });
+    let accept = match checked {
+        Ok(accept) => accept,
+        Err(answer) => return answer,
+    };
+    match dfsp.load::<String>(RowKind::Requested, id) {
+        Some(transfer) => renamed(resume_transfer(dfsp, &transfer, accept).await),
+        None => {
+            let what = format!("No cached data found for transactionRequestId: {id}");
+            plain_error(500, "2001", &what)
+        }
+    }
+}
+
+/// An answer with the state's name of requests to pay.
+fn renamed(mut answer: BackendReply) -> BackendReply {
+    if let Some(body) = answer.body.as_object_mut()
+        && let Some(state) = body.remove("transferState")
+    {
+        body.insert("requestToPayTransferState".to_owned(), state);
+    }
+    answer
+}
+
+/// The answer to a request whose origin began a transfer before. `None` for a new
 /// one, and for one that has failed without moving money.
-async fn repeated(dfsp: &Arc<Dfsp>, home: &str, request: &Object) -> Option<BackendReply> {
+async fn repeated(
+    dfsp: &Arc<Dfsp>,
+    (kind, origin): (RowKind, &str),
+    request: &Object,
+) -> Option<BackendReply> {
     let hash = OutboundTransfer::hash_of(request);
     let (waiter, answer) = waiter();
-    if dfsp.outbound.send(&home_key(home), &Input::Join(hash.clone(), waiter)) > 0 {
+    if dfsp.outbound.send(&origin_key((kind, origin)), &Input::Join(hash.clone(), waiter)) > 0 {
         return Some(wait(dfsp, answer, "Timeout waiting for the transfer").await);
     }
-    let id: String = dfsp.load(RowKind::Home, home)?;
+    let id: String = dfsp.load(kind, origin)?;
     let stored: OutboundTransfer = dfsp.load(RowKind::Outbound, &id)?;
     match stored.phase {
         Phase::Failed | Phase::Aborted => None,
@@ -166,7 +236,8 @@ async fn repeated(dfsp: &Arc<Dfsp>, home: &str, request: &Object) -> Option<Back
 /// Waits for an answer of a transfer.
 async fn wait(dfsp: &Dfsp, answer: oneshot::Receiver<BackendReply>, what: &str) -> BackendReply {
     // A transfer answers after each of its steps.
-    let longest = Duration::from_millis(3 * dfsp.policy.timeout_ms) + MARGIN;
+    let policy = &dfsp.policy;
+    let longest = Duration::from_millis(2 * policy.timeout_ms + policy.look_up_ms()) + MARGIN;
     match timeout(longest, answer).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => unavailable("the transfer ended without an answer"),
@@ -224,11 +295,15 @@ async fn ask_for_transfer(dfsp: &Arc<Dfsp>, id: &str, trace: [u8; 16]) -> Backen
 }
 
 async fn put_transfer(dfsp: &Arc<Dfsp>, id: &str, body: &[u8]) -> BackendReply {
-    let checked = parse(body).and_then(|body| checks::resume(&body).map_err(|why| invalid(&why)));
-    let accept = match checked {
-        Ok(accept) => accept,
-        Err(answer) => return answer,
-    };
+    let checked = parse(body)
+        .and_then(|body| checks::resume(&body, checks::RESUME).map_err(|why| invalid(&why)));
+    match checked {
+        Ok(accept) => resume_transfer(dfsp, id, accept).await,
+        Err(answer) => answer,
+    }
+}
+
+async fn resume_transfer(dfsp: &Arc<Dfsp>, id: &str, accept: Object) -> BackendReply {
     let (waiter, answer) = waiter();
     let what = "Timeout waiting for the transfer";
     let input = Input::Resume(accept.clone(), waiter.clone());
@@ -239,7 +314,7 @@ async fn put_transfer(dfsp: &Arc<Dfsp>, id: &str, body: &[u8]) -> BackendReply {
         let what = format!("No cached data found for transferId: {id}");
         return plain_error(500, "2001", &what);
     };
-    if !matches!(transfer.phase, Phase::PartyPause | Phase::QuotePause) {
+    if !transfer.is_paused() {
         let body = if transfer.phase == Phase::Failed { Value::Null } else { transfer.shown() };
         return BackendReply { status: 200, body };
     }
@@ -248,12 +323,12 @@ async fn put_transfer(dfsp: &Arc<Dfsp>, id: &str, body: &[u8]) -> BackendReply {
         Err(answer) => return answer,
     };
     let effects = transfer.handle(Event::Resume(accept), &dfsp.policy, now_ms());
-    let home = transfer.object.get("homeTransactionId").and_then(Value::as_str).map(home_key);
+    let key = origin(&transfer).map(origin_key);
     let Some(mut flow) = OutboundFlow::register(dfsp, transfer, Some(place)) else {
         return unavailable("the transfer is in progress");
     };
-    if dfsp.is_idempotent {
-        home.into_iter().for_each(|key| flow.add_key(key));
+    if dfsp.policy.idempotent_home_transaction_id {
+        key.into_iter().for_each(|key| flow.add_key(key));
     }
     flow.add_waiter(waiter);
     tokio::spawn(flow.run(effects));
@@ -261,7 +336,7 @@ async fn put_transfer(dfsp: &Arc<Dfsp>, id: &str, body: &[u8]) -> BackendReply {
 }
 
 /// Why a request with one step has failed.
-enum Failure {
+pub(crate) enum Failure {
     TimedOut(String),
     /// HTTP status and body of the hub's answer.
     Refused(u16, Value),
@@ -271,7 +346,7 @@ enum Failure {
 }
 
 impl Failure {
-    fn answer(self, member: &str, state: Value) -> BackendReply {
+    pub(crate) fn answer(self, member: &str, state: Value) -> BackendReply {
         let (status, http_status, error, message) = match self {
             Self::TimedOut(what) => {
                 let error = crate::forms::error_information("2004", &what);
@@ -316,7 +391,7 @@ impl OneStep {
 }
 
 /// Sends a request and waits for its callback.
-async fn ask(
+pub(crate) async fn ask(
     dfsp: &Arc<Dfsp>,
     key: String,
     request: HubRequest,
@@ -350,6 +425,24 @@ async fn ask(
     }
 }
 
+/// The party in a path, checked as FSPIOP checks it.
+pub(crate) fn checked_party<'a>(
+    method: &Method,
+    path: &'a str,
+) -> Result<PartyPath<'a>, BackendReply> {
+    let route = fspiop::find(method, path).and_then(|route| match route {
+        fspiop::MatchedRoute::Api(api) => api.route(None),
+        _ => Err(fspiop::Refusal::unknown_uri()),
+    });
+    match route {
+        Ok(fspiop::Route::PartiesGet(party) | fspiop::Route::ParticipantsDelete(party)) => {
+            Ok(party)
+        }
+        Ok(_) => Err(invalid("not a party")),
+        Err(refusal) => Err(invalid(&refusal.description)),
+    }
+}
+
 async fn get_party(
     dfsp: &Arc<Dfsp>,
     (kind, id, sub): (&str, &str, Option<&str>),
@@ -359,17 +452,12 @@ async fn get_party(
         Some(sub) => format!("/parties/{kind}/{id}/{sub}"),
         None => format!("/parties/{kind}/{id}"),
     };
-    let route = fspiop::find(&Method::GET, &path);
-    let party = match route.and_then(|route| match route {
-        fspiop::MatchedRoute::Api(api) => api.route(None),
-        _ => Err(fspiop::Refusal::unknown_uri()),
-    }) {
-        Ok(fspiop::Route::PartiesGet(party)) => party,
-        Ok(_) => return invalid("not a party"),
-        Err(refusal) => return invalid(&refusal.description),
+    let party = match checked_party(&Method::GET, &path) {
+        Ok(party) => party,
+        Err(answer) => return answer,
     };
     let (id, sub) = (&*party.id.text, party.sub_id.as_ref().map(|sub| &*sub.text));
-    let key = party_key_of(party.kind.as_str(), id, sub);
+    let key = party_key_of_path(&party);
     let state = json!({ "idType": party.kind.as_str(), "idValue": id, "idSubValue": sub });
     let what = format!("Timeout getting parties {id}");
     let request =

@@ -1,7 +1,7 @@
 //! Checks of requests of the back end. Each failure names the member.
 
 use fspiop::PartyIdType;
-use ledger::{Amount, Currency};
+use ledger::{Amount, Currency, TransferId};
 use serde_json::Value;
 
 use crate::forms::Object;
@@ -19,14 +19,37 @@ const TRANSFER_OPTIONAL: [&str; 9] = [
     "quoteExpirySeconds",
     "fxQuoteExpirySeconds",
 ];
-const RESUME: [(&str, Kind); 6] = [
-    ("acceptParty", Kind::Boolean),
-    ("acceptQuote", Kind::Boolean),
-    ("acceptConversion", Kind::Boolean),
-    ("acceptQuoteOrConversion", Kind::Boolean),
-    ("amount", Kind::Amount),
-    ("to", Kind::Party),
+/// Members of `PUT /transfers/{ID}`.
+pub(crate) const RESUME: &[(&str, MemberKind)] = &[
+    ("acceptParty", MemberKind::Boolean),
+    ("acceptQuote", MemberKind::Boolean),
+    ("acceptConversion", MemberKind::Boolean),
+    ("acceptQuoteOrConversion", MemberKind::Boolean),
+    ("amount", MemberKind::Amount),
+    ("to", MemberKind::Party),
 ];
+/// Members of `PUT /requestToPayTransfer/{ID}`.
+pub(crate) const RESUME_REQUESTED: &[(&str, MemberKind)] =
+    &[("acceptQuote", MemberKind::Boolean), ("acceptOTP", MemberKind::Boolean)];
+/// Members of `PUT /requestToPay/{ID}`.
+pub(crate) const RESUME_REQUEST: &[(&str, MemberKind)] = &[("acceptParty", MemberKind::Boolean)];
+const REQUEST_REQUIRED: [&str; 7] =
+    ["homeR2PTransactionId", "from", "to", "amountType", "currency", "amount", "transactionType"];
+const REQUEST_OPTIONAL: [&str; 2] = ["subScenario", "authenticationType"];
+const REQUESTED_REQUIRED: [&str; 10] = [
+    "homeR2PTransactionId",
+    "transactionRequestId",
+    "from",
+    "to",
+    "amountType",
+    "currency",
+    "amount",
+    "scenario",
+    "initiator",
+    "initiatorType",
+];
+const REQUESTED_OPTIONAL: [&str; 3] = ["subScenario", "note", "authenticationType"];
+const INITIATOR_TYPES: [&str; 4] = ["CONSUMER", "AGENT", "BUSINESS", "DEVICE"];
 const PARTY: [&str; 14] = [
     "type",
     "idType",
@@ -46,9 +69,31 @@ const PARTY: [&str; 14] = [
 const SCENARIOS: [&str; 5] = ["DEPOSIT", "WITHDRAWAL", "TRANSFER", "PAYMENT", "REFUND"];
 /// Longest expiry that a request may ask for, in seconds: one day.
 const EXPIRY_SECONDS_MAX: u64 = 86_400;
+/// Longest ILP packet in characters, and length of a condition (FSPIOP).
+const PACKET_CHARS_MAX: usize = 32_768;
+const CONDITION_CHARS: usize = 43;
 
+const ACCOUNT: [&str; 4] = ["idType", "idValue", "idSubValue", "currency"];
+const BULK_QUOTE_REQUIRED: [&str; 3] = ["homeTransactionId", "from", "individualQuotes"];
+const BULK_QUOTE_OPTIONAL: [&str; 2] = ["bulkQuoteId", "extensions"];
+const BULK_QUOTE_ITEM: [&str; 6] =
+    ["quoteId", "to", "amountType", "currency", "transactionType", "amount"];
+const BULK_QUOTE_ITEM_OPTIONAL: [&str; 3] = ["subScenario", "note", "extensions"];
+const BULK_TRANSFER_REQUIRED: [&str; 5] =
+    ["bulkTransferId", "homeTransactionId", "bulkQuoteId", "from", "individualTransfers"];
+const BULK_TRANSFER_OPTIONAL: [&str; 1] = ["extensions"];
+const BULK_TRANSFER_ITEM: [&str; 7] =
+    ["transferId", "to", "amountType", "currency", "amount", "ilpPacket", "condition"];
+const BULK_TRANSFER_ITEM_OPTIONAL: [&str; 4] =
+    ["transactionType", "subScenario", "note", "extensions"];
+/// Maximum number of accounts of one request.
+const ACCOUNTS_MAX: usize = fspiop::body::BATCH_PARTIES_MAX;
+/// Maximum number of items of a bulk.
+const BULK_ITEMS_MAX: usize = fspiop::body::BULK_ITEMS_MAX;
+
+/// The type of a member.
 #[derive(Clone, Copy)]
-enum Kind {
+pub(crate) enum MemberKind {
     Boolean,
     Amount,
     Party,
@@ -59,25 +104,10 @@ enum Kind {
 /// # Errors
 /// The first member that is missing or wrong.
 pub(crate) fn transfer(body: &Value) -> Result<Object, String> {
-    let object = as_object(body, "request.body")?;
-    for name in TRANSFER_REQUIRED {
-        if object.get(name).is_none_or(Value::is_null) {
-            return Err(format!("request.body should have required property '{name}'"));
-        }
-    }
-    let known = |name: &String| {
-        TRANSFER_REQUIRED.contains(&name.as_str()) || TRANSFER_OPTIONAL.contains(&name.as_str())
-    };
-    refuse_unknown(object, "request.body", known)?;
+    let object = members(body, &TRANSFER_REQUIRED, &TRANSFER_OPTIONAL)?;
     text(&object["homeTransactionId"], "homeTransactionId", 128)?;
-    party(&object["from"], "from")?;
-    party(&object["to"], "to")?;
-    one_of(&object["amountType"], "amountType", &["SEND", "RECEIVE"])?;
     one_of(&object["transactionType"], "transactionType", &SCENARIOS)?;
-    amount(&object["amount"], "amount")?;
-    if object["currency"].as_str().and_then(Currency::parse).is_none() {
-        return Err("request.body.currency should be a currency code".to_owned());
-    }
+    payment(object)?;
     for name in &TRANSFER_OPTIONAL[5..] {
         let seconds = object.get(*name).map(Value::as_u64);
         if seconds.is_some_and(|s| s.is_none_or(|s| !(1..=EXPIRY_SECONDS_MAX).contains(&s))) {
@@ -86,6 +116,200 @@ pub(crate) fn transfer(body: &Value) -> Result<Object, String> {
     }
     check_optional(object)?;
     Ok(object.clone())
+}
+
+/// Checks `POST /requestToPay`.
+///
+/// # Errors
+/// The first member that is missing or wrong.
+pub(crate) fn request_to_pay(body: &Value) -> Result<Object, String> {
+    let object = members(body, &REQUEST_REQUIRED, &REQUEST_OPTIONAL)?;
+    text(&object["homeR2PTransactionId"], "homeR2PTransactionId", 128)?;
+    one_of(&object["transactionType"], "transactionType", &SCENARIOS)?;
+    authentication(object)?;
+    payment(object)?;
+    Ok(object.clone())
+}
+
+/// Checks `POST /requestToPayTransfer`.
+///
+/// # Errors
+/// The first member that is missing or wrong.
+pub(crate) fn requested_transfer(body: &Value) -> Result<Object, String> {
+    let object = members(body, &REQUESTED_REQUIRED, &REQUESTED_OPTIONAL)?;
+    text(&object["homeR2PTransactionId"], "homeR2PTransactionId", 128)?;
+    if object["transactionRequestId"].as_str().and_then(TransferId::parse).is_none() {
+        return Err("request.body.transactionRequestId should be a UUID or a ULID".to_owned());
+    }
+    one_of(&object["scenario"], "scenario", &SCENARIOS)?;
+    one_of(&object["initiator"], "initiator", &["PAYER", "PAYEE"])?;
+    one_of(&object["initiatorType"], "initiatorType", &INITIATOR_TYPES)?;
+    authentication(object)?;
+    payment(object)?;
+    if !object["to"]["fspId"].is_string() {
+        return Err("request.body.to should have required property 'fspId'".to_owned());
+    }
+    check_optional(object)?;
+    Ok(object.clone())
+}
+
+/// Checks `POST /accounts`.
+///
+/// # Errors
+/// The first account and member that is wrong.
+pub(crate) fn accounts(body: &Value) -> Result<Vec<Value>, String> {
+    let list = body.as_array().ok_or("request.body should be array")?;
+    if !(1..=ACCOUNTS_MAX).contains(&list.len()) {
+        return Err(format!("request.body should have 1 to {ACCOUNTS_MAX} items"));
+    }
+    for (at, account) in list.iter().enumerate() {
+        let name = at.to_string();
+        let object = as_object(account, &format!("request.body.{name}"))?;
+        let known = |name: &String| ACCOUNT.contains(&name.as_str());
+        refuse_unknown(object, &format!("request.body.{name}"), known)?;
+        let mut identifier = object.clone();
+        if let Some(code) = identifier.remove("currency") {
+            currency(&code, &format!("{name}.currency"))?;
+        }
+        party(&Value::from(identifier), &name)?;
+    }
+    Ok(list.clone())
+}
+
+/// Checks `POST /bulkQuotes`, and returns the DFSP of its payees too.
+///
+/// # Errors
+/// The first member that is missing or wrong.
+pub(crate) fn bulk_quote(body: &Value) -> Result<(Object, String), String> {
+    let object = members(body, &BULK_QUOTE_REQUIRED, &BULK_QUOTE_OPTIONAL)?;
+    text(&object["homeTransactionId"], "homeTransactionId", 128)?;
+    party(&object["from"], "from")?;
+    if let Some(id) = object.get("bulkQuoteId") {
+        correlation_id(id, "bulkQuoteId")?;
+    }
+    let fsp = items(&object["individualQuotes"], "individualQuotes", |item, name| {
+        let item = members_of(item, name, &BULK_QUOTE_ITEM, &BULK_QUOTE_ITEM_OPTIONAL)?;
+        correlation_id(&item["quoteId"], &format!("{name}.quoteId"))?;
+        one_of(&item["transactionType"], &format!("{name}.transactionType"), &SCENARIOS)?;
+        Ok(item)
+    })?;
+    Ok((object.clone(), fsp))
+}
+
+/// Checks `POST /bulkTransfers`, and returns the DFSP of its payees too.
+///
+/// # Errors
+/// The first member that is missing or wrong.
+pub(crate) fn bulk_transfer(body: &Value) -> Result<(Object, String), String> {
+    let object = members(body, &BULK_TRANSFER_REQUIRED, &BULK_TRANSFER_OPTIONAL)?;
+    text(&object["homeTransactionId"], "homeTransactionId", 128)?;
+    party(&object["from"], "from")?;
+    for name in ["bulkTransferId", "bulkQuoteId"] {
+        correlation_id(&object[name], name)?;
+    }
+    let fsp = items(&object["individualTransfers"], "individualTransfers", |item, name| {
+        let item = members_of(item, name, &BULK_TRANSFER_ITEM, &BULK_TRANSFER_ITEM_OPTIONAL)?;
+        correlation_id(&item["transferId"], &format!("{name}.transferId"))?;
+        text(&item["ilpPacket"], &format!("{name}.ilpPacket"), PACKET_CHARS_MAX)?;
+        text(&item["condition"], &format!("{name}.condition"), CONDITION_CHARS)?;
+        Ok(item)
+    })?;
+    Ok((object.clone(), fsp))
+}
+
+/// Checks the items of a bulk, and returns the DFSP that all of them are for.
+fn items<'a>(
+    list: &'a Value,
+    name: &str,
+    check: impl Fn(&'a Value, &str) -> Result<&'a Object, String>,
+) -> Result<String, String> {
+    let list = list.as_array().ok_or_else(|| format!("request.body.{name} should be array"))?;
+    if !(1..=BULK_ITEMS_MAX).contains(&list.len()) {
+        return Err(format!("request.body.{name} should have 1 to {BULK_ITEMS_MAX} items"));
+    }
+    let mut fsp = None;
+    for (at, item) in list.iter().enumerate() {
+        let name = format!("{name}.{at}");
+        let item = check(item, &name)?;
+        party(&item["to"], &format!("{name}.to"))?;
+        one_of(&item["amountType"], &format!("{name}.amountType"), &["SEND", "RECEIVE"])?;
+        amount(&item["amount"], &format!("{name}.amount"))?;
+        currency(&item["currency"], &format!("{name}.currency"))?;
+        let found = item["to"]["fspId"].as_str();
+        let found =
+            found.ok_or_else(|| format!("request.body.{name}.to should have property 'fspId'"))?;
+        if *fsp.get_or_insert(found) != found {
+            return Err(format!("request.body.{name}.to.fspId should be that of all items"));
+        }
+    }
+    Ok(fsp.unwrap_or_default().to_owned())
+}
+
+fn correlation_id(value: &Value, name: &str) -> Result<(), String> {
+    match value.as_str().and_then(TransferId::parse) {
+        Some(_) => Ok(()),
+        None => Err(format!("request.body.{name} should be a UUID or a ULID")),
+    }
+}
+
+fn authentication(object: &Object) -> Result<(), String> {
+    match object.get("authenticationType") {
+        Some(kind) => one_of(kind, "authenticationType", &["OTP", "QRCODE", "U2F"]),
+        None => Ok(()),
+    }
+}
+
+/// The object with all required members and no unknown one.
+fn members<'a>(
+    body: &'a Value,
+    required: &[&str],
+    optional: &[&str],
+) -> Result<&'a Object, String> {
+    checked_members(body, "request.body", required, optional)
+}
+
+/// The members of an item of the body.
+fn members_of<'a>(
+    item: &'a Value,
+    name: &str,
+    required: &[&str],
+    optional: &[&str],
+) -> Result<&'a Object, String> {
+    checked_members(item, &format!("request.body.{name}"), required, optional)
+}
+
+fn checked_members<'a>(
+    value: &'a Value,
+    place: &str,
+    required: &[&str],
+    optional: &[&str],
+) -> Result<&'a Object, String> {
+    let object = as_object(value, place)?;
+    for name in required {
+        if object.get(*name).is_none_or(Value::is_null) {
+            return Err(format!("{place} should have required property '{name}'"));
+        }
+    }
+    let known =
+        |name: &String| required.contains(&name.as_str()) || optional.contains(&name.as_str());
+    refuse_unknown(object, place, known)?;
+    Ok(object)
+}
+
+/// Checks the members that all payments have.
+fn payment(object: &Object) -> Result<(), String> {
+    party(&object["from"], "from")?;
+    party(&object["to"], "to")?;
+    one_of(&object["amountType"], "amountType", &["SEND", "RECEIVE"])?;
+    amount(&object["amount"], "amount")?;
+    currency(&object["currency"], "currency")
+}
+
+fn currency(value: &Value, name: &str) -> Result<(), String> {
+    match value.as_str().and_then(Currency::parse) {
+        Some(_) => Ok(()),
+        None => Err(format!("request.body.{name} should be a currency code")),
+    }
 }
 
 fn check_optional(object: &Object) -> Result<(), String> {
@@ -109,20 +333,20 @@ fn check_optional(object: &Object) -> Result<(), String> {
     }
 }
 
-/// Checks `PUT /transfers/{ID}`.
+/// Checks the resumption of a paused flow, with its known members.
 ///
 /// # Errors
 /// The first member that is wrong.
-pub(crate) fn resume(body: &Value) -> Result<Object, String> {
+pub(crate) fn resume(body: &Value, known: &[(&str, MemberKind)]) -> Result<Object, String> {
     let object = as_object(body, "request.body")?;
-    refuse_unknown(object, "request.body", |name| RESUME.iter().any(|(known, _)| known == name))?;
-    for (name, kind) in RESUME {
+    refuse_unknown(object, "request.body", |name| known.iter().any(|(known, _)| known == name))?;
+    for &(name, kind) in known {
         let Some(value) = object.get(name) else { continue };
         match kind {
-            Kind::Boolean if value.is_boolean() => {}
-            Kind::Boolean => return Err(format!("request.body.{name} should be boolean")),
-            Kind::Amount => amount(value, name)?,
-            Kind::Party => party(value, name)?,
+            MemberKind::Boolean if value.is_boolean() => {}
+            MemberKind::Boolean => return Err(format!("request.body.{name} should be boolean")),
+            MemberKind::Amount => amount(value, name)?,
+            MemberKind::Party => party(value, name)?,
         }
     }
     Ok(object.clone())
@@ -253,9 +477,10 @@ mod tests {
 
     #[test]
     fn a_resumption_has_known_members_of_the_right_type() {
-        assert!(resume(&json!({ "acceptParty": true, "amount": "1" })).is_ok());
-        assert!(resume(&json!({ "acceptParty": "yes" })).is_err());
-        assert!(resume(&json!({ "accept": true })).is_err());
-        assert!(resume(&json!([])).is_err());
+        assert!(resume(&json!({ "acceptParty": true, "amount": "1" }), RESUME).is_ok());
+        assert!(resume(&json!({ "acceptOTP": true }), RESUME_REQUESTED).is_ok());
+        for wrong in [json!({ "acceptParty": "yes" }), json!({ "acceptOTP": true }), json!([])] {
+            assert!(resume(&wrong, RESUME).is_err(), "{wrong}");
+        }
     }
 }

@@ -30,6 +30,21 @@ pub(crate) fn flow_key(transfer_id: &str) -> String {
     format!("flow/{transfer_id}")
 }
 
+/// The back end's or the payee's id of a transfer, by which a repetition is recognised.
+pub(crate) fn origin(transfer: &OutboundTransfer) -> Option<(RowKind, &str)> {
+    let home = transfer.object.get("homeTransactionId").and_then(serde_json::Value::as_str);
+    let requested = transfer.request_id().map(|id| (RowKind::Requested, id));
+    requested.or_else(|| home.map(|id| (RowKind::Home, id)))
+}
+
+/// The key under which a transfer in progress is found by its origin.
+pub(crate) fn origin_key((kind, id): (RowKind, &str)) -> String {
+    match kind {
+        RowKind::Requested => format!("requested/{id}"),
+        _ => format!("home/{id}"),
+    }
+}
+
 impl OutboundFlow {
     /// Registers a transfer; `None` if it is in progress already.
     pub(crate) fn register(
@@ -139,9 +154,9 @@ impl OutboundFlow {
         let Ok(value) = serde_json::to_vec(transfer) else { return false };
         let is_open = transfer.phase == Phase::Prepared;
         let mut rows = vec![dfsp.row(RowKind::Outbound, id, value, is_open)];
-        if let Some(serde_json::Value::String(home)) = transfer.object.get("homeTransactionId") {
+        if let Some((kind, key)) = origin(transfer) {
             let id = serde_json::Value::from(id).to_string().into_bytes();
-            rows.push(dfsp.row(RowKind::Home, home, id, false));
+            rows.push(dfsp.row(kind, key, id, false));
         }
         dfsp.save(rows, is_synced).await.is_ok()
     }

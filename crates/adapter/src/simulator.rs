@@ -25,6 +25,9 @@ use crate::http_client::{HttpClient, Target};
 use crate::http_server::{self, Answered, Handler, serve};
 use crate::ids::{IdForm, random};
 
+/// First segments of the paths for adapters.
+const RESOURCES: [&str; 5] =
+    ["parties", "quoterequests", "transfers", "transactionrequests", "otp"];
 /// Maximum number of parties.
 const PARTIES_MAX: usize = 100_000;
 /// Connections of each listener.
@@ -203,7 +206,12 @@ impl State {
 
     fn respond(&self, method: &Method, path: &str, body: Value) -> Reply {
         let segments: Vec<_> = path.trim_matches('/').split('/').collect();
-        match (method.as_str(), segments.as_slice()) {
+        // An adapter of several DFSPs puts the name of one before the path.
+        let segments = match segments.as_slice() {
+            [name, rest @ ..] if !rest.is_empty() && !RESOURCES.contains(name) => rest,
+            all => all,
+        };
+        match (method.as_str(), segments) {
             ("GET", [""] | ["health"]) => (200, Value::Null),
             ("GET", ["parties", id @ ..]) => match self.parties().get(&id.join("/")) {
                 Some(party) => (200, party.clone()),

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use fspiop::ilp::Secret;
 use jws::{KeyDirectory, SigningKey};
-use tls::{ClientCertificates, ClientFiles, ClientTls, MinimumVersion, ServerFiles, ServerTls};
+use tls::{
+    ClientCertificates, ClientFiles, ClientTls, MinimumVersion, ReloadOutcome, ServerFiles,
+    ServerTls, TlsFileError,
+};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -21,6 +24,7 @@ use crate::hub::{HubClient, HubTargets};
 use crate::ids::now_ms;
 use crate::inbound::{InboundEvent, InboundTransfer};
 use crate::inbound_api::InboundApi;
+use crate::inbound_bulk;
 use crate::inbound_flow::InboundFlow;
 use crate::monitoring::Monitoring;
 use crate::oauth::TokenSource;
@@ -58,14 +62,46 @@ pub struct Adapter {
     tenants: Tenants,
     store: Arc<Store>,
     listeners: [TcpListener; 3],
-    tls: Option<Arc<ServerTls>>,
+    tls: TlsFiles,
     connections: usize,
     keep_ms: u64,
     /// Transfers that were continued.
     pub continued: usize,
 }
 
+/// The TLS files of a running adapter.
+#[derive(Clone)]
+pub struct TlsFiles {
+    server: Option<Arc<ServerTls>>,
+    client: Option<Arc<ClientTls>>,
+}
+
+impl TlsFiles {
+    /// Reads the files again. Later connections use changed ones. An unusable file changes
+    /// nothing. Returns a report for each direction; it blocks.
+    #[must_use]
+    pub fn reload(&self) -> Vec<String> {
+        let server = self.server.as_ref().map(|tls| report("inbound_tls", tls.reload()));
+        let client = self.client.as_ref().map(|tls| report("hub.tls", tls.reload()));
+        server.into_iter().chain(client).collect()
+    }
+}
+
+fn report(section: &str, result: Result<ReloadOutcome, TlsFileError>) -> String {
+    match result {
+        Ok(ReloadOutcome::Replaced) => format!("{section}: changed files are in use"),
+        Ok(ReloadOutcome::Unchanged) => format!("{section}: no file has changed"),
+        Err(error) => format!("{section}: {error}; the files before it stay in use"),
+    }
+}
+
 impl Adapter {
+    /// Its TLS files.
+    #[must_use]
+    pub fn tls_files(&self) -> TlsFiles {
+        self.tls.clone()
+    }
+
     /// Opens store, keys and listeners, and continues the transfers of an earlier run. Must be
     /// called within a tokio runtime of one thread.
     ///
@@ -77,7 +113,8 @@ impl Adapter {
         let peers = Peers::new(&config.hub)?;
         let dfsps = config.dfsp.iter().map(|dfsp| open(dfsp, config, &peers, &store));
         let tenants = Tenants::new(dfsps.collect::<Result<_, _>>()?);
-        let tls = config.inbound_tls.as_ref().map(server_tls).transpose()?;
+        let server = config.inbound_tls.as_ref().map(server_tls).transpose()?;
+        let tls = TlsFiles { server, client: peers.tls.clone() };
         let listeners = [
             listen(config.outbound).await?,
             listen(config.inbound).await?,
@@ -112,7 +149,7 @@ impl Adapter {
         let monitor = Arc::new(Monitoring { tenants });
         let mut tasks = JoinSet::new();
         tasks.spawn(serve(outbound, None, connections, back_ends, stopped.clone()));
-        tasks.spawn(serve(inbound, tls, connections, hub, stopped.clone()));
+        tasks.spawn(serve(inbound, tls.server, connections, hub, stopped.clone()));
         tasks.spawn(serve(monitoring, None, connections, monitor, stopped));
         tasks.spawn(sweep(store, keep_ms));
         shutdown.await;
@@ -199,7 +236,6 @@ pub(crate) fn open(
         policy: config.policy(),
         hub_name: all.hub.name.clone(),
         id_form: config.id_form,
-        is_idempotent: config.flow.idempotent_home_transaction_id,
         secret: Secret::new(secret),
         hub: HubClient {
             http: Arc::clone(&peers.http),
@@ -285,7 +321,15 @@ fn continue_all(tenants: &Tenants, store: &Store) -> Result<usize, StartError> {
             RowKind::Inbound => {
                 continue_inbound(dfsp, serde_json::from_slice(&value).map_err(damaged)?);
             }
-            RowKind::Home | RowKind::Quote => continue,
+            RowKind::ReceivedBulk => {
+                inbound_bulk::resume(dfsp, serde_json::from_slice(&value).map_err(damaged)?);
+            }
+            RowKind::Home
+            | RowKind::Quote
+            | RowKind::Request
+            | RowKind::Requested
+            | RowKind::SentBulk
+            | RowKind::BulkQuote => continue,
         }
         count += 1;
     }

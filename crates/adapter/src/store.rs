@@ -33,6 +33,16 @@ pub(crate) enum RowKind {
     Home,
     /// Quote that the payee answered.
     Quote,
+    /// Request to pay of the payee.
+    Request,
+    /// Transfer id of a request to pay, at the payer.
+    Requested,
+    /// Bulk quote or bulk transfer that the payer sent.
+    SentBulk,
+    /// Bulk quote that the payee answered.
+    BulkQuote,
+    /// Bulk transfer that the payee received.
+    ReceivedBulk,
 }
 
 /// One row to write.
@@ -70,12 +80,29 @@ struct Tables {
 }
 
 impl RowKind {
+    const ALL: [Self; 9] = [
+        Self::Outbound,
+        Self::Inbound,
+        Self::Home,
+        Self::Quote,
+        Self::Request,
+        Self::Requested,
+        Self::SentBulk,
+        Self::BulkQuote,
+        Self::ReceivedBulk,
+    ];
+
     const fn letter(self) -> char {
         match self {
             Self::Outbound => 'o',
             Self::Inbound => 'i',
             Self::Home => 'h',
             Self::Quote => 'q',
+            Self::Request => 'r',
+            Self::Requested => 'p',
+            Self::SentBulk => 's',
+            Self::BulkQuote => 'u',
+            Self::ReceivedBulk => 'b',
         }
     }
 
@@ -88,8 +115,7 @@ impl RowKind {
     pub(crate) fn parse(key: &str) -> Option<(&str, Self, &str)> {
         let (fsp, rest) = key.split_once('\0')?;
         let (letter, id) = rest.split_once('\0')?;
-        let kinds = [Self::Outbound, Self::Inbound, Self::Home, Self::Quote];
-        let kind = kinds.into_iter().find(|kind| letter.starts_with(kind.letter()))?;
+        let kind = Self::ALL.into_iter().find(|kind| letter.starts_with(kind.letter()))?;
         Some((fsp, kind, id))
     }
 }

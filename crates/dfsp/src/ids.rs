@@ -45,6 +45,11 @@ impl Ids {
         self.next += 1;
         TransactionId(time | VERSION_4 | VARIANT | self.nonce | sequence)
     }
+
+    /// Issues the ids of the items of the bulk whose id was issued last. They follow its own.
+    pub(crate) fn issue_items(&mut self, items: u16) {
+        self.next += u64::from(items);
+    }
 }
 
 impl Ids {
@@ -66,6 +71,11 @@ impl TransactionId {
     /// The transfer's id.
     pub(crate) fn transfer(self) -> TransferId {
         to_transfer_id(self.0)
+    }
+
+    /// The id of an item of the bulk with this id, numbered from 1.
+    pub(crate) fn item(self, number: u16) -> TransferId {
+        to_transfer_id(self.0 + u128::from(number))
     }
 
     /// The quote's id as a [`TransferId`].

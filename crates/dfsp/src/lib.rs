@@ -37,6 +37,6 @@ pub use crate::observations::{Contradictions, Counts, Observations, Sum};
 pub use crate::payer::{Cause, End, Outcome, Payment, PaymentFlow};
 pub use crate::simulator::{
     ACKNOWLEDGED_MAX, Acknowledged, Expiry, PaymentMessage, RegistrationError, Simulator,
-    SimulatorOptions, StartError, Style, Subscribers, Version,
+    SimulatorOptions, StartError, Style, Subscribers, Version, endpoints,
 };
 pub use crate::socket_options::tune;

@@ -11,7 +11,7 @@ use fspiop::ilp::push_base64;
 use ledger::{Amount, Currency, TransferId};
 
 use crate::clock::Clock;
-use crate::ids::{hexadecimal, push_id};
+use crate::ids::{TransactionId, hexadecimal, push_id};
 use crate::security::{SignedParts, Signer};
 use crate::simulator::{Expiry, SimulatorOptions, Version};
 
@@ -52,9 +52,11 @@ pub(crate) enum MessageKind {
     PostTransfers,
     PutTransfers,
     PostParticipants,
+    PostBulkTransfers,
+    PutBulkTransfers,
 }
 
-const KINDS: usize = 7;
+const KINDS: usize = 9;
 
 /// Places in a message that is being written.
 struct HeadPlaces {
@@ -92,6 +94,17 @@ pub(crate) struct QuoteRequest<'a> {
     pub(crate) amount: Amount,
 }
 
+/// The fields of a bulk transfer.
+pub(crate) struct BulkRequest<'a> {
+    pub(crate) bulk: TransactionId,
+    pub(crate) items: u16,
+    pub(crate) payee_fsp: &'a str,
+    pub(crate) amount: Amount,
+    /// Packet and condition of each item.
+    pub(crate) packet: &'a str,
+    pub(crate) condition: &'a str,
+}
+
 /// The fields of a transfer request.
 pub(crate) struct TransferRequest<'a> {
     pub(crate) transfer: TransferId,
@@ -123,6 +136,8 @@ impl Writer {
                 head("POST ", "transfers", true),
                 head("PUT ", "transfers", false),
                 head("POST ", "participants", true),
+                head("POST ", "bulkTransfers", true),
+                head("PUT ", "bulkTransfers", false),
             ],
             spans: seed,
             body: Vec::with_capacity(4 * 1024),
@@ -268,6 +283,68 @@ impl Writer {
         self.finish(out, MessageKind::PostTransfers, &["/transfers"], envelope);
     }
 
+    /// POST /bulkTransfers.
+    pub(crate) fn post_bulk(
+        &mut self,
+        out: &mut Vec<u8>,
+        bulk: &BulkRequest<'_>,
+        envelope: &Envelope<'_>,
+    ) {
+        let body = &mut self.body;
+        body.clear();
+        push(body, &[r#"{"bulkTransferId":""#]);
+        push_id(body, bulk.bulk.transfer());
+        push(body, &[r#"","bulkQuoteId":""#]);
+        push_id(body, bulk.bulk.quote());
+        push(body, &[r#"","payerFsp":""#, &self.name, r#"","payeeFsp":""#, bulk.payee_fsp]);
+        push(body, &[r#"","individualTransfers":["#]);
+        for number in 1..=bulk.items {
+            push(body, &[if number > 1 { "," } else { "" }, r#"{"transferId":""#]);
+            push_id(body, bulk.bulk.item(number));
+            push(body, &[r#"","transferAmount":"#]);
+            push_money(body, self.currency, format_args!("{}", bulk.amount));
+            push(body, &[r#","ilpPacket":""#, bulk.packet, r#"","condition":""#, bulk.condition]);
+            push(body, &[r#""}"#]);
+        }
+        push(body, &[r#"],"expiration":""#]);
+        self.clock.push_expiration(body, envelope.now_millis, self.expiration_ahead);
+        push(body, &[r#""}"#]);
+        self.finish(out, MessageKind::PostBulkTransfers, &["/bulkTransfers"], envelope);
+    }
+
+    /// PUT /bulkTransfers/{id} with a fulfilment, or an error of this code, for each item.
+    pub(crate) fn put_bulk(
+        &mut self,
+        out: &mut Vec<u8>,
+        bulk: &str,
+        results: impl Iterator<Item = (TransferId, Result<[u8; 32], u16>)>,
+        envelope: &Envelope<'_>,
+    ) {
+        let body = &mut self.body;
+        body.clear();
+        push(body, &[r#"{"completedTimestamp":""#]);
+        self.clock.push_completed(body, envelope.now_millis);
+        push(body, &[r#"","bulkTransferState":"COMPLETED","individualTransferResults":["#]);
+        for (at, (transfer, result)) in results.enumerate() {
+            push(body, &[if at > 0 { "," } else { "" }, r#"{"transferId":""#]);
+            push_id(body, transfer);
+            match result {
+                Ok(fulfilment) => {
+                    push(body, &[r#"","fulfilment":""#]);
+                    push_base64(body, &fulfilment);
+                    push(body, &[r#""}"#]);
+                }
+                Err(code) => {
+                    push(body, &[r#"","#]);
+                    push_error(body, code);
+                    push(body, &["}"]);
+                }
+            }
+        }
+        push(body, &["]}"]);
+        self.finish(out, MessageKind::PutBulkTransfers, &["/bulkTransfers/", bulk], envelope);
+    }
+
     /// PUT /transfers/{id} with the fulfilment, as of `completed_millis`.
     pub(crate) fn put_transfer(
         &mut self,
@@ -299,16 +376,10 @@ impl Writer {
         code: u16,
         envelope: &Envelope<'_>,
     ) {
-        let mut digits = itoa::Buffer::new();
         self.body.clear();
-        push(
-            &mut self.body,
-            &[
-                r#"{"errorInformation":{"errorCode":""#,
-                digits.format(code),
-                r#"","errorDescription":"Answer of a simulated FSP"}}"#,
-            ],
-        );
+        push(&mut self.body, &["{"]);
+        push_error(&mut self.body, code);
+        push(&mut self.body, &["}"]);
         self.finish(out, kind, &[path[0], path[1], "/error"], envelope);
     }
 
@@ -456,6 +527,13 @@ fn push_party(out: &mut Vec<u8>, party: Party<'_>) {
             r#""}}"#,
         ],
     );
+}
+
+/// The member `errorInformation`.
+fn push_error(out: &mut Vec<u8>, code: u16) {
+    let mut digits = itoa::Buffer::new();
+    let description = r#"","errorDescription":"Answer of a simulated FSP"}"#;
+    push(out, &[r#""errorInformation":{"errorCode":""#, digits.format(code), description]);
 }
 
 fn push_money(out: &mut Vec<u8>, currency: Currency, amount: std::fmt::Arguments<'_>) {

@@ -27,6 +27,8 @@ pub enum PaymentFlow {
     Transfer(FspName),
     /// The prepare alone, to this FSP: `POST /transfers` until the payee has received it.
     Prepare(FspName),
+    /// A bulk of this many transfers, to this FSP: `POST /bulkTransfers` to the result.
+    Bulk(FspName, u16),
     /// The fulfilment alone, from this FSP: a transfer that the payee has received and holds, from
     /// [`Simulator::resume`](crate::Simulator::resume) to the commit notice.
     Fulfil(FspName),
@@ -62,6 +64,8 @@ pub struct Outcome {
     pub lookup: Option<Duration>,
     /// From there to the quote's callback.
     pub quote: Option<Duration>,
+    /// From the actual start until the payee's call, for a bulk.
+    pub payee_called: Option<Duration>,
     /// From there to the commit notice.
     pub transfer_time: Option<Duration>,
     /// From the intended start to the end.
@@ -128,6 +132,7 @@ pub(crate) struct Transaction {
     accepted: Option<Duration>,
     lookup: Option<Duration>,
     quote: Option<Duration>,
+    payee_called: Option<Duration>,
     completion: Completion,
 }
 
@@ -165,6 +170,7 @@ impl Payer {
     ) -> TransactionId {
         let now = Instant::now();
         let id = self.ids.next(now_millis);
+        self.ids.issue_items(payment.flow.items());
         let transaction = Transaction {
             id,
             payment,
@@ -178,6 +184,7 @@ impl Payer {
             accepted: None,
             lookup: None,
             quote: None,
+            payee_called: None,
             completion,
         };
         self.transactions.insert(id.sequence(), transaction);
@@ -258,6 +265,7 @@ impl Payer {
             accepted: transaction.accepted,
             lookup: transaction.lookup,
             quote: transaction.quote,
+            payee_called: transaction.payee_called,
             transfer_time: committed.then(|| now - transaction.leg_started),
             whole: now.saturating_duration_since(transaction.payment.intended),
             end,
@@ -279,8 +287,13 @@ impl Payer {
         None
     }
 
-    /// The payee has received this transfer: a prepare ends, a fulfilment is held from now on.
-    pub(crate) fn received(&mut self, id: TransferId) -> Option<(Outcome, Completion)> {
+    /// The payee has received this transfer or bulk: a prepare ends, a fulfilment is held from now
+    /// on.
+    pub(crate) fn received(
+        &mut self,
+        id: TransferId,
+        at: Instant,
+    ) -> Option<(Outcome, Completion)> {
         let transaction = self.waiting(id, Leg::Transfer)?;
         match transaction.payment.flow {
             PaymentFlow::Prepare(_) => {
@@ -289,6 +302,11 @@ impl Payer {
             }
             PaymentFlow::Fulfil(_) => {
                 transaction.deadline = None;
+                None
+            }
+            PaymentFlow::Bulk(..) => {
+                let called = at.saturating_duration_since(transaction.started);
+                transaction.payee_called.get_or_insert(called);
                 None
             }
             PaymentFlow::Whole
@@ -322,7 +340,17 @@ impl PaymentFlow {
         match self {
             Self::Whole | Self::Lookup => Leg::Lookup,
             Self::Quote(_) => Leg::Quote,
-            Self::Transfer(_) | Self::Prepare(_) | Self::Fulfil(_) => Leg::Transfer,
+            Self::Transfer(_) | Self::Prepare(_) | Self::Fulfil(_) | Self::Bulk(..) => {
+                Leg::Transfer
+            }
+        }
+    }
+
+    /// The items of a bulk; none for other flows.
+    pub(crate) const fn items(self) -> u16 {
+        match self {
+            Self::Bulk(_, items) => items,
+            _ => 0,
         }
     }
 
@@ -332,7 +360,8 @@ impl PaymentFlow {
             Self::Quote(payee)
             | Self::Transfer(payee)
             | Self::Prepare(payee)
-            | Self::Fulfil(payee) => payee,
+            | Self::Fulfil(payee)
+            | Self::Bulk(payee, _) => payee,
             Self::Whole | Self::Lookup => FspName::new("?").expect("one byte is a name"),
         }
     }
@@ -358,6 +387,19 @@ impl Transaction {
         self.condition = condition;
         self.leg = Leg::Transfer;
         self.quote = Some(self.lap());
+    }
+
+    /// Starts now: its message is written, and is sent next.
+    pub(crate) fn restart(&mut self) {
+        let now = Instant::now();
+        (self.started, self.leg_started) = (now, now);
+    }
+
+    /// The transfers that it consists of.
+    pub(crate) fn transfers(&self) -> impl Iterator<Item = TransferId> + use<> {
+        let (id, items) = (self.id, self.payment.flow.items());
+        let single = (items == 0).then(|| id.transfer());
+        single.into_iter().chain((1..=items).map(move |number| id.item(number)))
     }
 
     /// The hub has accepted a message. Only the first time counts.

@@ -111,6 +111,68 @@ struct ErrorInformation<'a> {
     error_code: Cow<'a, str>,
 }
 
+/// `POST /bulkTransfers`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BulkPosted<'a> {
+    #[serde(borrow)]
+    pub(crate) bulk_transfer_id: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) payer_fsp: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) payee_fsp: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) individual_transfers: Vec<BulkItem<'a>>,
+}
+
+/// An item of a bulk.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BulkItem<'a> {
+    #[serde(borrow)]
+    transfer_id: Cow<'a, str>,
+    #[serde(borrow)]
+    transfer_amount: Money<'a>,
+    #[serde(borrow)]
+    ilp_packet: Cow<'a, str>,
+    #[serde(borrow)]
+    condition: Cow<'a, str>,
+}
+
+/// `PUT /bulkTransfers/{id}` from the hub.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BulkAnswered<'a> {
+    #[serde(borrow, default)]
+    pub(crate) individual_transfer_results: Vec<BulkResult<'a>>,
+}
+
+/// The result of an item.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BulkResult<'a> {
+    #[serde(borrow)]
+    pub(crate) transfer_id: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) fulfilment: Option<Cow<'a, str>>,
+}
+
+impl<'a> BulkPosted<'a> {
+    /// Takes the items, each as a transfer of its own.
+    pub(crate) fn take_transfers(&mut self) -> impl Iterator<Item = TransferPosted<'a>> + use<'a> {
+        let (payer, payee) = (self.payer_fsp.clone(), self.payee_fsp.clone());
+        let items = std::mem::take(&mut self.individual_transfers).into_iter();
+        items.map(move |item| TransferPosted {
+            transfer_id: item.transfer_id,
+            payer_fsp: payer.clone(),
+            payee_fsp: payee.clone(),
+            amount: item.transfer_amount,
+            ilp_packet: item.ilp_packet,
+            condition: item.condition,
+        })
+    }
+}
+
 impl PartyFound<'_> {
     /// The FSP that the party belongs to.
     pub(crate) fn fsp(&self) -> Option<FspName> {

@@ -4,6 +4,7 @@
 //! then send the resulting message. The decision ([`Inner::handle`]) is synchronous and returns a
 //! [`Reaction`]; nothing is sent while the state is borrowed.
 
+mod bulks;
 mod flows;
 mod response_checks;
 
@@ -224,7 +225,7 @@ struct Inner {
 }
 
 type Observer = Rc<dyn Fn(Outcome)>;
-type Receipts = Rc<dyn Fn(TransferId, FspName)>;
+type Receipts = Rc<dyn Fn(TransferId, FspName, Instant)>;
 
 struct State {
     writer: Writer,
@@ -272,8 +273,8 @@ struct Reaction {
     status: Status,
     message: Option<(Vec<u8>, Token)>,
     ended: Option<(Outcome, Completion)>,
-    /// A held transfer and its payer.
-    received: Option<(TransferId, FspName)>,
+    /// A held transfer or a bulk, its payer, and the time of its receipt.
+    received: Option<(TransferId, FspName, Instant)>,
 }
 
 #[derive(Clone, Copy)]
@@ -357,15 +358,16 @@ impl Simulator {
         *self.0.observer.borrow_mut() = Some(Rc::new(observer));
     }
 
-    /// Sets the observer of transfers that this payee holds: the transfer and its payer.
-    pub fn observe_receipts(&self, receipts: impl Fn(TransferId, FspName) + 'static) {
+    /// Sets the observer of transfers that this payee holds, and of bulks that it receives: the
+    /// transfer or bulk, its payer, and the time of its receipt.
+    pub fn observe_receipts(&self, receipts: impl Fn(TransferId, FspName, Instant) + 'static) {
         *self.0.receipts.borrow_mut() = Some(Rc::new(receipts));
     }
 
-    /// As payer: the payee has received this transfer. This ends [`PaymentFlow::Prepare`] and
-    /// suspends the deadline of [`PaymentFlow::Fulfil`].
-    pub fn received_by_payee(&self, id: TransferId) {
-        self.0.received_by_payee(id);
+    /// As payer: the payee has received this transfer or bulk. This ends [`PaymentFlow::Prepare`]
+    /// and suspends the deadline of [`PaymentFlow::Fulfil`].
+    pub fn received_by_payee(&self, id: TransferId, at: Instant) {
+        self.0.received_by_payee(id, at);
     }
 
     /// As payer: the payee is about to answer this held transfer, and `intended` is its intended
@@ -644,10 +646,10 @@ impl Inner {
         {
             self.answered(token, SendResult::Lost);
         }
-        if let Some((id, payer)) = reaction.received {
+        if let Some((id, payer, at)) = reaction.received {
             let receipts = self.receipts.borrow().clone();
             if let Some(receipts) = receipts {
-                receipts(id, payer);
+                receipts(id, payer, at);
             }
         }
         self.ended(reaction.ended);
@@ -697,6 +699,9 @@ impl Inner {
             ("POST", "transfers", false) => context.transfer_posted(self.connections.buffer()),
             ("PUT" | "PATCH", "transfers", false) => context.transfer_answered(rest),
             ("PUT", "transfers", true) => context.transfer_failed(rest),
+            ("POST", "bulkTransfers", false) => context.bulk_posted(self.connections.buffer()),
+            ("PUT", "bulkTransfers", false) => context.bulk_answered(rest),
+            ("PUT", "bulkTransfers", true) => context.bulk_failed(rest),
             ("PUT", "participants", failed) => {
                 let msisdn = rest.rsplit('/').next().and_then(|digits| digits.parse().ok());
                 drop(state);
@@ -751,17 +756,25 @@ impl State {
         sequence: u64,
         answer: SendResult,
     ) -> Option<(Outcome, Completion)> {
-        let transaction = self.payer.numbered(sequence).filter(|waiting| waiting.leg == leg)?;
+        self.payer.numbered(sequence).filter(|waiting| waiting.leg == leg)?;
         let cause = match answer {
             SendResult::Status(status) => Cause::Refused(status),
             SendResult::Lost => Cause::Unsent,
         };
         // The hub refuses before it stores anything. A missing response proves nothing.
         if leg == Leg::Transfer && matches!(answer, SendResult::Status(400..=499)) {
-            self.observations.conclude(transaction.id.transfer(), Verdict::Aborted);
-            self.observations.counts.rejected += 1;
+            self.reject(sequence);
         }
         self.payer.end(sequence, End::Failed(leg, cause))
+    }
+
+    /// The transfers of this transaction have not reached the hub's ledger.
+    fn reject(&mut self, sequence: u64) {
+        let transfers = self.payer.numbered(sequence).map(|transaction| transaction.transfers());
+        for id in transfers.into_iter().flatten() {
+            self.observations.conclude(id, Verdict::Aborted);
+            self.observations.counts.rejected += 1;
+        }
     }
 
     /// Returns the time of a fulfilment, and records the commit if the payee may assume it.
@@ -1270,7 +1283,9 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(listener)
 }
 
-fn endpoints(base: &str) -> Vec<(String, String)> {
+/// The callback addresses of an FSP whose server has a base URL.
+#[must_use]
+pub fn endpoints(base: &str) -> Vec<(String, String)> {
     let party = "/{{partyIdType}}/{{partyIdentifier}}";
     let sub = "/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}";
     let values = [
@@ -1290,6 +1305,9 @@ fn endpoints(base: &str) -> Vec<(String, String)> {
         ("TRANSFER_POST", "/transfers".to_owned()),
         ("TRANSFER_PUT", "/transfers/{{transferId}}".to_owned()),
         ("TRANSFER_ERROR", "/transfers/{{transferId}}/error".to_owned()),
+        ("BULK_TRANSFER_POST", "/bulkTransfers".to_owned()),
+        ("BULK_TRANSFER_PUT", "/bulkTransfers/{{id}}".to_owned()),
+        ("BULK_TRANSFER_ERROR", "/bulkTransfers/{{id}}/error".to_owned()),
     ];
     let full = |(kind, path)| (format!("FSPIOP_CALLBACK_URL_{kind}"), format!("{base}{path}"));
     values.map(full).into_iter().collect()

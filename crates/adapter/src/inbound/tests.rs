@@ -135,6 +135,10 @@ fn back_end_refuses_or_is_silent() {
     // A back end that may have credited the payee must reverse it.
     let mut payee = Payee::usual();
     payee.event(error(false)).event(InboundEvent::Delivered);
+    assert_eq!(payee.state().0, InboundPhase::Waiting, "an earlier response may have counted");
+    payee.now = payee.transfer.deadline_ms.expect("a question");
+    assert_eq!(payee.event(InboundEvent::Deadline).effects, [InboundEffect::AskHub]);
+    payee.notice(false, false, json!({ "transferState": "ABORTED" }));
     assert_eq!(payee.state(), (InboundPhase::Notifying, "ABORTED"));
     assert!(matches!(&payee.effects[..], [_, InboundEffect::Notify(_)]));
 
@@ -173,6 +177,20 @@ fn hub_that_refuses_a_fulfilment_later_reopens_the_transfer() {
     assert_eq!(payee.state().0, InboundPhase::Ended);
     // A repeated notice is not passed on again.
     assert_eq!(payee.notice(false, true, forms::error_information("3303", "x")).effects, []);
+}
+
+/// After a loss of power the response is made again, with another time. The hub refuses it.
+#[test]
+fn refused_response_after_a_restart_reverses_nothing() {
+    let mut payee = Payee::usual();
+    payee.event(InboundEvent::Restarted).accepted().event(InboundEvent::Delivered);
+    payee.notice(false, true, forms::error_information("3100", "not RESERVED"));
+    assert_eq!(
+        (payee.state().0, &*payee.effects),
+        (InboundPhase::Waiting, &[InboundEffect::Save(false)][..])
+    );
+    payee.notice(false, false, json!({ "transferState": "COMMITTED" }));
+    assert_eq!(payee.state(), (InboundPhase::Notifying, "COMPLETED"));
 }
 
 #[test]

@@ -282,3 +282,51 @@ fn extension_may_replace_the_status_code() {
     } });
     payer.callback(CallbackKind::Parties, true, body).failed_with(500, "77");
 }
+
+fn several() -> Policy {
+    Policy {
+        auto_accept_party: false,
+        multiple_parties_response: true,
+        multiple_parties_ms: 5_000,
+        ..Policy::of_tests("payer")
+    }
+}
+
+/// Answers are collected until the time is over; with several, the back end names one.
+#[test]
+fn back_end_chooses_one_of_several_parties() {
+    let mut payer = Payer::start(several());
+    for fsp in ["payee", "other"] {
+        let id = json!({ "partyIdType": "MSISDN", "partyIdentifier": "2", "fspId": fsp });
+        let party = json!({ "party": { "partyIdInfo": id } });
+        payer.callback(CallbackKind::Parties, false, party);
+        assert_eq!(payer.effects, []);
+    }
+    payer.error(CallbackKind::Parties, "3204").at(NOW + 5_000);
+    assert_eq!(payer.transfer.phase, Phase::PartyPause);
+    let answers = &payer.answer().body["getPartiesResponse"];
+    assert_eq!(answers.as_array().map(Vec::len), Some(2));
+    let accept = |to: Value| {
+        let mut accept = forms::object(&json!({ "acceptParty": true }));
+        put(&mut accept, "to", &to);
+        Event::Resume(accept)
+    };
+    payer.event(accept(Value::Null));
+    assert_eq!((payer.answer().status, payer.transfer.phase), (400, Phase::PartyPause));
+    payer.event(accept(json!({ "idType": "MSISDN", "idValue": "2", "fspId": "other" })));
+    assert_eq!(payer.transfer.phase, Phase::Quote);
+    assert_eq!(payer.sent(), [(RequestKind::Quote, "/quotes".to_owned())]);
+}
+
+/// One answer is merged as usual. Without one, the error or the time-out is reported.
+#[test]
+fn one_answer_or_none_when_several_are_awaited() {
+    let mut payer = Payer::start(several());
+    payer.found().at(NOW + 5_000);
+    assert_eq!(payer.answer().body["to"]["fspId"], "payee");
+    assert_eq!(payer.transfer.phase, Phase::PartyPause);
+    let mut payer = Payer::start(several());
+    payer.error(CallbackKind::Parties, "3204").at(NOW + 5_000).failed_with(500, "3204");
+    let mut payer = Payer::start(several());
+    payer.at(NOW + 5_000).failed_with(504, "2004");
+}

@@ -45,14 +45,17 @@ impl Inner {
             | PaymentFlow::Fulfil(payee) => {
                 state.prepare(&mut message, (id, now_millis), &payment, (payee, &self.options));
             }
+            PaymentFlow::Bulk(payee, items) => {
+                let written = (id, now_millis, items);
+                state.prepare_bulk(&mut message, written, &payment, (payee, &self.options));
+            }
         }
         drop(state);
         let sequence = id.sequence();
         self.connections.send(message, Token::Leg(leg, id)).map_err(|_| {
             let mut state = self.state.borrow_mut();
             if leg == Leg::Transfer {
-                state.observations.conclude(id.transfer(), crate::observations::Verdict::Aborted);
-                state.observations.counts.rejected += 1;
+                state.reject(sequence);
             }
             state.payer.end(sequence, End::Failed(leg, Cause::Unsent));
             StartError::Queue
@@ -83,8 +86,8 @@ impl Inner {
     }
 
     /// The payee of one of this FSP's transfers has received it.
-    pub(super) fn received_by_payee(&self, id: TransferId) {
-        let ended = self.state.borrow_mut().payer.received(id);
+    pub(super) fn received_by_payee(&self, id: TransferId, at: Instant) {
+        let ended = self.state.borrow_mut().payer.received(id, at);
         self.ended(ended);
     }
 
@@ -138,13 +141,7 @@ impl State {
         let trace = id.trace();
         let envelope = envelope(&payee, &trace, now_millis);
         let (mut from, mut to) = (itoa::Buffer::new(), itoa::Buffer::new());
-        let quote = QuoteRequest {
-            quote: id.quote(),
-            transfer: id.transfer(),
-            payer: Party { msisdn: from.format(payment.payer_msisdn), fsp: &options.name },
-            payee: Party { msisdn: to.format(payment.payee_msisdn), fsp: payee.as_str() },
-            amount: payment.amount,
-        };
+        let quote = quote_of(payment, id, (&payee, &options.name), [&mut from, &mut to]);
         self.writer.post_quote(message, &quote, &envelope);
     }
 
@@ -158,13 +155,7 @@ impl State {
     ) {
         let trace = id.trace();
         let (mut from, mut to) = (itoa::Buffer::new(), itoa::Buffer::new());
-        let quote = QuoteRequest {
-            quote: id.quote(),
-            transfer: id.transfer(),
-            payer: Party { msisdn: from.format(payment.payer_msisdn), fsp: &options.name },
-            payee: Party { msisdn: to.format(payment.payee_msisdn), fsp: payee.as_str() },
-            amount: payment.amount,
-        };
+        let quote = quote_of(payment, id, (&payee, &options.name), [&mut from, &mut to]);
         let Self { writer, terms, payer, observations, .. } = self;
         let terms = terms.get(writer, payee, &quote);
         if let Some(transaction) = payer.numbered(id.sequence()) {
@@ -193,7 +184,7 @@ impl Context<'_> {
         let trace = self.request.fields.traceparent.and_then(trace_of);
         let trace = trace.and_then(|text| text.as_bytes().try_into().ok());
         self.state.held.insert(id, UnansweredTransfer { payer, fulfilment, trace });
-        Reaction { received: Some((id, payer)), ..Reaction::only(Status::Accepted) }
+        Reaction { received: Some((id, payer, Instant::now())), ..Reaction::only(Status::Accepted) }
     }
 }
 
@@ -204,10 +195,26 @@ pub(super) fn id_text(id: TransferId) -> String {
     String::from_utf8(text).expect("an id is ASCII")
 }
 
+/// The quote request of a payment between `fsps`: payee and payer.
+pub(super) fn quote_of<'a>(
+    payment: &Payment,
+    id: TransactionId,
+    (payee, payer): (&'a FspName, &'a str),
+    [from, to]: [&'a mut itoa::Buffer; 2],
+) -> QuoteRequest<'a> {
+    QuoteRequest {
+        quote: id.quote(),
+        transfer: id.transfer(),
+        payer: Party { msisdn: from.format(payment.payer_msisdn), fsp: payer },
+        payee: Party { msisdn: to.format(payment.payee_msisdn), fsp: payee.as_str() },
+        amount: payment.amount,
+    }
+}
+
 fn amount_text(amount: Amount) -> String {
     amount.to_string()
 }
 
-fn envelope<'a>(payee: &'a FspName, trace: &'a [u8], now_millis: u64) -> Envelope<'a> {
+pub(super) fn envelope<'a>(payee: &'a FspName, trace: &'a [u8], now_millis: u64) -> Envelope<'a> {
     Envelope { destination: Some(payee.as_str()), trace: Some(trace), tracestate: None, now_millis }
 }

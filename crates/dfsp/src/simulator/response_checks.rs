@@ -23,8 +23,8 @@ impl Inner {
         let (what, expected) = match token {
             Token::Leg(Leg::Lookup, _) => ("GET /parties", 202),
             Token::Leg(Leg::Quote, _) => ("POST /quotes", 202),
-            Token::Leg(Leg::Transfer, _) => ("POST /transfers", 202),
-            Token::Callback => ("PUT /parties or /quotes", 200),
+            Token::Leg(Leg::Transfer, _) => ("POST /transfers or /bulkTransfers", 202),
+            Token::Callback => ("PUT /parties, /quotes or /bulkTransfers", 200),
             Token::TransferMessage(..) => ("PUT /transfers", 200),
             Token::Registration(_) => return,
         };

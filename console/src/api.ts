@@ -74,6 +74,11 @@ export async function download(path: string): Promise<Blob> {
   return (await send('GET', path, {})).blob();
 }
 
+/** Makes a request that changes nothing that is recorded. */
+export async function act<T>(path: string): Promise<T> {
+  return (await (await send('POST', path, {})).json()) as T;
+}
+
 /** Makes a change, with the reason that the log records. */
 export async function change<T>(it: Change, reason: string): Promise<Done<T>> {
   const headers: Record<string, string> = {};

@@ -1,8 +1,10 @@
-// The history of a transfer, as `GET /transfers/{id}/explanation` gives it.
+// The history of a transfer, a bulk transfer or a quote, as `GET /transfers/{id}/explanation` gives it.
 
 export interface Explanation {
   transfer: string;
-  state?: 'RESERVED' | 'COMMITTED' | 'ABORTED';
+  /** Of a bulk, or of an item of one. */
+  bulk?: { items: number } | { item_of: string };
+  state?: State;
   settlement?: Settlement;
   fee_settlement?: Settlement;
   events: Event[];
@@ -13,6 +15,16 @@ export interface Explanation {
   up_to: number;
   unread?: string[];
 }
+
+/** The last four are those of a bulk. */
+export type State =
+  | 'RESERVED'
+  | 'COMMITTED'
+  | 'ABORTED'
+  | 'ACCEPTED'
+  | 'PROCESSING'
+  | 'COMPLETED'
+  | 'REJECTED';
 
 export type Settlement =
   | { kind: 'gross' }
@@ -132,19 +144,30 @@ export function decisionOf(event: Event): Decision | undefined {
 
 /** Whether a decision refused its message, or ended the transfer without a commit. */
 export function isFailure(decision: Decision): boolean {
-  return /^(refused|aborted|expired|ignored)/.test(decision.why);
+  return /^(refused|aborted|expired|ignored|rejected)/.test(decision.why);
+}
+
+/** What a history is about. */
+export function kindOf({ bulk, events }: Explanation): 'payment' | 'bulk' | 'quote' {
+  if (bulk !== undefined && 'items' in bulk) return 'bulk';
+  const ofQuote = (event: Event) =>
+    event.event === 'message' && event.message.request.includes(' /quotes');
+  return events.length > 0 && events.every(ofQuote) ? 'quote' : 'payment';
 }
 
 /**
  * The event that explains why the payment failed: the one that ended it, or, of a payment that was
- * never reserved, the first refusal. `undefined` if it did not fail.
+ * never reserved, the first refusal. `undefined` if it did not fail. A quote failed if all its
+ * messages were refused.
  */
-export function failureOf({ state, events }: Explanation): Event | undefined {
-  if (state === 'COMMITTED' || state === 'RESERVED') return undefined;
+export function failureOf(data: Explanation): Event | undefined {
+  const { state, events } = data;
+  if (state !== undefined && state !== 'ABORTED' && state !== 'REJECTED') return undefined;
   const failed = events.filter((event) => {
     const decision = decisionOf(event);
     return decision !== undefined && isFailure(decision);
   });
-  const ended = failed.find((event) => /^(aborted|expired)/.test(decisionOf(event)?.why ?? ''));
-  return ended ?? failed[0];
+  if (kindOf(data) === 'quote' && failed.length < events.length) return undefined;
+  const ends = /^(aborted|expired|rejected)/;
+  return failed.find((event) => ends.test(decisionOf(event)?.why ?? '')) ?? failed[0];
 }

@@ -16,11 +16,16 @@ type LoginState = { who: Identity } | { note?: string } | 'checking' | { failed:
 function Console() {
   const [login, setLogin] = useState<LoginState>('checking');
   useEffect(() => {
-    const known = isBack() ? finish().then(remember) : Promise.resolve();
+    const back = isBack();
+    const known = back ? finish().then(remember) : Promise.resolve();
     known.then(() => get<Identity>('/identity')).then(
       (who) => setLogin({ who }),
       (error: ApiError) => {
-        if (error.status === 0 && token() === null) return setLogin({ note: error.message });
+        // The code or the token of the provider was refused: the switch says why.
+        if (back || (error.status === 0 && token() === null)) {
+          forget();
+          return setLogin({ note: error.message });
+        }
         if (error.status !== 401) return setLogin({ failed: error.message });
         const note = token() === null ? undefined : texts.login.ended;
         forget();

@@ -78,6 +78,15 @@ export function Facts({ pairs }: { pairs: [string, ComponentChildren][] }) {
 
 export type Mood = 'good' | 'bad' | 'warn' | 'plain';
 
+/** A moment on one line. */
+export function Moment({ text }: { text: string }) {
+  return (
+    <time class="moment" dateTime={text}>
+      {text}
+    </time>
+  );
+}
+
 /** A short state. The text says it, the colour only repeats it. */
 export function Badge({ mood, text }: { mood: Mood; text: string }) {
   return <span class={`badge ${mood}`}>{text}</span>;
@@ -138,7 +147,7 @@ async function copy(text: string): Promise<void> {
   field.remove();
 }
 
-/** The equivalent command of the command line. */
+/** The equivalent command of the command line. Commands of `curl` name the token themselves. */
 export function CommandLine({ command }: { command: string }) {
   return (
     <section class="command" aria-label={texts.commandLine}>
@@ -147,6 +156,7 @@ export function CommandLine({ command }: { command: string }) {
         <code tabIndex={0}>{command}</code>
         <Copy text={command} label={texts.copy} />
       </div>
+      {command.startsWith('upesi') ? <p class="hint">{texts.commandHint}</p> : null}
     </section>
   );
 }

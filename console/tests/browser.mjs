@@ -64,8 +64,10 @@ export async function checkPage(page) {
     assert.equal(exceptionDetails, undefined, JSON.stringify(exceptionDetails));
     return result.value;
   };
-  await evaluate(`${AXE}; 0`);
-  const options = JSON.stringify({ runOnly: { type: 'tag', values: RULES } });
+  // Navigation within the console keeps the rules.
+  if ((await evaluate('typeof axe')) === 'undefined') await evaluate(`${AXE}; 0`);
+  const runOnly = { type: 'tag', values: RULES };
+  const options = JSON.stringify({ runOnly, resultTypes: ['violations'] });
   const violations = await evaluate(
     `axe.run(document, ${options}).then((it) => it.violations.map((one) =>
       [one.id, ...one.nodes.map((node) => node.html + ' ' + node.failureSummary)].join('\\n')))`,

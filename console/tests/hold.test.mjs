@@ -24,14 +24,15 @@ test('a held demonstration explains its failed payments', async () => {
     const [, admin] = output.match(/(http:\S+)\/console\/\n/);
     const [, token] = output.match(/with this token:\s+(\S+)/);
     const links = [...output.matchAll(/\S+(\/console\/#\/transfers\/\S+)/g)].map(([, path]) => path);
-    assert.equal(links.length, 4, output);
+    assert.equal(links.length, 5, output);
     const { page, close } = await open(browser, { admin });
     await logIn(page, { token }, links[0]);
     for (const [index, reason] of [
       [0, /the payer's position would exceed its/],
       [1, /expired: no response before its deadline/],
       [2, /the fulfilment is missing or does not hash to the condition/],
-      [3, /no connection/],
+      [3, /account closed/],
+      [4, /no connection/],
     ]) {
       await page.goto(links[index]);
       await page.getByRole('heading', { name: 'Payment', exact: true }).waitFor();

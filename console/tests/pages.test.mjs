@@ -105,6 +105,18 @@ test('funds out are reserved, then paid out', async () => {
   await close();
 });
 
+test('the endpoints of a participant are called as a test', async () => {
+  const { page, close } = await open(browser, hub);
+  await logIn(page, hub, '/console/#/participants/greenbank');
+  await page.getByRole('button', { name: 'Test call' }).click();
+  const results = page.getByRole('table', { name: 'Results of the test call' });
+  await results.waitFor();
+  const [call] = await hub.call('POST', '/participants/greenbank/endpoints/calls');
+  assert.ok((await results.innerText()).includes(call.to));
+  await checkPage(page);
+  await close();
+});
+
 test('a participant and its key are added', async () => {
   const { page, close } = await open(browser, hub);
   await logIn(page, hub, '/console/#/participants');
@@ -268,6 +280,7 @@ test('pages have no violation of accessibility on a desk and on a phone', async 
       ['settlement/1', 'Settlement 1'],
       ['audit', 'Audit trail'],
       ['log', 'Log'],
+      ['log/outbox', 'Log'],
       ['configuration', 'Configuration'],
       ['system', 'System'],
     ]) {

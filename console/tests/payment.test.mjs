@@ -3,12 +3,22 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { SCREENS, checkPage, launch, logIn, open } from './browser.mjs';
-import { Callbacks, Switch, eventually, fulfil, onboard, pay, prepare } from './scheme.mjs';
+import {
+  Callbacks,
+  Switch,
+  eventually,
+  fulfil,
+  onboard,
+  pay,
+  prepare,
+  prepareBulk,
+  quote,
+} from './scheme.mjs';
 
 let hub, callbacks, browser, committed, refused, wrong, expired;
 
 before(async () => {
-  hub = await Switch.start();
+  hub = await Switch.start('[quotes]\npersist = true\n');
   callbacks = await Callbacks.start();
   browser = await launch();
   await onboard(hub, callbacks, ['greenbank', 'bluebank']);
@@ -83,6 +93,19 @@ test('a failed payment is found without its id, and the link of a search is shar
   await close();
 });
 
+test('the overview leads to the latest failed payments and their reasons', async () => {
+  const { page, close } = await open(browser, hub);
+  await logIn(page, hub);
+  const latest = page.getByRole('table', { name: 'Latest failed payments' });
+  await latest.getByText('expired: no response before its deadline').waitFor();
+  await page.getByRole('link', { name: 'All failed payments' }).click();
+  await page.getByRole('link', { name: refused }).click();
+  await page.getByText('refused', { exact: true }).first().waitFor();
+  await page.getByRole('link', { name: 'Limits and funds of greenbank' }).click();
+  await page.getByRole('heading', { name: 'Participant' }).waitFor();
+  await close();
+});
+
 test('a shared link leads to its payment after the login', async () => {
   const { page, close } = await open(browser, hub);
   await logIn(page, hub, `/console/#/transfers/${committed}`);
@@ -106,7 +129,7 @@ test('the page of a payment explains a commit with numbers, postings and callbac
   const numbers = timeline.getByText('Numbers of the decision', { exact: true }).first();
   await numbers.click();
   const parties = timeline.getByRole('group', { name: 'Numbers of the decision' }).first();
-  assert.match(await parties.innerText(), /greenbank\s+KES\s+0\s+25\.5\s+500\s+500\s+1000/);
+  assert.match(await parties.innerText(), /greenbank\s+KES\s+0\s+25\.5\s+500\s+500\s+1,000/);
   const postings = timeline.getByRole('group', { name: 'Postings' }).first();
   assert.match(await postings.innerText(), /25\.5 KES/);
   await page.getByRole('button', { name: 'Raw' }).click();
@@ -126,14 +149,50 @@ test('a failed payment says why', async () => {
   await logIn(page, hub);
   for (const [id, reason] of [
     [refused, /the payer's position would exceed its liquidity cover/],
+    [refused, /greenbank: position 25\.5 KES \+ payment 490 KES = 515\.5 KES, above its liquidity cover of 500 KES\./],
     [wrong, /the fulfilment is missing or does not hash to the condition/],
+    [wrong, /The condition of the payment is [0-9a-f]{64}: they must be equal/],
     [expired, /expired: no response before its deadline/],
+    [expired, /bluebank received the request \(HTTP 200\) and sent no valid response in time/],
   ]) {
     await page.goto(`/console/#/transfers/${id}`);
     await page.getByText(id).first().waitFor();
     const why = page.locator('[data-failure]');
     await why.filter({ hasText: reason }).waitFor();
   }
+  await close();
+});
+
+test('a bulk transfer leads to its items, and they lead back', async () => {
+  const { page, close } = await open(browser, hub);
+  await logIn(page, hub);
+  const { bulkTransferId, items } = await prepareBulk(hub, 'greenbank', 'bluebank', [1, 2, 900]);
+  await page.goto(`/console/#/transfers/${bulkTransferId}`);
+  await page.getByRole('heading', { name: 'Bulk transfer', exact: true }).waitFor();
+  await page.getByText('accepted', { exact: true }).first().waitFor();
+  await page.getByText('3 items', { exact: true }).waitFor();
+  await page.getByRole('heading', { name: 'POST /bulkTransfers from greenbank' }).waitFor();
+  assert.equal(await page.locator('[data-failure]').count(), 0);
+  await checkPage(page);
+  await page.goto(`/console/#/transfers/${items[2]}`);
+  await page.getByRole('heading', { name: 'Payment', exact: true }).waitFor();
+  await page.locator('[data-failure]').waitFor();
+  await page.getByRole('link', { name: bulkTransferId }).click();
+  await page.getByText('3 items', { exact: true }).waitFor();
+  await close();
+});
+
+test('a recorded quote shows its messages and what the hub decided', async () => {
+  const { page, close } = await open(browser, hub);
+  await logIn(page, hub);
+  const quoteId = await quote(hub, 'greenbank', 'bluebank', 12);
+  await page.getByRole('link', { name: 'Payments', exact: true }).click();
+  await page.getByLabel('Transfer id').fill(quoteId);
+  await page.getByLabel('Transfer id').press('Enter');
+  await page.getByRole('heading', { name: 'Quote', exact: true }).waitFor();
+  await page.getByRole('heading', { name: 'POST /quotes from greenbank' }).waitFor();
+  assert.equal(await page.locator('[data-failure]').count(), 0);
+  await checkPage(page);
   await close();
 });
 

@@ -133,6 +133,11 @@ test('a link of another tab, and a refused login, are not taken', async () => {
   await page.evaluate(begin, begun);
   await page.goto('/console/?error=access_denied&error_description=no&state=one');
   await page.getByText('The provider refused the login: no').waitFor();
+  await page.evaluate(begin, begun);
+  await page.goto('/console/?code=abc&state=one');
+  await page.getByText(/the OpenID provider refused the code: .*invalid_grant.*\(3000\)/).waitFor();
+  await page.getByRole('button', { name: 'Log in at 127.0.0.1' }).waitFor();
+  await checkPage(page);
   await context.close();
 });
 

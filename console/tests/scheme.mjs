@@ -27,9 +27,11 @@ export async function eventually(check, what) {
 
 /** A running switch. */
 export class Switch {
-  static async start(configuration = '') {
+  /** Starts one. `fill` gets its data directory before that, to write a log into it. */
+  static async start(configuration = '', fill = () => {}) {
     const it = new Switch();
     it.directory = mkdtempSync(`${tmpdir()}/upesi-console-`);
+    fill(`${it.directory}/data`);
     writeFileSync(`${it.directory}/upesi.toml`, configuration);
     const any = '127.0.0.1:0';
     const serve = ['serve', '--data', `${it.directory}/data`, '--fspiop', any, '--admin', any];
@@ -68,6 +70,8 @@ export class Switch {
       headers: {
         Authorization: `Bearer ${this.token}`,
         Accept: '*/*',
+        // A connection of its own: the switch closes idle ones, perhaps just when one is used.
+        Connection: 'close',
         ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
         ...headers,
       },
@@ -80,13 +84,14 @@ export class Switch {
 
   /** Sends an FSPIOP message. */
   async message(source, destination, method, path, body) {
-    const type = 'application/vnd.interoperability.transfers+json;version=1.1';
+    const type = `application/vnd.interoperability.${path.split('/')[1]}+json;version=1.1`;
     const response = await fetch(this.fspiop + path, {
       method,
       headers: {
         'Content-Type': type,
         ...(method === 'PUT' ? {} : { Accept: type }),
         Date: new Date().toUTCString(),
+        Connection: 'close',
         'FSPIOP-Source': source,
         'FSPIOP-Destination': destination,
       },
@@ -121,7 +126,7 @@ export class Callbacks {
   }
 }
 
-/** Adds a currency, and participants with a net debit cap, funds and callbacks. */
+/** Adds a currency, and participants with a net debit cap, funds and callbacks, if there are some. */
 export async function onboard(to, callbacks, names, { cap = 1000, funds = 500 } = {}) {
   for (const type of ['HUB_RECONCILIATION', 'HUB_MULTILATERAL_SETTLEMENT']) {
     await to.call('POST', '/participants/Hub/accounts', { currency: CURRENCY, type }).catch(() => 0);
@@ -142,6 +147,7 @@ export async function onboard(to, callbacks, names, { cap = 1000, funds = 500 } 
       reason: 'opening',
       amount: { amount: String(funds), currency: CURRENCY },
     });
+    if (callbacks === undefined) continue;
     for (const [kind, path] of [
       ['POST', ''],
       ['PUT', '/{{transferId}}'],
@@ -178,6 +184,44 @@ export async function fulfil(to, payer, payee, { transferId, fulfilment }) {
     completedTimestamp: new Date().toISOString(),
     fulfilment,
   });
+}
+
+/** Sends `POST /quotes`; returns the id. */
+export async function quote(to, payer, payee, amount) {
+  const quoteId = randomUUID();
+  const party = (fspId) => ({
+    partyIdInfo: { partyIdType: 'MSISDN', partyIdentifier: '254700000001', fspId },
+  });
+  await to.message(payer, payee, 'POST', '/quotes', {
+    quoteId,
+    transactionId: randomUUID(),
+    payer: party(payer),
+    payee: party(payee),
+    amountType: 'SEND',
+    amount: { amount: String(amount), currency: CURRENCY },
+    transactionType: { scenario: 'TRANSFER', initiator: 'PAYER', initiatorType: 'CONSUMER' },
+  });
+  return quoteId;
+}
+
+/** Sends `POST /bulkTransfers`; returns the id, and those of its transfers. */
+export async function prepareBulk(to, payer, payee, amounts) {
+  const [bulkTransferId, bulkQuoteId] = [randomUUID(), randomUUID()];
+  const individualTransfers = amounts.map((amount) => ({
+    transferId: randomUUID(),
+    transferAmount: { amount: String(amount), currency: CURRENCY },
+    ilpPacket: 'AYIBgQ',
+    condition: createHash('sha256').update(randomBytes(32)).digest('base64url'),
+  }));
+  await to.message(payer, payee, 'POST', '/bulkTransfers', {
+    bulkTransferId,
+    bulkQuoteId,
+    payerFsp: payer,
+    payeeFsp: payee,
+    individualTransfers,
+    expiration: new Date(Date.now() + 600_000).toISOString(),
+  });
+  return { bulkTransferId, items: individualTransfers.map((item) => item.transferId) };
 }
 
 /** A committed payment. */

@@ -49,7 +49,7 @@ export function Page({ place }: { place: Place }) {
   }
   if (first === 'audit') return <Audit />;
   if (first === 'configuration') return <ConfigurationPage />;
-  if (first === 'log') return <LogPage />;
+  if (first === 'log') return <LogPage view={second} />;
   if (first === 'system') return <System />;
   if (first === 'callbacks') return <Callbacks />;
   return <Title text={texts.errors.notFound} />;

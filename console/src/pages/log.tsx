@@ -1,11 +1,12 @@
-// The log: what was decided, as events, from a record or a time on.
+// The log: what was decided, as events, from a record or a time on; and the outbox.
 
 import { useState } from 'preact/hooks';
 import { ApiError, get, readCommand } from '../api';
 import { useData } from '../load';
-import { address } from '../router';
+import { address, go } from '../router';
 import { columns, texts } from '../texts';
-import { Await, CommandLine, Field, Note, Select, Table, Title, type Column } from '../ui';
+import { Await, Choice, CommandLine, Field, Note, Select, Table, Title, type Column } from '../ui';
+import { Outbox } from './outbox';
 
 const words = texts.log;
 /** Events of a page, and records before the end at which the newest page begins. */
@@ -43,14 +44,30 @@ const COLUMNS: Column<Event>[] = [
   { name: words.content, cell: (it) => <code class="wrap">{JSON.stringify(it.data)}</code> },
 ];
 
-export function LogPage() {
-  const end = useData<Page>('/events?after=0&limit=1');
+/** `view` is the second part of the address. */
+export function LogPage({ view }: { view: string | undefined }) {
+  const shown = view === 'outbox' ? 'outbox' : 'events';
   return (
     <>
-      <Title text={texts.navigation.log} />
-      <Await of={end}>{(first) => <Events end={first.end} />}</Await>
+      <Title text={texts.navigation.log}>
+        <Choice
+          label={words.views}
+          options={[
+            ['events', words.events],
+            ['outbox', words.outbox],
+          ]}
+          value={shown}
+          onValue={(value) => go(address(value === 'outbox' ? ['log', value] : ['log']))}
+        />
+      </Title>
+      {shown === 'outbox' ? <Outbox /> : <LastEvents />}
     </>
   );
+}
+
+function LastEvents() {
+  const end = useData<Page>('/events?after=0&limit=1');
+  return <Await of={end}>{(first) => <Events end={first.end} />}</Await>;
 }
 
 function Events({ end }: { end: number }) {

@@ -6,11 +6,20 @@ import { address } from '../router';
 import { columns, texts } from '../texts';
 import { Await, Badge, CommandLine, Note, Table, Title, type Column } from '../ui';
 import { amount } from './participants';
-import { FindPayment } from './payments';
+import { FindPayment, PAYMENT_COLUMNS, type Listed } from './payments';
 
 const words = texts.overview;
-/** Pause between two reads, in milliseconds. */
+/** Pauses between two reads, in milliseconds: of the figures, and of the failed payments. */
 const EVERY = 1_000;
+const FAILURES_EVERY = 10_000;
+/** The pages that alarms are about, by their subject. */
+const ALARM_PAGES: Record<string, string[]> = {
+  callbacks: ['log', 'outbox'],
+  endpoints: ['log', 'outbox'],
+  'dead letters': ['callbacks'],
+  liquidity: ['liquidity'],
+  disk: ['system'],
+};
 
 interface Rate {
   seconds: number;
@@ -106,6 +115,7 @@ function Figures({ data }: { data: Status }) {
         <Figure name={words.log} value={log.index.toLocaleString('en')} />
         <Figure name={words.sync} value={milliseconds(log.syncP99Milliseconds)} />
       </dl>
+      <Failures />
       {data.queues.participants.length === 0 ? null : (
         <Table
           caption={words.queues(data.queues.owed)}
@@ -122,6 +132,23 @@ function Figures({ data }: { data: Status }) {
   );
 }
 
+/** The latest failed payments. Operators who may not list payments see none. */
+function Failures() {
+  const { data } = useData<{ transfers: Listed[] }>(
+    '/transfers?state=ABORTED&limit=5',
+    FAILURES_EVERY,
+  );
+  if (data === undefined || data.transfers.length === 0) return null;
+  return (
+    <>
+      <Table caption={words.failures} columns={PAYMENT_COLUMNS} rows={data.transfers} />
+      <p>
+        <a href={address(['transfers'], { state: 'ABORTED' })}>{words.allFailures}</a>
+      </p>
+    </>
+  );
+}
+
 function Alarms({ data }: { data: Status }) {
   return (
     <>
@@ -131,7 +158,11 @@ function Alarms({ data }: { data: Status }) {
           mood={alarm.severity === 'CRITICAL' ? 'bad' : 'warn'}
           title={alarm.subject}
         >
-          {alarm.text}
+          {ALARM_PAGES[alarm.subject] === undefined ? (
+            alarm.text
+          ) : (
+            <a href={address(ALARM_PAGES[alarm.subject] ?? [])}>{alarm.text}</a>
+          )}
         </Note>
       ))}
       {data.deadLetters === 0 ? null : (

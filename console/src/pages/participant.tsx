@@ -2,7 +2,7 @@
 // changes of them.
 
 import { useState } from 'preact/hooks';
-import { part } from '../api';
+import { act, part } from '../api';
 import { useChange, type Plan } from '../change';
 import { useData } from '../load';
 import { columns, texts } from '../texts';
@@ -368,6 +368,60 @@ function uuid(): string {
   return text.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
 }
 
+interface EndpointCall {
+  to: string;
+  types: string[];
+  status?: number;
+  milliseconds: number;
+  error?: string;
+}
+
+/** A button that has the switch call each host of the endpoints. */
+function TestCall({ base }: { base: string }) {
+  const [calls, setCalls] = useState<EndpointCall[]>();
+  const [isBusy, setBusy] = useState(false);
+  const [error, setError] = useState<string>();
+  const run = async () => {
+    setBusy(true);
+    setError(undefined);
+    try {
+      setCalls(await act<EndpointCall[]>(`${base}/endpoints/calls`));
+    } catch (fault) {
+      setError(fault instanceof Error ? fault.message : String(fault));
+    }
+    setBusy(false);
+  };
+  return (
+    <>
+      <p>
+        <button type="button" disabled={isBusy} onClick={() => void run()}>
+          {isBusy ? words.testingEndpoints : words.testEndpoints}
+        </button>
+      </p>
+      <div role="status">
+        {error !== undefined && <Note mood="bad">{error}</Note>}
+        {calls !== undefined && (
+          <Table caption={words.testResults} columns={callColumns} rows={calls} />
+        )}
+      </div>
+    </>
+  );
+}
+
+const callColumns: Column<EndpointCall>[] = [
+  { name: words.host, cell: (it) => <code>{it.to}</code> },
+  { name: words.endpoints, cell: (it) => it.types.length },
+  {
+    name: words.answer,
+    cell: (it) =>
+      it.status === undefined ? (
+        <Badge mood="bad" text={it.error ?? ''} />
+      ) : (
+        <Badge mood="good" text={words.answered(it.status, it.milliseconds)} />
+      ),
+  },
+];
+
 function Endpoints({ rows, base, ask }: { rows: Endpoint[]; base: string; ask: Ask }) {
   const [type, setType] = useState('');
   const [value, setValue] = useState('');
@@ -420,6 +474,7 @@ function Endpoints({ rows, base, ask }: { rows: Endpoint[]; base: string; ask: A
           rows={rows}
         />
       )}
+      {rows.length > 0 && <TestCall base={base} />}
       <form class="inline" onSubmit={submit} noValidate aria-label={words.setEndpoint}>
         <Field label={words.endpointType} value={type} onValue={setType} autocomplete="off" />
         <Field

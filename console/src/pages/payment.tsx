@@ -4,10 +4,12 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { part } from '../api';
+import { grouped } from '../decimal';
 import {
   decisionOf,
   failureOf,
   isFailure,
+  kindOf,
   type Attempt,
   type Decision,
   type Event,
@@ -19,6 +21,7 @@ import {
   type Posting,
   type Settlement,
 } from '../explanation';
+import { reasonsOf } from '../failure';
 import { useData } from '../load';
 import { address } from '../router';
 import { columns, texts } from '../texts';
@@ -39,6 +42,13 @@ import { Waterfall } from './waterfall';
 
 const words = texts.payment;
 type View = 'compact' | 'timeline' | 'raw';
+const MOODS: Record<string, Mood> = {
+  COMMITTED: 'good',
+  RESERVED: 'warn',
+  ACCEPTED: 'warn',
+  PROCESSING: 'warn',
+  COMPLETED: 'good',
+};
 /** Events that are shown at first, and added by each request for more. */
 const EVENTS_SHOWN = 100;
 
@@ -46,9 +56,10 @@ export function Payment({ id }: { id: string }) {
   const explanation = useData<Explanation>(`/transfers/${part(id)}/explanation`);
   const [view, setView] = useState<View>('timeline');
   const command = `upesi explain ${id} --admin ${location.origin}`;
+  const kind = explanation.data === undefined ? 'payment' : kindOf(explanation.data);
   return (
     <>
-      <Title text={words.title}>
+      <Title text={words.titles[kind]}>
         <code class="id">{id}</code>
       </Title>
       <Await of={explanation}>
@@ -71,7 +82,7 @@ export function Payment({ id }: { id: string }) {
             {view === 'compact' ? <Compact data={data} /> : null}
             {view === 'timeline' ? <Timeline data={data} /> : null}
             {view === 'raw' ? <Raw data={data} /> : null}
-            <Waterfall id={id} />
+            {kind === 'payment' ? <Waterfall id={id} /> : null}
             <CommandLine command={command} />
           </>
         )}
@@ -84,19 +95,30 @@ function Summary({ data }: { data: Explanation }) {
   const state = data.state ?? 'none';
   const failure = failureOf(data);
   const decision = failure && decisionOf(failure);
-  const moods: Record<string, Mood> = { COMMITTED: 'good', RESERVED: 'warn' };
+  const isQuote = kindOf(data) === 'quote';
+  const text = isQuote ? words.quote : (words.states[state] ?? state);
+  const mood = isQuote && failure === undefined ? 'plain' : (MOODS[state] ?? 'bad');
+  // The same word as in the list: refused, aborted or expired.
+  const [cause] = state === 'ABORTED' ? (/^\w+/.exec(decision?.why ?? '') ?? []) : [];
   return (
     <>
       <p>
-        <Badge mood={moods[state] ?? 'bad'} text={words.states[state] ?? state} />
+        <Badge mood={mood} text={cause ?? text} />
       </p>
       {failure === undefined || decision === undefined ? null : (
         <div class="note bad" data-failure>
           <strong>{words.failed}</strong>
           <p>{decision.why}</p>
-          <p>
-            <Numbers decision={decision} event={failure} />
-          </p>
+          {reasonsOf(data, failure).map((reason) => (
+            <p key={reason}>{reason}</p>
+          ))}
+          {/^Prepare/.test(decision.outcome) && decision.parties[0] !== undefined ? (
+            <p>
+              <a href={address(['participants', decision.parties[0].name])}>
+                {texts.failure.payer(decision.parties[0].name)}
+              </a>
+            </p>
+          ) : null}
         </div>
       )}
       {state === 'RESERVED' ? (
@@ -106,6 +128,7 @@ function Summary({ data }: { data: Explanation }) {
       ) : null}
       <Facts
         pairs={[
+          [words.bulk, data.bulk && membership(data.bulk)],
           [words.settlement, data.settlement && settled(data.settlement)],
           [words.feeSettlement, data.fee_settlement && settled(data.fee_settlement)],
         ]}
@@ -117,7 +140,9 @@ function Summary({ data }: { data: Explanation }) {
         <Note mood="warn" title={words.deadLetters}>
           <ul>
             {data.dead_letters.map((letter) => (
-              <li key={letter}>{words.deadLetter(letter)}</li>
+              <li key={letter}>
+                <a href={address(['callbacks'])}>{words.deadLetter(letter)}</a>
+              </li>
             ))}
           </ul>
         </Note>
@@ -126,24 +151,9 @@ function Summary({ data }: { data: Explanation }) {
   );
 }
 
-/** The numbers that a failure is about, in one line. */
-function Numbers({ decision, event }: { decision: Decision; event: Event }) {
-  const who = decision.parties.map(
-    (party) =>
-      `${party.name}: ${texts.columns.position} ${party.position_before} ${party.currency}, ` +
-      `${texts.columns.cover} ${party.cover_before}, ${texts.columns.cap} ${party.cap ?? texts.none}`,
-  );
-  return (
-    <>
-      {event.event === 'message' ? `${shortened(event.message.says)}. ` : ''}
-      {who.join('; ')}
-    </>
-  );
-}
-
-/** The fields of a message without the condition, a long number. */
-function shortened(fields: string): string {
-  return fields.replace(/, condition [0-9a-f]+/, '');
+function membership(bulk: NonNullable<Explanation['bulk']>): ComponentChildren {
+  if ('items' in bulk) return words.items(bulk.items);
+  return <a href={address(['transfers', bulk.item_of])}>{bulk.item_of}</a>;
 }
 
 function settled(settlement: Settlement): ComponentChildren {
@@ -154,15 +164,26 @@ function settled(settlement: Settlement): ComponentChildren {
 }
 
 function Underway({ pending }: { pending: Pending }) {
-  const { request, recipient, waits, next_attempt, tried } = pending;
+  const { request, recipient, waits, next_attempt, tried, last_status, last_failure } = pending;
+  const last = last_failure ?? (last_status === null ? undefined : `HTTP ${last_status}`);
+  const parts = [
+    words.attempts(pending.attempts),
+    last === undefined ? '' : words.lastFailure(last),
+    words.waits(waits),
+    next_attempt === null ? '' : words.nextAttempt(next_attempt),
+  ];
   return (
-    <Note mood="warn" title={words.kinds.delivery(request, recipient)}>
+    <Note mood="warn" title={words.undelivered(request, recipient)}>
+      <p>{parts.filter((part) => part !== '').join('; ')}</p>
       <p>
-        {words.waits(waits)}
-        {next_attempt === null ? '' : `; ${words.nextAttempt(next_attempt)}`}
-        {`; ${words.attempts(pending.attempts)}`}
+        <a href={address(['participants', recipient])}>{words.addresses(recipient)}</a>
       </p>
-      <Attempts attempts={tried} />
+      {tried.length === 0 ? null : (
+        <details>
+          <summary>{words.attemptList}</summary>
+          <Attempts attempts={tried} />
+        </details>
+      )}
     </Note>
   );
 }
@@ -283,11 +304,11 @@ const PARTIES: Column<Party>[] = [
     cell: ({ name }) => <a href={address(['participants', name])}>{name}</a>,
   },
   { name: columns.currency, cell: (party) => party.currency },
-  { name: columns.positionBefore, cell: (party) => party.position_before, number: true },
-  { name: columns.positionAfter, cell: (party) => party.position_after, number: true },
-  { name: columns.coverBefore, cell: (party) => party.cover_before, number: true },
-  { name: columns.coverAfter, cell: (party) => party.cover_after, number: true },
-  { name: columns.cap, cell: (party) => party.cap ?? texts.none, number: true },
+  { name: columns.positionBefore, cell: (party) => grouped(party.position_before), number: true },
+  { name: columns.positionAfter, cell: (party) => grouped(party.position_after), number: true },
+  { name: columns.coverBefore, cell: (party) => grouped(party.cover_before), number: true },
+  { name: columns.coverAfter, cell: (party) => grouped(party.cover_after), number: true },
+  { name: columns.cap, cell: (party) => grouped(party.cap ?? texts.none), number: true },
   {
     name: columns.queue,
     cell: (party) => texts.queueOf(party.notices_owed, party.lane_capacity),
@@ -305,9 +326,9 @@ const POSTINGS: Column<Posting>[] = [
   { name: columns.owner, cell: (leg) => leg.owner },
   { name: columns.kind, cell: (leg) => leg.kind },
   { name: columns.account, cell: (leg) => leg.account, number: true },
-  { name: columns.amount, cell: (leg) => `${leg.amount} ${leg.currency}`, number: true },
-  { name: columns.before, cell: (leg) => leg.before, number: true },
-  { name: columns.after, cell: (leg) => leg.after, number: true },
+  { name: columns.amount, cell: (leg) => `${grouped(leg.amount)} ${leg.currency}`, number: true },
+  { name: columns.before, cell: (leg) => grouped(leg.before), number: true },
+  { name: columns.after, cell: (leg) => grouped(leg.after), number: true },
 ];
 
 const NOTICES: Column<Notice>[] = [

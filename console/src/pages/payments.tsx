@@ -10,6 +10,7 @@ import {
   Badge,
   CommandLine,
   Field,
+  Moment,
   Note,
   Select,
   Table,
@@ -27,7 +28,7 @@ const PAGE = 50;
 
 const words = texts.payments;
 
-interface Listed {
+export interface Listed {
   transferId: string;
   payer?: string;
   payee?: string;
@@ -68,8 +69,8 @@ const MOODS: Record<Listed['transferState'], Mood> = {
 const party = (name: string | undefined) =>
   name === undefined ? texts.unknown : <a href={address(['participants', name])}>{name}</a>;
 
-const COLUMNS: Column<Listed>[] = [
-  { name: words.changed, cell: (it) => it.changedDate },
+export const PAYMENT_COLUMNS: Column<Listed>[] = [
+  { name: words.changed, cell: (it) => <Moment text={it.changedDate} /> },
   {
     name: words.payment,
     cell: (it) => (
@@ -126,7 +127,7 @@ export function Payments({ query }: { query: URLSearchParams }) {
             {data.transfers.length === 0 ? (
               <p>{data.next === undefined ? words.nothing : words.nothingYet}</p>
             ) : (
-              <Table caption={words.found} columns={COLUMNS} rows={data.transfers} />
+              <Table caption={words.found} columns={PAYMENT_COLUMNS} rows={data.transfers} />
             )}
             <div class="row">
               {cursor === '' ? null : (

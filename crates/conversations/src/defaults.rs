@@ -7,7 +7,8 @@ use testkit::http::Headers;
 pub(crate) const VERSION: &str = "2.0";
 
 /// Endpoint types that a participant has besides those of the test kit.
-const MORE_ENDPOINTS: [(&str, &str); 2] = [("TRX_REQ_SERVICE", ""), ("AUTHORIZATIONS", "")];
+const MORE_ENDPOINTS: [(&str, &str); 3] =
+    [("TRX_REQ_SERVICE", ""), ("AUTHORIZATIONS", ""), ("FX_QUOTES", "")];
 
 /// Endpoint types and what follows a participant's base URL.
 pub(crate) fn endpoints() -> impl Iterator<Item = (&'static str, &'static str)> {

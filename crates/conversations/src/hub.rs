@@ -20,7 +20,7 @@ use crate::variables::{hexadecimal, random};
 
 /// Maximum time for the hub to answer a request.
 pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
-const START_TIMEOUT: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 

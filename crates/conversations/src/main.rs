@@ -35,7 +35,7 @@ struct Arguments {
     #[arg(long, default_value_t = 12)]
     jobs: usize,
     /// Seconds within which a message must come, its expiry not counted.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 20)]
     patience: u64,
     /// Directory of the conversations, with rows.txt.
     #[arg(long, value_name = "DIR", default_value = "conversations")]

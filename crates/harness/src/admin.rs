@@ -16,8 +16,8 @@ use tls::{BlockingTlsStream, ClientFiles, ClientTls, MinimumVersion};
 
 use crate::error::HarnessError;
 use crate::interrupt::Interrupt;
-use crate::stored_session::session_file;
-use crate::switch_process::read_token;
+use crate::stored_session::{TOKEN_VARIABLE, session_file, token_of_environment};
+use crate::switch_process::{checked_token, read_token};
 
 const WITHIN: Duration = Duration::from_secs(20);
 /// Interval at which a wait for an answer checks for an interrupt.
@@ -133,15 +133,20 @@ impl Admin {
         Self::of_url(url, Some(token))
     }
 
-    /// A client of `url`, such as `http://127.0.0.1:3001`, with the token in a file, or that of the
-    /// session that `upesi login` stored for the address.
+    /// A client of `url`, such as `http://127.0.0.1:3001`, with the token in a file, that in
+    /// [`TOKEN_VARIABLE`], or that of the session that `upesi login` stored for the address.
     ///
     /// # Errors
-    /// The address is invalid, or the file cannot be read.
+    /// The address is invalid, or the token cannot be read.
     pub fn at(url: &str, token: Option<&Path>) -> Result<Self, HarnessError> {
         let stored = || session_file(url).filter(|file| file.exists());
-        let token = token.map(Path::to_owned).or_else(stored);
-        let token = token.as_deref().map(read_token).transpose()?;
+        let token = match (token, token_of_environment()) {
+            (None, Some(token)) => Some(checked_token(TOKEN_VARIABLE, &token)?),
+            (file, _) => {
+                let file = file.map(Path::to_owned).or_else(stored);
+                file.as_deref().map(read_token).transpose()?
+            }
+        };
         Self::of_url(url, token)
     }
 
@@ -538,6 +543,9 @@ fn problem_of(error: &io::Error, within: Duration) -> String {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
             format!("did not answer within {within:?}")
         }
+        io::ErrorKind::ConnectionRefused => {
+            format!("{error}; start the switch, or name its address with --admin")
+        }
         _ => error.to_string(),
     }
 }
@@ -639,7 +647,11 @@ mod tests {
         let error = stream.read(&mut [0]).expect_err("timeout");
         assert_eq!(problem_of(&error, Duration::from_secs(20)), "did not answer within 20s");
         let error = io::Error::from(io::ErrorKind::ConnectionRefused);
-        assert!(problem_of(&error, Duration::from_secs(20)).contains("refused"));
+        let problem = problem_of(&error, Duration::from_secs(20));
+        assert_eq!(
+            problem,
+            "connection refused; start the switch, or name its address with --admin"
+        );
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct Latencies {
     pub lookup: Histogram<u64>,
     pub quote: Histogram<u64>,
     pub transfer: Histogram<u64>,
+    /// From a payer's message to the call of its payee, for bulks.
+    pub payee_called: Histogram<u64>,
 }
 
 /// One second of the measured part.
@@ -216,18 +218,19 @@ impl Steady {
 
 impl Latencies {
     pub(crate) fn new() -> Self {
-        let [whole, accepted, lookup, quote, transfer] = std::array::from_fn(|_| histogram());
-        Self { whole, accepted, lookup, quote, transfer }
+        let [whole, accepted, lookup, quote, transfer, payee_called] =
+            std::array::from_fn(|_| histogram());
+        Self { whole, accepted, lookup, quote, transfer, payee_called }
     }
 
-    fn parts(&mut self) -> [&mut Histogram<u64>; 5] {
-        let Self { whole, accepted, lookup, quote, transfer } = self;
-        [whole, accepted, lookup, quote, transfer]
+    fn parts(&mut self) -> [&mut Histogram<u64>; 6] {
+        let Self { whole, accepted, lookup, quote, transfer, payee_called } = self;
+        [whole, accepted, lookup, quote, transfer, payee_called]
     }
 
     fn record(&mut self, outcome: &Outcome) {
-        let Outcome { whole, accepted, lookup, quote, transfer_time, .. } = *outcome;
-        let times = [Some(whole), accepted, lookup, quote, transfer_time];
+        let Outcome { whole, accepted, lookup, quote, transfer_time, payee_called, .. } = *outcome;
+        let times = [Some(whole), accepted, lookup, quote, transfer_time, payee_called];
         for (part, time) in self.parts().into_iter().zip(times) {
             time.into_iter().for_each(|time| record(part, time));
         }
@@ -272,6 +275,7 @@ mod tests {
             accepted: None,
             lookup: None,
             quote: None,
+            payee_called: None,
             transfer_time: None,
             whole: Duration::from_millis(end - intended),
             end: End::Reached,

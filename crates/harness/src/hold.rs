@@ -4,8 +4,11 @@
 //! callbacks wait for it. Until an interrupt, a few payments per second move between two of the
 //! simulated FSPs.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::env;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dfsp::{MessagePair, PairWriter, SimulatorOptions};
@@ -20,7 +23,7 @@ use crate::simulators::BoundFsp;
 
 /// The payer of the failed payments. It has no server.
 const PAYER: &str = "kiosk";
-/// Their payee. Its callbacks go to a simulated FSP.
+/// Their payee. Its server accepts callbacks and answers none.
 const PAYEE: &str = "market";
 /// Net debit cap of the payer, in the currency's unit.
 const PAYER_CAP: u64 = 60;
@@ -41,6 +44,7 @@ pub(crate) struct HeldScheme<'a> {
     pub(crate) hub: SocketAddr,
     pub(crate) console: String,
     pub(crate) token: String,
+    pub(crate) token_file: PathBuf,
     pub(crate) currency: Currency,
     /// The simulated FSPs, at least two.
     pub(crate) fsps: &'a [BoundFsp],
@@ -50,6 +54,7 @@ pub(crate) struct HeldScheme<'a> {
 enum PaymentEnd {
     Unanswered,
     WrongFulfilment,
+    Refused,
     Fulfilled,
 }
 
@@ -71,13 +76,13 @@ impl HeldScheme<'_> {
 
     fn add_participants(&self, admin: &mut Admin) -> Result<(), HarnessError> {
         let pattern = &self.fsps[0];
-        for (name, cap) in [(PAYER, PAYER_CAP), (PAYEE, FUNDS)] {
+        let silent = serve_silently().map_err(|error| HarnessError::Hub(error.to_string()))?;
+        for (name, cap, server) in
+            [(PAYER, PAYER_CAP, NO_SERVER), (PAYEE, FUNDS, &*silent.to_string())]
+        {
             let mut fsp = BoundFsp { name: name.to_owned(), subscribers: 0..0, ..pattern.clone() };
-            if name == PAYER {
-                let server = pattern.address.to_string();
-                for (_, value) in &mut fsp.endpoints {
-                    *value = value.replace(&server, NO_SERVER);
-                }
+            for (_, value) in &mut fsp.endpoints {
+                *value = value.replace(&pattern.address.to_string(), server);
             }
             onboard_fsp(admin, self.currency, &fsp, cap)?;
         }
@@ -94,6 +99,7 @@ impl HeldScheme<'_> {
             (&large, PaymentEnd::Unanswered),
             (&small, PaymentEnd::Unanswered),
             (&small, PaymentEnd::WrongFulfilment),
+            (&small, PaymentEnd::Refused),
             (&small, PaymentEnd::Fulfilled),
         ] {
             let drawn = (0..DRAWS_MAX).map(|_| writer.write(now_millis()));
@@ -105,6 +111,7 @@ impl HeldScheme<'_> {
             match end {
                 PaymentEnd::Unanswered => {}
                 PaymentEnd::WrongFulfilment => self.send(&with_other_fulfilment(fulfil))?,
+                PaymentEnd::Refused => self.send(&refusal(&fulfil))?,
                 PaymentEnd::Fulfilled => self.send(&fulfil)?,
             }
             ids.push(id.to_string());
@@ -147,7 +154,56 @@ impl HeldScheme<'_> {
         for id in failed {
             println!("  {console}#/transfers/{id}");
         }
+        let admin = console.trim_end_matches("/console/");
+        println!("\nOr on the command line, in another terminal:\n");
+        let token_file = self.token_file.display();
+        let program = program();
+        println!("  {program} transfer list --state aborted --admin {admin} --token {token_file}");
         println!("\nPress Ctrl-C to stop it, verify its log and show the results.");
+    }
+}
+
+/// The command that starts this program in another terminal: its name if a search of `PATH` found
+/// it, otherwise its file.
+fn program() -> String {
+    let name = env::args().next().unwrap_or_default();
+    match env::current_exe() {
+        Ok(file) if name.contains('/') => file.display().to_string(),
+        _ => name,
+    }
+}
+
+/// Starts a server that accepts every request and sends no message. It ends with the program.
+fn serve_silently() -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            // The connection ends with its first unreadable request.
+            thread::spawn(move || drop(accept_all(&stream)));
+        }
+    });
+    Ok(address)
+}
+
+/// Accepts the requests of one connection.
+fn accept_all(mut stream: &TcpStream) -> io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut length = 0;
+        let mut line = String::new();
+        while line != "\r\n" {
+            line.clear();
+            if reader.read_line(&mut line)? == 0 {
+                return Ok(());
+            }
+            let header = line.to_ascii_lowercase();
+            if let Some(value) = header.strip_prefix("content-length:") {
+                length = value.trim().parse().map_err(io::Error::other)?;
+            }
+        }
+        io::copy(&mut reader.by_ref().take(length), &mut io::sink())?;
+        stream.write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")?;
     }
 }
 
@@ -171,6 +227,22 @@ fn with_other_fulfilment(mut message: Vec<u8>) -> Vec<u8> {
         *first = if *first == b'A' { b'B' } else { b'A' };
     }
     message
+}
+
+/// `PUT /transfers/{id}/error` instead of `PUT /transfers/{id}`: the payee refuses the payment.
+fn refusal(fulfil: &[u8]) -> Vec<u8> {
+    const BODY: &str =
+        r#"{"errorInformation":{"errorCode":"5106","errorDescription":"account closed"}}"#;
+    let text = String::from_utf8_lossy(fulfil);
+    let head = text.split("\r\n\r\n").next().unwrap_or_default();
+    let lines = head.split("\r\n").map(|line| match line.split_once(": ") {
+        Some((name, _)) if name.eq_ignore_ascii_case("content-length") => {
+            format!("{name}: {}", BODY.len())
+        }
+        Some(_) => line.to_owned(),
+        None => line.replace(" HTTP/1.1", "/error HTTP/1.1"),
+    });
+    format!("{}\r\n\r\n{BODY}", lines.collect::<Vec<_>>().join("\r\n")).into_bytes()
 }
 
 fn now_millis() -> u64 {

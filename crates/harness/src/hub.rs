@@ -122,10 +122,10 @@ impl ActiveHub {
         }
     }
 
-    /// The address of the console of a switch of this run, and its token.
-    pub fn console(&self) -> Result<Option<(String, String)>, HarnessError> {
-        let HubKind::Switch(switch) = &self.kind else { return Ok(None) };
-        Ok(Some((format!("http://{}/console/", switch.admin), read_token(switch.token_file())?)))
+    /// The address of the console of a switch of this run, and the file with its token.
+    pub fn console(&self) -> Option<(String, PathBuf)> {
+        let HubKind::Switch(switch) = &self.kind else { return None };
+        Some((format!("http://{}/console/", switch.admin), switch.token_file().to_owned()))
     }
 
     /// Resources used by its processes so far, if known.

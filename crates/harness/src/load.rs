@@ -233,9 +233,9 @@ impl Driver {
                 }
             });
             let driver = Rc::downgrade(self);
-            fsp.simulator.observe_receipts(move |transfer, payer| {
+            fsp.simulator.observe_receipts(move |transfer, payer, at| {
                 if let Some(driver) = driver.upgrade() {
-                    driver.received(transfer, payer, place);
+                    driver.received((transfer, at), payer, place);
                 }
             });
         }
@@ -358,15 +358,18 @@ impl Driver {
         self.fsps[route.1].simulator.fulfil(transfer)
     }
 
-    /// A payee has received a transfer and holds it.
-    fn received(&self, transfer: TransferId, payer: FspName, payee: usize) {
+    /// A payee has received a bulk, or a transfer, which it holds.
+    fn received(&self, (transfer, at): (TransferId, Instant), payer: FspName, payee: usize) {
         let Some(&payer) = self.places.get(&payer) else { return };
+        if let Scenario::Bulk(_) = self.scenario {
+            return self.fsps[payer].simulator.received_by_payee(transfer, at);
+        }
         let index = self.fsps[payer].group;
         self.groups[index].stock.borrow_mut().push_back(((payer, payee), transfer));
         if self.scenario == Scenario::Fulfil {
             self.count(index, -1);
         }
-        self.fsps[payer].simulator.received_by_payee(transfer);
+        self.fsps[payer].simulator.received_by_payee(transfer, at);
         if self.scenario == Scenario::Fulfil && self.control.phase() == Phase::Stock {
             self.reserve_stock(index);
         }

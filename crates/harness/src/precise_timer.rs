@@ -15,17 +15,17 @@ use tokio::net::unix::pipe::Receiver;
 ///
 /// A timer file is read like a pipe: eight bytes are readable when it expires. The runtime's pipe
 /// reader can therefore wait for it.
-pub(crate) struct PreciseTimer(Receiver);
+pub struct PreciseTimer(Receiver);
 
 impl PreciseTimer {
-    pub(crate) fn new() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         Ok(Self(Receiver::from_owned_fd_unchecked(timer)?))
     }
 
     /// Waits for `time`. Returns immediately if it is zero.
-    pub(crate) async fn wait(&self, time: Duration) -> io::Result<()> {
+    pub async fn wait(&self, time: Duration) -> io::Result<()> {
         if time.is_zero() {
             return Ok(());
         }

@@ -244,8 +244,9 @@ impl RunTotals<'_> {
             return Check::skipped(name, "failed units may have been committed");
         }
         let sent = self.total(|exchange| exchange.sent.committed).count;
-        let wrong = (sent != self.good)
-            .then(|| format!("the drivers saw {} commits, the FSPs {sent}", self.good));
+        let seen = self.good * self.scenario.transfers();
+        let wrong =
+            (sent != seen).then(|| format!("the drivers saw {seen} commits, the FSPs {sent}"));
         Check::of(name, wrong.into_iter().collect())
     }
 
@@ -353,7 +354,9 @@ impl RunTotals<'_> {
         let (name, counts) = (&fsp.name, &fsp.counts);
         let sum =
             |of: fn(&Exchange) -> u64| fsp.exchanges.iter().map(|(_, it)| of(it)).sum::<u64>();
-        let confirmed = self.style == Style::Reserved || self.confirm_to_payee;
+        // Both sides get the result of a bulk.
+        let is_bulk = matches!(self.scenario, Scenario::Bulk(_));
+        let confirmed = self.style == Style::Reserved || self.confirm_to_payee || is_bulk;
         // A payee that resends its response is notified of the outcome, whether confirmations are
         // on or off.
         let repeated_outcomes = counts.confirmations.min(fsp.connections.resent);

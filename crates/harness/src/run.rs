@@ -34,6 +34,7 @@ use crate::replica_check::{self, ReplicaAgreement};
 use crate::scenario::Scenario;
 use crate::simulators::{FspResult, RunCounters, SimulatorPlan, SimulatorResult, Simulators, plan};
 use crate::status_line::{RunPhase, StatusLine};
+use crate::switch_process::read_token;
 
 const POLL: Duration = Duration::from_millis(10);
 const CLIMB_SETTLE: Duration = Duration::from_millis(200);
@@ -462,11 +463,12 @@ impl Run<'_> {
 
     /// Keeps the scheme running until an interrupt.
     fn hold(&mut self) -> Result<(), HarnessError> {
-        let Some((console, token)) = self.hub.console()? else { return Ok(()) };
+        let Some((console, token_file)) = self.hub.console() else { return Ok(()) };
+        let token = read_token(&token_file)?;
         let Some(hub) = self.hub.fspiop().first().copied() else { return Ok(()) };
         let currency = self.setup.fsps.currency;
         let fsps = &self.simulators.bound();
-        let scheme = HeldScheme { hub, console, token, currency, fsps };
+        let scheme = HeldScheme { hub, console, token, token_file, currency, fsps };
         match &mut self.admin {
             Some(admin) => scheme.run(admin, &self.interrupt),
             None => Ok(()),

@@ -20,10 +20,12 @@ pub enum Scenario {
     Quote,
     /// Look-up, quote and transfer, one after the other.
     Whole,
+    /// From `POST /bulkTransfers` with this many items to its result at the payer.
+    Bulk(u16),
 }
 
 impl Scenario {
-    /// All scenarios, in the order of a table.
+    /// All scenarios of one payment, in the order of a table.
     pub const ALL: [Self; 6] =
         [Self::Transfer, Self::Prepare, Self::Fulfil, Self::Lookup, Self::Quote, Self::Whole];
 
@@ -84,6 +86,12 @@ impl Scenario {
                 "look-up, quote and transfer one after the other, until the payer has the notice \
                  of the commit",
             ],
+            Self::Bulk(_) => [
+                "bulk",
+                "bulks",
+                "POST /bulkTransfers by the payer, POST to the payee, PUT by the payee, until the \
+                 payer has the result of each item",
+            ],
         }
     }
 
@@ -99,7 +107,15 @@ impl Scenario {
 
     /// Whether a successful unit is a committed transfer.
     pub const fn moves_money(self) -> bool {
-        matches!(self, Self::Transfer | Self::Fulfil | Self::Whole)
+        matches!(self, Self::Transfer | Self::Fulfil | Self::Whole | Self::Bulk(_))
+    }
+
+    /// Number of transfers in a unit that moves money.
+    pub const fn transfers(self) -> u64 {
+        match self {
+            Self::Bulk(items) => items as u64,
+            _ => 1,
+        }
     }
 
     /// Whether payees hold transfers instead of answering them.
@@ -116,6 +132,7 @@ impl Scenario {
             Self::Lookup => PaymentFlow::Lookup,
             Self::Quote => PaymentFlow::Quote(payee),
             Self::Whole => PaymentFlow::Whole,
+            Self::Bulk(items) => PaymentFlow::Bulk(payee, items),
         }
     }
 }

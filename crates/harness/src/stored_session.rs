@@ -1,8 +1,18 @@
 //! The session that `upesi login` stores for an admin API: one file per address, so that a token is
-//! sent only to the address that gave it.
+//! sent only to the address that gave it. And the environment variable that has a token instead.
 
 use std::env;
 use std::path::PathBuf;
+
+/// The environment variable with a token, for scripts and for containers.
+pub(crate) const TOKEN_VARIABLE: &str = "UPESI_TOKEN";
+
+/// The content of [`TOKEN_VARIABLE`]; `None` if it is not set, or empty.
+#[must_use]
+pub fn token_of_environment() -> Option<String> {
+    let value = env::var_os(TOKEN_VARIABLE).filter(|value| !value.is_empty())?;
+    Some(value.to_string_lossy().into_owned())
+}
 
 /// The file of the session with an admin API, such as `http://127.0.0.1:3001`: below
 /// `$XDG_CONFIG_HOME`, or `~/.config`. `None` if neither variable names a directory.

@@ -171,6 +171,13 @@ impl SwitchCommand {
         self.configured("[transfers]\nconfirm_to_payee = false\n")
     }
 
+    /// Accepts bulks of up to this many items. Comes after [`Self::confirming`].
+    #[must_use]
+    pub fn with_bulk_items(self, items_max: u16) -> Self {
+        let header = if self.confirm_to_payee { "[transfers]\n" } else { "" };
+        self.configured(&format!("{header}bulk_items_max = {items_max}\n"))
+    }
+
     /// Adds text to the configuration file.
     pub fn configured(mut self, text: &str) -> Self {
         if self.configuration.is_none() {
@@ -389,13 +396,17 @@ impl Drop for SwitchProcess {
 /// Reads a bearer token, which is a single word.
 pub fn read_token(path: &Path) -> Result<String, HarnessError> {
     let text = std::fs::read_to_string(path).map_err(HarnessError::file(path))?;
+    checked_token(&path.display().to_string(), &text)
+}
+
+/// A token from a file or a variable, without white space around it.
+pub(crate) fn checked_token(source: &str, text: &str) -> Result<String, HarnessError> {
     let token = text.trim();
     match !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()) {
         true => Ok(token.to_owned()),
         false => Err(HarnessError::Options(format!(
-            "{}: not a bearer token; a switch writes its token to admin-token in its data \
-             directory",
-            path.display()
+            "{source}: not a bearer token; a switch writes its token to admin-token in its data \
+             directory"
         ))),
     }
 }

@@ -181,6 +181,9 @@ pub(crate) fn measure(
 ) -> Result<(SwitchCommand, Measured), HarnessError> {
     let confirm = if options.confirm_to_payee { Confirm::On } else { Confirm::Off };
     let mut command = command.clone().confirming(confirm);
+    if let Scenario::Bulk(items) = scenario {
+        command = command.with_bulk_items(items);
+    }
     command.program = options.program.clone().unwrap_or(command.program);
     let hub = match &options.hub {
         Some(url) => {

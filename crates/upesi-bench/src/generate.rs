@@ -3,8 +3,9 @@
 //! Each transfer consists of the two messages that simulated FSPs write. They take the path of
 //! received messages: headers, bodies and identifiers are checked, rewritten and stored, and pass
 //! through the inbox, the sequencer's thread, the kernel and the log. Only sockets are left out,
-//! and every notice is recorded as delivered at the first attempt. The log therefore passes
-//! `verify`. Snapshots are taken as often as by a switch.
+//! and every notice is recorded as delivered at the first attempt, or, with `--dead-letters`, those
+//! about committed transfers as given up. The log therefore passes `verify`. Snapshots are taken as
+//! often as by a switch. `--participants` first adds participants that take part in no transfer.
 //!
 //! A chunk of prepares is committed while the next one is written. Its fulfilments are submitted
 //! together with the next chunk. Memory is bounded by two chunks, plus the memory of the switch for
@@ -20,8 +21,8 @@ use harness::footprint::Footprint;
 use harness::{Confirm, FspOptions, Interrupt, Progress, SwitchCommand};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use ledger::{
-    Command, Counters, DeliveryResult, FinishedDelivery, FspName, Notice, NoticeKind, Outcome,
-    State,
+    Administer, Command, Counters, CreateParticipant, DeliveryResult, FinishedDelivery, FspName,
+    Notice, NoticeKind, Outcome, State,
 };
 use node::{
     Handle, Mailbox, MailboxEvent, ReplyTo, SubmissionContext, SubmissionRefused, SystemClock,
@@ -45,14 +46,18 @@ const TRANSFER_LIFETIME: Duration = Duration::from_secs(600);
 /// Time to wait for the mailbox before the switch is checked.
 const MAILBOX_WAIT: Duration = Duration::from_millis(200);
 const HEADERS_MAX: usize = 32;
+/// Attempts of a callback that is given up.
+const GIVEN_UP_AFTER: u16 = 9;
 /// Kind of a message, used as the number of its waiter.
 const PREPARE: u32 = 0;
 const FULFIL: u32 = 1;
+const PARTICIPANT: u32 = 2;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   upesi-bench preload --data big --total 1M        a million final transfers, about 3 GB
   upesi-bench preload --data big --total 10M       nine million more
+  upesi-bench preload --data dead --total 1M --dead-letters
   upesi-bench transfer --data big --json           measures a switch with them
   upesi verify --data big
 Shows the rate and the remaining time. If interrupted, run the same command again to continue.";
@@ -89,6 +94,12 @@ pub(crate) struct PreloadArguments {
     #[arg(long, value_name = "MIB", default_value_t = 256,
         value_parser = clap::value_parser!(u64).range(1..=4_096))]
     segment_mib: u64,
+    /// Record the callbacks about committed transfers as given up: dead letters.
+    #[arg(long)]
+    dead_letters: bool,
+    /// Number of participants without funds and transfers to add: bank0, bank1, ...
+    #[arg(long, value_name = "COUNT", value_parser = harness::count)]
+    participants: Option<u64>,
     /// Switch program that onboards the FSPs [default: `upesi` next to this program].
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
@@ -115,6 +126,7 @@ pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), CliError> {
     let wanted = arguments.transfers.or(arguments.total.map(|total| total.saturating_sub(before)));
     let wanted = wanted.unwrap_or(0);
     check_room(data, wanted, arguments.body_bytes)?;
+    let participants = missing_participants(node.state(), arguments, &fsps);
     let own_thread = thread::current();
     let mailbox = Arc::new(Mailbox::new(move || own_thread.unpark()));
     let node = node.start(Arc::clone(&mailbox))?;
@@ -126,8 +138,10 @@ pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), CliError> {
         pairs: PairWriter::new(&fsps, arguments.body_bytes as usize, seed),
         awaited: 0,
         undelivered: Vec::new(),
+        gives_up: arguments.dead_letters,
     };
-    let written = writer.fill(wanted, arguments.body_bytes);
+    let added = writer.add_participants(participants);
+    let written = added.and_then(|()| writer.fill(wanted, arguments.body_bytes));
     let stopped = node.stop();
     let (added, elapsed) = written?;
     stopped?;
@@ -157,6 +171,21 @@ fn open(
     drop(opened);
     onboard(options, arguments)?;
     open()
+}
+
+/// The participants to add, in the currency of the FSPs.
+fn missing_participants(
+    state: &State,
+    arguments: &PreloadArguments,
+    fsps: &[SimulatorOptions],
+) -> Vec<CreateParticipant> {
+    let Some(SimulatorOptions { currency, .. }) = fsps.first() else { return Vec::new() };
+    let names = (0..arguments.participants.unwrap_or(0))
+        .filter_map(|number| FspName::new(&format!("bank{number}")));
+    names
+        .filter(|name| state.registry().find(name).is_none())
+        .map(|name| CreateParticipant { name, currency: *currency })
+        .collect()
 }
 
 fn final_transfers(counters: &Counters) -> u64 {
@@ -244,6 +273,8 @@ struct TransferWriter {
     awaited: usize,
     /// Notices whose delivery is not yet recorded.
     undelivered: Vec<Notice>,
+    /// Whether the notices about committed transfers are recorded as given up.
+    gives_up: bool,
 }
 
 /// The messages of some transfers, ready to be submitted.
@@ -284,6 +315,21 @@ impl TransferWriter {
         Ok((begun, progress.elapsed()))
     }
 
+    /// Adds participants and waits until they are decided.
+    fn add_participants(&mut self, all: Vec<CreateParticipant>) -> Result<(), CliError> {
+        let added = |participant: CreateParticipant| {
+            let change = participant.into();
+            let change = Administer { actor: "preload".into(), reason: String::new(), change };
+            encoded(Command::Administer(Box::new(change)), None, PARTICIPANT)
+        };
+        for some in all.chunks(CHUNK as usize) {
+            let some: Result<_, _> = some.iter().cloned().map(added).collect();
+            self.submit(some?)?;
+            self.await_all()?;
+        }
+        Ok(())
+    }
+
     fn write(&mut self, count: u64) -> Result<Chunk, CliError> {
         let mut chunk = Chunk::default();
         for _ in 0..count {
@@ -297,8 +343,11 @@ impl TransferWriter {
 
     fn record_deliveries(&mut self, durability: Durability) -> Result<(), CliError> {
         let now_ms = self.clock.now().wall.millis();
-        let ends: Vec<_> =
-            self.undelivered.drain(..).map(|notice| delivered(&notice, now_ms)).collect();
+        let ends: Vec<_> = self
+            .undelivered
+            .drain(..)
+            .map(|notice| finished(&notice, self.gives_up, now_ms))
+            .collect();
         let records = ends.chunks(ledger::ENTRIES_MAX).map(|part| {
             let attached =
                 SubmissionContext { ticket: ReplyTo::Deliveries { mailbox: 0 }, message: None };
@@ -369,13 +418,16 @@ impl TransferWriter {
     ) -> Result<(), CliError> {
         self.awaited -= 1;
         let outcome = result.map_err(|refused| self.stopped(refused))?;
-        let expected =
-            if waiter == PREPARE { Outcome::PrepareReserved } else { Outcome::Committed };
+        let expected = match waiter {
+            PREPARE => Outcome::PrepareReserved,
+            FULFIL => Outcome::Committed,
+            _ => Outcome::Accepted,
+        };
         if outcome == expected {
             return Ok(());
         }
         Err(CliError::new(format!(
-            "unexpected outcome {outcome:?} of a generated transfer, expected {expected:?}: \
+            "unexpected outcome {outcome:?} of a generated request, expected {expected:?}: \
              are the FSPs of this directory active, with funds and caps? Begin with an empty one"
         )))
     }
@@ -406,8 +458,17 @@ fn submission(message: &[u8], waiter: u32) -> Result<node::Submission<()>, CliEr
         .map_err(|refusal| CliError::new(format!("generated message was refused: {refusal}")))?;
     let switch::Recorded { command, payload } =
         recorded.expect("prepares and fulfilments are recorded");
-    let record = sequencer::encode(&command, Some(&payload))
-        .map_err(|error| CliError::new(error.to_string()))?;
+    encoded(command, Some(&payload), waiter)
+}
+
+/// A command with its record. Its reply has the number of the waiter.
+fn encoded(
+    command: Command,
+    payload: Option<&[u8]>,
+    waiter: u32,
+) -> Result<node::Submission<()>, CliError> {
+    let record =
+        sequencer::encode(&command, payload).map_err(|error| CliError::new(error.to_string()))?;
     let ticket = ReplyTo::Waiter { mailbox: 0, waiter };
     let attached = SubmissionContext { ticket, message: None };
     Ok(Submission { command, record, durability: Durability::Synced, attached })
@@ -421,7 +482,16 @@ fn headers(lines: &[httparse::Header<'_>]) -> HeaderMap {
     lines.iter().filter_map(line).collect()
 }
 
-fn delivered(notice: &Notice, finished_ms: u64) -> FinishedDelivery {
+fn finished(notice: &Notice, gives_up: bool, finished_ms: u64) -> FinishedDelivery {
+    if gives_up && notice.kind != NoticeKind::Prepare {
+        return FinishedDelivery {
+            notice: notice.id,
+            result: DeliveryResult::Dead,
+            attempts: GIVEN_UP_AFTER,
+            status: 503,
+            finished_ms,
+        };
+    }
     FinishedDelivery {
         notice: notice.id,
         result: DeliveryResult::Delivered,

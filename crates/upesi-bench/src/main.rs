@@ -3,11 +3,13 @@
 
 mod bench;
 mod bench_report;
+mod bulk;
 mod generate;
 mod html_report;
 mod options;
 mod overhead;
 mod prepared_data;
+mod published;
 mod settlement;
 mod stream;
 mod sweep;
@@ -39,8 +41,8 @@ Examples:
 
 const GROUPS: &[HelpGroup] = &[
     ("Measure a hub", &["transfer", "prepare", "fulfil", "lookup", "quote", "whole"]),
-    ("Measure parts", &["settlement", "core", "stream", "harness"]),
-    ("Compare", &["sweep"]),
+    ("Measure parts", &["bulk", "settlement", "core", "stream", "harness"]),
+    ("Compare", &["sweep", "published"]),
     ("Prepare", &["preload"]),
     ("Generate", &["completions", "man"]),
 ];
@@ -74,8 +76,25 @@ enum Command {
     Quote(Box<BenchOptions>),
     /// Whole transactions: look-up, quote and transfer.
     Whole(Box<BenchOptions>),
+    /// Bulk transfers, compared with single ones and the kernel alone.
+    ///
+    /// Bulks of --items transfers pass between simulated FSPs: first single transfers are measured,
+    /// then bulks in all pairs, then one bulk at a time, and last the kernel alone. Each run takes
+    /// --seconds and has its own switch.
+    #[command(after_help = bulk::EXAMPLES)]
+    Bulk(Box<bulk::BulkOptions>),
     /// Repeat the runs of a published table and compare the figures.
     Sweep(SweepArguments),
+    /// Play the published load scripts through adapters on both sides.
+    ///
+    /// Starts a hub, one adapter for four payers, one for four payees, and simulated back ends.
+    /// Iterations of the published k6 script start at a constant rate: GET /parties, POST /quotes
+    /// and POST /simpleTransfers at the payer's adapter, with the published shares of the FSPs. The
+    /// summary has the published form and thresholds. Times are from the intended start. The run is
+    /// void unless the hub has committed all completed transfers and, besides failed ones, no other
+    /// ones, and its log is valid. Exit code 1 if the run is void or a threshold is missed.
+    #[command(after_help = published::EXAMPLES)]
+    Published(published::PublishedOptions),
     /// The load generator itself, against a server that only answers 202.
     ///
     /// Also measures whole transactions through a hub that only forwards messages.
@@ -147,7 +166,9 @@ fn carry_out(arguments: &Arguments) -> Result<(), CliError> {
         }
         Command::Sweep(arguments) => return sweep(&arguments.sweep),
         Command::Core(options) => return core(options),
+        Command::Bulk(options) => return bulk(options),
         Command::Settlement(options) => return settle(options),
+        Command::Published(options) => return play_published(options),
         Command::Stream(options) => return stream::bench(options),
         Command::Preload(arguments) => return generate::preload(arguments),
         Command::Completions(arguments) => {
@@ -205,6 +226,22 @@ fn settle(options: &settlement::SettlementOptions) -> Result<(), CliError> {
     }
     let report = settlement::bench(options, &switch_command()?).map_err(failed)?;
     verdict("run", report.run.valid, &report.run.invalid_because)
+}
+
+fn bulk(options: &bulk::BulkOptions) -> Result<(), CliError> {
+    let report = bulk::bench(options, &switch_command()?)
+        .map_err(|error| CliError::new(error.to_string()))?;
+    verdict("run", report.valid, &report.invalid_because)
+}
+
+fn play_published(options: &published::PublishedOptions) -> Result<(), CliError> {
+    let report = published::bench(options, &switch_command()?)
+        .map_err(|error| CliError::new(error.to_string()))?;
+    verdict("run", report.valid, &report.invalid_because)?;
+    match report.missed.first() {
+        None => Ok(()),
+        Some(threshold) => Err(CliError::new(format!("run: threshold missed: {threshold}"))),
+    }
 }
 
 fn sweep(sweep: &Sweep) -> Result<(), CliError> {

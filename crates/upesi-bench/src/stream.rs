@@ -1,21 +1,23 @@
 //! `upesi-bench stream`: consumers and producers on a Kafka broker, in the scenarios of the
 //! published benchmark of central-services-stream and some more.
 
+mod chart;
+mod event_latency;
 mod play;
 mod reference;
 mod samples;
 mod scenarios;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use harness::options::require;
-use harness::output::{check_json, print_results};
+use harness::output::{check_json, check_writable, print_results};
 use harness::{HarnessError, Origin};
 use kafka_testkit::{Cluster, ClusterOptions};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use stream::{Properties, create_topic};
 use tokio::runtime::Runtime;
 use upesi::CliError;
@@ -29,7 +31,9 @@ Examples:
   upesi-bench stream                                   all scenarios, on a broker of its own
   upesi-bench stream --scenario s00-01 --scenario s01 --seconds 3
   upesi-bench stream --against reference               each scenario with both libraries
-  upesi-bench stream --brokers 127.0.0.1:9092 --json stream.json";
+  upesi-bench stream --brokers 127.0.0.1:9092 --json stream.json
+  upesi-bench stream --json stream.json --resume --svg stream.svg
+  upesi-bench stream --brokers 127.0.0.1:9092 --event-latency upesi-events";
 
 /// Options of `stream`.
 #[derive(Args, Clone, Debug, Serialize)]
@@ -49,6 +53,15 @@ pub(crate) struct StreamOptions {
     /// Write the results as JSON, to standard output or to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<Option<PathBuf>>,
+    /// Keep the scenarios in the file of --json, and play only the others.
+    #[arg(long, requires = "json")]
+    resume: bool,
+    /// Write the rates as a chart to this file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Only measure how late a hub's events in this topic reach a consumer.
+    #[arg(long, value_name = "TOPIC", requires = "brokers")]
+    event_latency: Option<String>,
 }
 
 /// A library to compare with.
@@ -78,13 +91,99 @@ struct Row {
     published: PublishedRates,
 }
 
+/// Results of an earlier run.
+#[derive(Deserialize)]
+struct EarlierReport {
+    scenarios: Vec<EarlierRow>,
+}
+
+#[derive(Deserialize)]
+struct EarlierRow {
+    name: String,
+    #[serde(flatten)]
+    played: Played,
+    reference: Option<ReferencePlayed>,
+}
+
+impl Row {
+    fn new(scenario: &Scenario, played: Played, reference: Option<ReferencePlayed>) -> Self {
+        let Scenario { name, differs, published, .. } = *scenario;
+        Self { name, differs, played, reference, published }
+    }
+}
+
 /// Plays the scenarios and prints the results.
 pub(crate) fn bench(options: &StreamOptions) -> Result<(), CliError> {
     let failed = |error: HarnessError| CliError::new(error.to_string());
     let is_positive = options.seconds.is_finite() && 0.0 < options.seconds;
     require(is_positive, "--seconds must be above 0").map_err(failed)?;
     check_json(options.json.as_ref()).map_err(failed)?;
-    let scenarios = selected(&options.scenario)?;
+    if let Some(path) = &options.svg {
+        check_writable(path).map_err(failed)?;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| CliError::new(error.to_string()))?;
+    let time = Duration::from_secs_f64(options.seconds);
+    if let (Some(topic), Some(brokers)) = (&options.event_latency, &options.brokers) {
+        let measured = runtime.block_on(event_latency::measure(brokers, topic, time));
+        let measured = measured.map_err(|error| CliError::new(error.to_string()))?;
+        return print_results(&measured, options.json.as_ref()).map_err(failed);
+    }
+    let mut scenarios = selected(&options.scenario)?;
+    let mut rows = match (&options.json, options.resume) {
+        (Some(Some(path)), true) => earlier(path)?,
+        _ => Vec::new(),
+    };
+    scenarios.retain(|scenario| rows.iter().all(|row| row.name != scenario.name));
+    rows.extend(play_with(options, &scenarios, time, &runtime)?);
+    let place = |row: &Row| SCENARIOS.iter().position(|scenario| scenario.name == row.name);
+    rows.sort_by_key(place);
+    report(options, rows)
+}
+
+/// Prints and writes the results. A run with faults fails.
+fn report(options: &StreamOptions, rows: Vec<Row>) -> Result<(), CliError> {
+    let failed = |error: HarnessError| CliError::new(error.to_string());
+    let faulty = rows.iter().find(|row| row.played.faults != Faults::default());
+    let verdict = faulty.map(|row| format!("{}: {:?}", row.name, row.played.faults));
+    let report =
+        StreamReport { scenarios: rows, origin: Origin::here(None), configuration: options };
+    print_results(&report, options.json.as_ref()).map_err(failed)?;
+    if let Some(path) = &options.svg {
+        let chart = chart::rates(&report.tables());
+        std::fs::write(path, chart)
+            .map_err(|error| CliError::new(format!("{}: {error}", path.display())))?;
+    }
+    verdict.map_or(Ok(()), |faults| Err(CliError::new(format!("run: VOID: {faults}"))))
+}
+
+/// The scenarios of an earlier run.
+fn earlier(path: &Path) -> Result<Vec<Row>, CliError> {
+    let failed = |error: String| CliError::new(format!("{}: {error}", path.display()));
+    let text = match std::fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error.to_string())),
+    };
+    let report: EarlierReport =
+        serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;
+    let row = |EarlierRow { name, played, reference }: EarlierRow| {
+        let scenario = SCENARIOS.iter().find(|scenario| scenario.name == name);
+        let unknown = || failed(format!("unknown scenario {name}"));
+        Ok(Row::new(scenario.ok_or_else(unknown)?, played, reference))
+    };
+    report.scenarios.into_iter().map(row).collect()
+}
+
+fn play_with(
+    options: &StreamOptions,
+    scenarios: &[&'static Scenario],
+    time: Duration,
+    runtime: &Runtime,
+) -> Result<Vec<Row>, CliError> {
+    if scenarios.is_empty() {
+        return Ok(Vec::new());
+    }
     let reference = options.against.map(|Against::Reference| Reference::install()).transpose()?;
     let broker = match options.brokers {
         Some(_) => None,
@@ -92,16 +191,7 @@ pub(crate) fn bench(options: &StreamOptions) -> Result<(), CliError> {
     };
     let brokers = options.brokers.as_deref().or(broker.as_ref().map(Broker::address));
     let brokers = brokers.expect("one of them is given");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| CliError::new(error.to_string()))?;
-    let time = Duration::from_secs_f64(options.seconds);
-    let rows = play_all(&scenarios, brokers, time, (&runtime, reference.as_ref()))?;
-    let origin = Origin::here(None);
-    let faulty = rows.iter().find(|row| row.played.faults != Faults::default());
-    let verdict = faulty.map(|row| format!("{}: {:?}", row.name, row.played.faults));
-    let report = StreamReport { scenarios: rows, origin, configuration: options };
-    print_results(&report, options.json.as_ref()).map_err(failed)?;
-    verdict.map_or(Ok(()), |faults| Err(CliError::new(format!("run: VOID: {faults}"))))
+    play_all(scenarios, brokers, time, (runtime, reference.as_ref()))
 }
 
 /// A broker of this run, and its directory.
@@ -166,8 +256,7 @@ fn play_all(
                 reference.play(scenario, (brokers, &topic), time)?
             }
         };
-        let Scenario { name, differs, published, .. } = *scenario;
-        rows.push(Row { name, differs, played, reference, published });
+        rows.push(Row::new(scenario, played, reference));
     }
     Ok(rows)
 }
@@ -225,8 +314,9 @@ impl fmt::Display for SideTable<'_> {
     }
 }
 
-impl fmt::Display for StreamReport<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl StreamReport<'_> {
+    /// The producers and the consumers.
+    fn tables(&self) -> [SideTable<'_>; 2] {
         let producers = SideTable {
             rows: &self.scenarios,
             heading: "producer",
@@ -241,6 +331,13 @@ impl fmt::Display for StreamReport<'_> {
             published: |rates| rates.consumer,
             ..producers
         };
+        [producers, consumers]
+    }
+}
+
+impl fmt::Display for StreamReport<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [producers, consumers] = self.tables();
         writeln!(f, "{producers}\n{consumers}")?;
         for row in &self.scenarios {
             let Played { dead_letters, handled_again, resident_mb, .. } = row.played;

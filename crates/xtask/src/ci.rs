@@ -32,6 +32,8 @@ enum Work {
     Cargo(Vec<String>),
     /// A script of the repository, run with bash.
     Script(String),
+    /// A program of the build directory, and its arguments.
+    Program(String, Vec<String>),
     /// A function of this program.
     Inside(fn(&Path) -> bool),
 }
@@ -46,9 +48,14 @@ struct Outcome {
 /// Values of placeholders.
 type Values = [(&'static str, String)];
 
+/// The features of tests with real counterparts. Steps with the same features share one build.
+const REAL: &str = "--features kafka_testkit/real-brokers,kafka/real-brokers,stream/real-brokers,\
+                    upesi/real-brokers,upesi/real-receivers,upesi/real-prometheus,\
+                    upesi/real-collector";
+
 /// The checks that a merge must pass.
 pub(crate) fn ci() -> Vec<CiStep> {
-    read("ci", &[])
+    read("ci", &[("{real}", REAL.to_owned())])
 }
 
 /// Proofs whose strength grows with time; each takes its share of the budget, and its result is
@@ -72,7 +79,7 @@ pub(crate) fn nightly(minutes: u32) -> Vec<CiStep> {
 pub(crate) fn conversations(arguments: &[String]) -> Vec<CiStep> {
     let mut steps = ci();
     steps.retain(|step| ["switch", "conversations"].contains(&step.name.as_str()));
-    if let Some(CiStep { work: Work::Cargo(all), .. }) = steps.last_mut() {
+    if let Some(CiStep { work: Work::Program(_, all), .. }) = steps.last_mut() {
         all.extend_from_slice(arguments);
     }
     steps
@@ -117,11 +124,14 @@ fn step(entry: &Table, values: &Values) -> CiStep {
         values.iter().fold(text, |text, (name, value)| text.replace(name, value))
     };
     let words = |text: String| text.split_whitespace().map(str::to_owned).collect();
-    let work = match (entry.get("cargo"), entry.get("script"), entry.get("inside")) {
-        (Some(arguments), None, None) => Work::Cargo(words(fill(arguments))),
-        (None, Some(path), None) => Work::Script(fill(path)),
-        (None, None, Some(name)) => Work::Inside(inside(&fill(name))),
-        _ => panic!("a step has one of cargo, script and inside: {entry}"),
+    let kinds = ["cargo", "script", "program", "inside"];
+    let kind = kinds.into_iter().find_map(|kind| Some((kind, fill(entry.get(kind)?))));
+    let work = match kind {
+        Some(("cargo", arguments)) => Work::Cargo(words(arguments)),
+        Some(("script", path)) => Work::Script(path),
+        Some(("program", name)) => Work::Program(name, Vec::new()),
+        Some((_, name)) => Work::Inside(inside(&name)),
+        None => panic!("a step has one of {kinds:?}: {entry}"),
     };
     let environment = entry.get("environment").and_then(Value::as_table).into_iter().flatten();
     let environment = environment.map(|(name, value)| (name.clone(), fill(value))).collect();
@@ -158,13 +168,14 @@ pub(crate) fn run(root: &Path, steps: Vec<CiStep>) -> bool {
 }
 
 fn perform(root: &Path, CiStep { work, environment, .. }: &CiStep) -> bool {
+    let target = tools::target(root).display().to_string();
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let (program, arguments) = match work {
         Work::Inside(check) => return check(root),
-        Work::Cargo(arguments) => (env::var_os("CARGO"), arguments.clone()),
-        Work::Script(path) => (Some("bash".into()), vec![path.clone()]),
+        Work::Cargo(arguments) => (cargo, arguments.clone()),
+        Work::Script(path) => ("bash".into(), vec![path.clone()]),
+        Work::Program(name, arguments) => (format!("{target}/{name}").into(), arguments.clone()),
     };
-    let program = program.unwrap_or_else(|| "cargo".into());
-    let target = tools::target(root).display().to_string();
     let fill =
         |(name, value): &(String, String)| (name.clone(), value.replace("{target}", &target));
     let environment: Vec<_> = environment.iter().map(fill).collect();

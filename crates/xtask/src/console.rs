@@ -72,8 +72,10 @@ fn files(directory: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
 
 fn test(root: &Path) -> Result<(), String> {
     tools::install_missing(&[BROWSER])?;
-    let program = target(root).join("debug/upesi");
-    run(npm(root).args(["run", "--silent", "test"]).env("UPESI", program))
+    let programs = target(root).join("debug");
+    let mut tests = npm(root);
+    tests.args(["run", "--silent", "test"]);
+    run(tests.env("UPESI", programs.join("upesi")).env("UPESI_BENCH", programs.join("upesi-bench")))
 }
 
 fn npm(root: &Path) -> Command {

@@ -1,7 +1,6 @@
 //! One scenario: sends for a time, then reads everything back and checks it.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -38,7 +37,7 @@ pub(crate) struct Side {
 }
 
 /// Messages that did not arrive exactly once and in order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Faults {
     pub(crate) lost: u64,
     pub(crate) repeated: u64,
@@ -46,7 +45,7 @@ pub(crate) struct Faults {
 }
 
 /// The result of a scenario.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Played {
     pub(crate) producer: Side,
     pub(crate) consumer: Side,
@@ -211,8 +210,8 @@ struct Arrivals {
     last: Instant,
     seen: Vec<bool>,
     faults: Faults,
-    /// The last number of each partition.
-    latest: HashMap<i32, u64>,
+    /// The last number of each partition, by its number.
+    latest: Vec<Option<u64>>,
     count: u64,
     distinct: u64,
     /// Messages that were refused as poison.
@@ -226,7 +225,7 @@ impl Arrivals {
             last: Instant::now(),
             seen: vec![false; usize::try_from(sent).unwrap_or(usize::MAX)],
             faults: Faults::default(),
-            latest: HashMap::new(),
+            latest: Vec::new(),
             count: 0,
             distinct: 0,
             refused: 0,
@@ -236,12 +235,10 @@ impl Arrivals {
     /// Handlers by key of one partition work at a time, so only numbers of a key are ordered; each
     /// number is a key of its own.
     fn add(&mut self, number: u64, is_by_key: bool, message: &ReceivedMessage<'_>) {
-        let now = Instant::now();
-        match &mut self.meter {
-            None => self.meter = Some(Meter::start()),
-            Some(meter) => record(&mut meter.times, now - self.last),
+        if self.meter.is_none() {
+            let meter = self.meter.insert(Meter::start());
+            self.last = meter.start;
         }
-        self.last = now;
         self.count += 1;
         let at = usize::try_from(number).unwrap_or(usize::MAX);
         match self.seen.get_mut(at) {
@@ -251,15 +248,30 @@ impl Arrivals {
             }
             _ => self.faults.repeated += 1,
         }
-        let previous = self.latest.insert(message.partition(), number);
+        let partition = usize::try_from(message.partition()).unwrap_or_default();
+        if self.latest.len() <= partition {
+            self.latest.resize(partition + 1, None);
+        }
+        let previous = self.latest[partition].replace(number);
         let is_late = previous.is_some_and(|previous| number <= previous);
         self.faults.reordered += u64::from(is_late && !is_by_key);
+    }
+
+    /// Records the end of a handler: the mean time of its messages since the end of the last one.
+    /// A clock for each message would take as long as the consumer does.
+    fn handled(&mut self, messages: usize) {
+        let Some(meter) = &mut self.meter else { return };
+        let now = Instant::now();
+        let messages = messages.max(1) as u64;
+        let time = (now - self.last).as_micros() as u64;
+        meter.times.saturating_record_n(time / messages, messages);
+        self.last = now;
     }
 
     /// Reading takes twice the time of sending at most: one commit for each message is slower than
     /// sends that do not wait.
     fn is_over(&self, sending: Duration) -> bool {
-        self.meter.as_ref().is_some_and(|meter| 2 * sending < meter.start.elapsed())
+        self.meter.as_ref().is_some_and(|meter| 2 * sending < self.last - meter.start)
     }
 
     /// Messages before the last one that arrived which did not arrive.
@@ -308,6 +320,7 @@ impl Reading<'_> {
                 }
                 handled?;
             }
+            arrivals.borrow_mut().handled(batch.len());
             Ok(())
         };
         let stall = async {
@@ -328,7 +341,10 @@ impl Reading<'_> {
         arrivals: &RefCell<Arrivals>,
     ) -> Result<(), HandlerError> {
         let Scenario { producer, consumer, .. } = self.scenario;
-        let number = number(message, producer.payload == Payload::Protobuf)?;
+        let number = match consumer.handling {
+            Handling::Undecoded => last_number(message.key().unwrap_or_default()),
+            _ => number(message, producer.payload == Payload::Protobuf),
+        }?;
         arrivals.borrow_mut().add(number, consumer.order == Order::Key, message);
         match consumer.handling {
             Handling::Slow(time) => tokio::time::sleep(time).await,
@@ -336,7 +352,7 @@ impl Reading<'_> {
                 arrivals.borrow_mut().refused += 1;
                 return Err(HandlerError::Poison("its number is refused".to_owned()));
             }
-            Handling::Read | Handling::Poison(_) | Handling::Crash => {}
+            Handling::Read | Handling::Undecoded | Handling::Poison(_) | Handling::Crash => {}
         }
         Ok(())
     }
@@ -369,6 +385,14 @@ fn number(message: &ReceivedMessage<'_>, is_protobuf: bool) -> Result<u64, Handl
         let value: serde_json::Value = message.json()?;
         value["id"].as_str().unwrap_or_default().to_owned()
     };
-    let number = id.rsplit('-').next().and_then(|number| number.parse().ok());
-    number.ok_or_else(|| HandlerError::Poison(format!("id {id:?} has no number")))
+    last_number(id.as_bytes())
+}
+
+/// The number at the end of an id.
+fn last_number(id: &[u8]) -> Result<u64, HandlerError> {
+    let last = id.rsplit(|byte| *byte == b'-').next().unwrap_or_default();
+    let number = std::str::from_utf8(last).ok().and_then(|number| number.parse().ok());
+    number.ok_or_else(|| {
+        HandlerError::Poison(format!("id {:?} has no number", String::from_utf8_lossy(id)))
+    })
 }

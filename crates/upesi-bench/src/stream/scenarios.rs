@@ -45,6 +45,8 @@ pub(crate) struct ProducerPart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handling {
     Read,
+    /// Reads the key, but not the value.
+    Undecoded,
     /// Takes this long.
     Slow(Duration),
     /// Refuses each message of this interval; it becomes a dead letter.
@@ -154,7 +156,7 @@ const AUTO: Commit = Commit::Interval(Duration::from_millis(100));
 const POLL: Mode = Mode::Poll { every: TEN };
 
 /// In the order in which they run.
-pub(crate) const SCENARIOS: [Scenario; 34] = [
+pub(crate) const SCENARIOS: [Scenario; 35] = [
     scenario("s00-01", "", (ACKNOWLEDGED, DEFAULT), (861, 4_620)),
     scenario(
         "s00-02",
@@ -240,6 +242,12 @@ pub(crate) const SCENARIOS: [Scenario; 34] = [
     deep("x-depth-10", "10 sends at a time", 10),
     deep("x-depth-1000", "1,000 sends at a time", 1_000),
     deep("x-depth-10000", "10,000 sends at a time", 10_000),
+    ours(
+        "x-raw",
+        "1 KiB, sends do not wait; batches of 1,000, values are not decoded",
+        ProducerPart { depth: 0, linger: TEN, payload: Payload::Bytes(1_024), ..ACKNOWLEDGED },
+        ConsumerPart { batch_max: 1_000, handling: Handling::Undecoded, ..ASYNC },
+    ),
     handled("x-slow", "the handler takes 1 ms", Handling::Slow(Duration::from_millis(1))),
     handled("x-poison", "each 1,000th message is poison", Handling::Poison(1_000)),
     handled("x-crash", "the consumer vanishes in the middle", Handling::Crash),

@@ -8,6 +8,7 @@ pub(crate) mod commands;
 pub(crate) mod error;
 pub(crate) mod help;
 pub(crate) mod password;
+pub(crate) mod printable;
 pub(crate) mod session;
 pub(crate) mod shell_files;
 pub(crate) mod stdout;

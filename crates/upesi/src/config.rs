@@ -13,6 +13,7 @@ pub(crate) mod traces;
 mod values;
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fspiop::egress_policy::{EgressPolicy, EncryptedCalls, Loopback, Network};
+use fspiop::quote_rules::QuoteRules;
 use ledger::{FspName, Settings};
 use switch::ConnectionLimits;
 
@@ -35,7 +37,7 @@ pub(crate) use self::table::{Setting, TakesEffect};
 pub(crate) use self::values::{
     AuditedReads, Auth, LogFormat, LogLevels, MojaloopNames, Ownership, ProbeListener, Watchdog,
 };
-use self::values::{Callers, NetworkEntry, Resource};
+use self::values::{Callers, NetworkEntry, PairText, ParticipantName, Resource};
 #[cfg(feature = "kafka")]
 pub(crate) use self::values::{Envelope, EventStart};
 use crate::CliError;
@@ -79,6 +81,7 @@ impl Jws {
             Resource::Transactions => fspiop::Resource::Transactions,
             Resource::Transfers => fspiop::Resource::Transfers,
             Resource::BulkTransfers => fspiop::Resource::BulkTransfers,
+            Resource::Services => fspiop::Resource::Services,
         };
         jws::Policy {
             validate: self.validate.iter().map(resource).collect(),
@@ -245,9 +248,10 @@ impl Config {
                 false => Loopback::Denied,
             },
             own,
-            encrypted: match ::tls::IS_AVAILABLE {
-                true => EncryptedCalls::Supported,
-                false => EncryptedCalls::Unsupported,
+            encrypted: match (self.endpoints.https_only, ::tls::IS_AVAILABLE) {
+                (true, _) => EncryptedCalls::Required,
+                (false, true) => EncryptedCalls::Supported,
+                (false, false) => EncryptedCalls::Unsupported,
             },
         }
     }
@@ -284,6 +288,16 @@ impl Config {
             (
                 self.transfers.expiration_max.is_some_and(|span| span.0 < EXPIRATION_MAX_LEAST),
                 "transfers.expiration_max must be at least 1s",
+            ),
+            (
+                self.quotes.bind_transfers && !self.quotes.persist,
+                "quotes.bind_transfers needs quotes.persist: a transfer is compared with the \
+                 recorded quote",
+            ),
+            (
+                self.events.publishes_quotes() && !self.quotes.persist,
+                "events.kinds has quotes, which needs quotes.persist: quotes are only counted \
+                 otherwise",
             ),
             (
                 !(1..=backoff_max_ms).contains(&backoff_base_ms),
@@ -330,6 +344,38 @@ impl Config {
         places.into_iter().find_map(|(name, url)| {
             let error = journal::open_blob_store(url.as_deref()?).err()?;
             Some(format!("{name}: {error}"))
+        })
+    }
+
+    /// The rules for quotes.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has a fault, which is named with its place.
+    pub(crate) fn quote_rules(&self) -> Result<Option<Arc<QuoteRules>>, CliError> {
+        let Some(path) = &self.quotes.rules_file else { return Ok(None) };
+        let fault = |fault: &dyn Display| {
+            CliError::new(format!("quotes.rules_file: {}: {fault}", path.display()))
+        };
+        let text = fs::read_to_string(path).map_err(|error| fault(&error))?;
+        let rules = QuoteRules::parse(&text).map_err(|error| fault(&error))?;
+        Ok(Some(Arc::new(rules)).filter(|rules| !rules.is_empty()))
+    }
+
+    /// The participants that convert currencies.
+    pub(crate) fn conversions(&self) -> Arc<[switch::Conversion]> {
+        let conversion = |(provider, pairs): (&ParticipantName, &Vec<PairText>)| {
+            let pairs = pairs.iter().map(|pair| pair.0).collect();
+            switch::Conversion { provider: provider.0, pairs }
+        };
+        self.services.fxp.iter().map(conversion).collect()
+    }
+
+    /// How quotes are recorded; `None` if they are only forwarded.
+    pub(crate) fn quotes(&self) -> Option<switch::QuoteOptions> {
+        let quotes = &self.quotes;
+        quotes.persist.then(|| switch::QuoteOptions {
+            keep: Duration::from_secs(quotes.keep_seconds),
+            binds_transfers: quotes.bind_transfers,
         })
     }
 
@@ -549,5 +595,17 @@ mod tests {
         let config: Config = toml::from_str("[jws]\nsign = [\"transfers\"]").expect("known words");
         let error = config.check().expect_err("there is no key").to_string();
         assert!(error.contains("jws.signing_key"), "{error}");
+    }
+
+    #[test]
+    fn binding_and_events_need_recorded_quotes() {
+        let read = |text: &str| toml::from_str::<Config>(text).expect("known words");
+        let error = read("[quotes]\nbind_transfers = true").check().expect_err("none is recorded");
+        assert!(error.to_string().contains("needs quotes.persist"), "{error}");
+        assert!(read("[quotes]\nbind_transfers = true\npersist = true").check().is_ok());
+        let events = "[events]\nbrokers = \"a:1\"\nkinds = [\"quotes\"]\n";
+        let error = read(events).check().expect_err("none is recorded");
+        assert!(error.to_string().contains("needs quotes.persist"), "{error}");
+        assert!(read(&format!("{events}[quotes]\npersist = true")).check().is_ok());
     }
 }

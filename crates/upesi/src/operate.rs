@@ -5,6 +5,7 @@ pub(crate) mod apply;
 pub(crate) mod callbacks;
 pub(crate) mod certificates;
 pub(crate) mod cluster;
+pub(crate) mod conformance;
 pub(crate) mod doctor;
 pub(crate) mod drill;
 pub(crate) mod funds;

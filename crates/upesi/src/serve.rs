@@ -78,7 +78,7 @@ use crate::serve::durable_mark_thread::DurableMarkThread;
 use crate::serve::events::{EventPages, EventPublisher};
 use crate::serve::issuers::Issuers;
 use crate::serve::liquidity::LiquidityThread;
-use crate::serve::listeners::{Addresses, Listeners};
+use crate::serve::listeners::{Addresses, Listeners, OtherListeners};
 use crate::serve::log_backend::{Log, LogLocation, NodeParts, OpenBackend, RunningNode, Topic};
 use crate::serve::logging::{FlushAtEnd, Logging};
 use crate::serve::open_store::StorePaths;
@@ -155,7 +155,7 @@ fn serve_at(
 ) -> Result<(), CliError> {
     let (clock, early_signals) = (SystemClock::new(), EarlySignals::begin()?);
     // Ports first: a second switch that is started by mistake exits at once.
-    let Listeners { fspiop, admin, probes, starting, addresses } = Listeners::bind(config)?;
+    let Listeners { fspiop, admin, others, starting, addresses } = Listeners::bind(config)?;
     prepare_directory(arguments)?;
     let (certificates, issuers) = (Certificates::open(config)?, Issuers::start(config)?);
     let auth = admin_access(config, &arguments.data, (&certificates, &issuers))?;
@@ -168,7 +168,7 @@ fn serve_at(
     let (runtime, mut signals) = early_signals.replaced()?;
     let egress_policy = Arc::new(config.reach(addresses.all().collect()));
     let edge = (transfer_mode, keys.signatures, traces.queue(), &*issuers);
-    let io_options = switch_options((config, arguments), edge, (&egress_policy, &certificates));
+    let io_options = switch_options((config, arguments), edge, (&egress_policy, &certificates))?;
     let (ports, mailboxes) = switch::prepare(fspiop, io_options, clock, seed()?);
     let paths = (config, &*arguments.data, &options.location);
     let started = start_node(NodeParts { clock, directory, mailboxes }, sequencer, shared, paths)?;
@@ -178,7 +178,7 @@ fn serve_at(
     let ((stop, stopping), replays) = (watch::channel(false), snapshots.replays());
     let (events, traffic) = (event_pages(config, &replays, stopping.clone())?, ports.traffic());
     let snapshotter = snapshots.start(config, node.handle(), log_snapshot)?;
-    let publisher = EventPublisher::start(config, &node.handle(), (&replays, clock))?;
+    let publisher = EventPublisher::start(config, &node.handle(), (&replays, clock), &traffic)?;
     let running = ports.start(&node.handle(), stopping.clone()).map_err(no_io_thread)?;
     let mut watchdog = Watchdog::new(&config.health, node.handle(), Arc::clone(&traffic), clock);
     let jobs = BackgroundJobs::start(config, arguments, (segments, replays.frames.clone()))?;
@@ -209,7 +209,7 @@ fn serve_at(
         watchdog.check();
         node.has_ended() || running.has_ended() || liquidity.has_ended()
     };
-    let admin = AdminServer { listener: admin, probes, backend, options };
+    let admin = AdminServer { listener: admin, others, backend, options };
     let stuck = Duration::from_secs(config.health.stuck_seconds);
     let stop = StopControl { stop: &stop, stopping, timeout: CONNECTIONS_STOP + stuck };
     let (reason, limit) = runtime.block_on(run_admin(admin, (signals, reload), stop, has_ended))?;
@@ -381,9 +381,16 @@ fn announce(
 }
 
 /// Prints the addresses. Programs that start a switch wait for the line that begins with `ready`.
-fn print_ready(Addresses { fspiop, admin, probes }: &Addresses, certificates: &Certificates) {
+fn print_ready(
+    Addresses { fspiop, admin, probes, oracle_api }: &Addresses,
+    certificates: &Certificates,
+) {
     if let Some(probes) = probes {
         stdout::print_message(format_args!("health probes on http://{probes}"));
+    }
+    if let Some(address) = oracle_api {
+        let scheme = scheme(certificates.admin.is_some());
+        stdout::print_message(format_args!("oracle API on {scheme}://{address}"));
     }
     stdout::print_message(format_args!(
         "ready; FSPIOP on {}://{fspiop}, admin on {}://{admin}",
@@ -415,10 +422,24 @@ fn print_injected(transfer_mode: TransferMode, sync_delay: Option<SyncDelay>) {
 /// Parts of the admin server.
 struct AdminServer {
     listener: TcpListener,
-    /// Listener for health probes, if configured.
-    probes: Option<TcpListener>,
+    others: OtherListeners,
     backend: Arc<NodeBackend>,
     options: AdminOptions,
+}
+
+/// Serves the oracle API, if it has a listener.
+fn serve_oracle_api(
+    listener: Option<TcpListener>,
+    backend: Arc<NodeBackend>,
+    options: AdminOptions,
+    stopped: impl Future<Output = ()>,
+) -> Result<impl Future<Output = ()>, CliError> {
+    let listener = listener.map(for_tokio).transpose()?;
+    Ok(async move {
+        if let Some(listener) = listener {
+            operations::serve_oracle_api(listener, backend, options, stopped).await;
+        }
+    })
 }
 
 /// The parts that SIGHUP reloads.
@@ -474,15 +495,18 @@ async fn run_admin(
     StopControl { stop, stopping, timeout }: StopControl<'_>,
     mut has_ended: impl FnMut() -> bool,
 ) -> Result<(StopReason, Deadline), CliError> {
-    let AdminServer { listener, probes, backend, options } = admin;
+    let AdminServer { listener, others, backend, options } = admin;
+    let OtherListeners { probes, oracle_api } = others;
     let probes = probes::serve(probes, Arc::clone(&backend), until_stopped(stopping.clone()))?;
+    let until = until_stopped(stopping.clone());
+    let oracle_api = serve_oracle_api(oracle_api, Arc::clone(&backend), options.clone(), until)?;
     let admin = operations::serve(for_tokio(listener)?, backend, options, until_stopped(stopping));
     let end = async {
         let reason = wait_for_stop(signals, &reloadable, &mut has_ended).await;
         stop.send_replace(true);
         (reason, Deadline::begin("a connection or its thread", timeout))
     };
-    let (_admin, _probes, ended) = tokio::join!(admin, probes, end);
+    let (_admin, _probes, _oracle_api, ended) = tokio::join!(admin, probes, oracle_api, end);
     Ok(ended)
 }
 
@@ -888,8 +912,8 @@ fn switch_options(
         &Issuers,
     ),
     (egress_policy, certificates): (&Arc<EgressPolicy>, &Certificates),
-) -> switch::IoThreadOptions {
-    switch::IoThreadOptions {
+) -> Result<switch::IoThreadOptions, CliError> {
+    Ok(switch::IoThreadOptions {
         policy: config.policy(),
         pool: switch::PoolLimits {
             connect: Duration::from_millis(config.delivery.connect_timeout_ms),
@@ -899,6 +923,7 @@ fn switch_options(
         },
         connections: config.connections(),
         participant_usage: switch::ParticipantUsage::new(config.participant_limits()),
+        refusals_per_address: NonZeroU32::new(config.fspiop.refusals_per_address),
         gateways: config.gateways(),
         calls_tls: certificates.calls.clone(),
         security: ListenerSecurity {
@@ -909,7 +934,14 @@ fn switch_options(
         egress_policy: Arc::clone(egress_policy),
         expiration_max: config.transfers.expiration_max.map(|span| span.0),
         bulk_items_max: config.transfers.bulk_items_max as usize,
-        owner_only: config.parties.ownership == Ownership::OwnerOnly,
+        quotes: config.quotes(),
+        quote_rules: config.quote_rules()?,
+        conversions: config.conversions(),
+        ownership: match config.parties.ownership {
+            Ownership::OwnerOnly => ledger::PartyOwnership::OwnerOnly,
+            Ownership::OwnerPerCurrency => ledger::PartyOwnership::OwnerPerCurrency,
+            Ownership::LatestWins => ledger::PartyOwnership::LatestWins,
+        },
         oracles: config.oracles(),
         signatures,
         patience: Duration::from_secs(config.health.stuck_seconds),
@@ -919,7 +951,7 @@ fn switch_options(
         spans,
         injected_stall: arguments.inject_stuck.and_then(StallTarget::injected_stall),
         ..switch::IoThreadOptions::default()
-    }
+    })
 }
 
 /// Authentication, key of secrets, TLS and provider of the admin API.

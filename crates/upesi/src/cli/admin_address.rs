@@ -21,6 +21,9 @@ pub(crate) struct AdminAddress {
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001", global = true)]
     pub(crate) admin: String,
     /// Token file: of an operator, or admin-token [default: that of `upesi login`].
+    ///
+    /// Without it, the environment variable UPESI_TOKEN has the token, then the session of
+    /// `upesi login`.
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) token: Option<PathBuf>,
     #[command(flatten)]
@@ -53,7 +56,7 @@ impl AdminAddress {
         if self.wide {
             show_wide_tables();
         }
-        if self.token.is_none() {
+        if self.token.is_none() && harness::token_of_environment().is_none() {
             session::renew(&self.admin)?;
         }
         self.files.apply(&self.admin, Admin::at(&self.admin, self.token.as_deref())?)

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::CliError;
 use crate::cli::admin_address::AdminAddress;
+use crate::cli::printable::printable;
 
 /// The switch that a command talks to.
 #[derive(clap::Args)]
@@ -161,13 +162,13 @@ pub(crate) fn entries(answer: &Value) -> &[Value] {
     answer.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A member of an object as text; empty if it is absent.
+/// A member of an object as [`printable`] text; empty if it is absent.
 pub(crate) fn member(value: &Value, name: &str) -> String {
     match &value[name] {
         Value::Null => String::new(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => printable(text).into_owned(),
         Value::Array(items) => {
-            let texts = items.iter().map(|item| item.as_str().unwrap_or_default());
+            let texts = items.iter().map(|item| printable(item.as_str().unwrap_or_default()));
             texts.collect::<Vec<_>>().join(", ")
         }
         other => other.to_string(),

@@ -14,9 +14,9 @@ use crate::cli::stdout;
 use crate::data::{archive, backup, migrate, restore, snapshot};
 use crate::inspect::{audit, events, explain, replay, verify, what_if};
 use crate::operate::{
-    adapter, apply, callbacks, certificates, cluster, doctor, drill, funds, health, init,
-    liquidity, login, operators, oracles, participant_names, participants, parties, proposals,
-    quarantine, reconcile, settlement, statement, status, transfers,
+    adapter, apply, callbacks, certificates, cluster, conformance, doctor, drill, funds, health,
+    init, liquidity, login, operators, oracles, participant_names, participants, parties,
+    proposals, quarantine, reconcile, settlement, statement, status, transfers,
 };
 use crate::{config, serve};
 
@@ -39,6 +39,8 @@ struct Arguments {
 const EXAMPLES: &str = "\
 Examples:
   upesi demo                           a whole scheme with eight DFSPs
+  upesi demo --hold                    the same, and a console to look around in
+  upesi transfer list --state aborted  payments that failed; `upesi explain ID` has all of one
   upesi demo --seconds 60 --json r.json
   upesi serve --data /var/lib/upesi    FSPIOP on port 4000, admin API on port 3001
   upesi serve --data copy --log kafka://broker:9092/upesi --node a
@@ -47,7 +49,7 @@ Examples:
   upesi openapi fspiop";
 
 const GROUPS: &[HelpGroup] = &[
-    ("Run", &["init", "serve", "adapter", "demo", "simulate"]),
+    ("Run", &["init", "serve", "adapter", "conformance", "demo", "simulate"]),
     (
         "Operate",
         &[
@@ -94,6 +96,13 @@ enum Command {
     /// quotes and transfers. Its state is on disk: a restart continues payments in flight.
     #[command(after_help = adapter::EXAMPLES)]
     Adapter(adapter::AdapterArguments),
+    /// Check the FSPIOP server of a DFSP against the specification.
+    ///
+    /// Plays what a hub sends: look-ups, quotes, transfers, notices, errors, and wrong messages.
+    /// Shows each request, the required answer with its section of FSPIOP 1.1, the received answer
+    /// and the verdict. Some checks move the amount of a payment to the party.
+    #[command(after_help = conformance::EXAMPLES)]
+    Conformance(conformance::ConformanceArguments),
     /// Compress closed log segments, or move them to an archive.
     ///
     /// Segments are compressed, written to the archive, read back and compared before the local
@@ -159,7 +168,7 @@ enum Command {
     /// of an operator, in the order of the log. Personal data is left out.
     #[command(after_help = events::EXAMPLES)]
     Events(events::EventsArguments),
-    /// Show the history of one transfer from the log; read-only.
+    /// Show why a payment failed or succeeded: its history, with all numbers; read-only.
     ///
     /// Shows each message, each decision with its inputs (positions, cover, cap, deadline), the
     /// postings, the callbacks with their deliveries, resends and refusals. Movements of funds have
@@ -313,13 +322,13 @@ enum Command {
     /// Payments of any age, also those in flight. `show` prints the history of one of them.
     #[command(after_help = transfers::EXAMPLES)]
     Transfer(transfers::TransferArguments),
-    /// List, show, resend and drop callbacks that were given up, on a running switch.
+    /// List callbacks that are owed or were given up; resend and drop the latter.
     #[command(after_help = callbacks::EXAMPLES)]
     Callback(callbacks::CallbackArguments),
     /// Record deposits and withdrawals of participants, on a running switch.
     #[command(after_help = funds::EXAMPLES)]
     Funds(funds::FundsArguments),
-    /// Import parties from a CSV file, or look one up.
+    /// Import parties from a CSV file; find or release one.
     Party(parties::PartyArguments),
     /// List, add, test and remove oracles of a running switch.
     #[command(after_help = oracles::EXAMPLES)]
@@ -412,6 +421,7 @@ impl Command {
             Self::Backup(arguments) => backup::backup(&arguments),
             Self::Init(arguments) => init::init(&arguments),
             Self::Cluster(arguments) => cluster::run(&arguments),
+            Self::Conformance(arguments) => conformance::conformance(&arguments),
             Self::Completions(arguments) => {
                 print_completions(&arguments, command_line());
                 Ok(())

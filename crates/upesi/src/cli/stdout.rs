@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::CliError;
+use crate::cli::printable::printable;
 
 /// Prefix of the panic message with which the standard library reports a failed print.
 const UNPRINTABLE: &str = "failed printing to stdout: ";
@@ -45,7 +46,8 @@ fn print_line(line: impl Display) {
 
 /// One write call per line, so that lines of different threads do not mix.
 fn write_to(mut place: impl io::Write, line: impl Display) {
-    let _lost = place.write_all(format!("upesi: {line}\n").as_bytes());
+    let line = line.to_string();
+    let _lost = place.write_all(format!("upesi: {}\n", printable(&line)).as_bytes());
     let _later = place.flush();
 }
 

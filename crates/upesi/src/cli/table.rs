@@ -5,6 +5,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use crate::cli::printable::printable;
 use crate::cli::terminal::table_width;
 
 /// Least width to which a text is cut.
@@ -32,8 +33,9 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         Self { alignment: columns.map(|(_, align)| align), rows: vec![heading] }
     }
 
+    /// Adds a row, whose cells may be texts from outside.
     pub(crate) fn add(&mut self, row: [String; COLUMNS]) {
-        self.rows.push(row);
+        self.rows.push(row.map(|cell| printable(&cell).replace(['\n', '\t'], " ")));
     }
 }
 

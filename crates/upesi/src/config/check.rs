@@ -119,8 +119,9 @@ impl ConfigReport {
 /// Makes those start checks of `serve` that need no running thread.
 pub(crate) fn check_start(config: &Config) -> Result<(), CliError> {
     let own = [("fspiop.listen", config.fspiop.listen), ("admin.listen", config.admin.listen)];
-    let own: Vec<_> =
-        own.into_iter().chain(config.probes().map(|it| ("health.listen", it))).collect();
+    let oracle_api = config.oracle_api.listen.map(|it| ("oracle_api.listen", it));
+    let probes = config.probes().map(|it| ("health.listen", it));
+    let own: Vec<_> = own.into_iter().chain(probes).chain(oracle_api).collect();
     for (at, (name, first)) in own.iter().enumerate() {
         let clash = own[at + 1..].iter().find(|(_, second)| is_same_port(*first, *second));
         if let Some((other, second)) = clash {
@@ -133,6 +134,7 @@ pub(crate) fn check_start(config: &Config) -> Result<(), CliError> {
     if config.admin.auth != Auth::None {
         serve::given_token(config)?;
     }
+    config.quote_rules()?;
     if config.admin.auth == Auth::Roles {
         serve::given_secrets_key(config)?;
     }

@@ -1,16 +1,26 @@
 //! Events on Kafka: the section `[events]`.
 
-use ::events::EventKind;
+use ::events::{EventKind, reference_topic};
 
 use crate::config::settings::Events;
 use crate::config::values::{Envelope, KindName};
 
 impl Events {
     /// The topic of a kind in CloudEvents, or the one that replaces the reference's.
-    #[cfg_attr(not(feature = "kafka"), expect(dead_code, reason = "no event is published"))]
     pub(crate) fn topic_of(&self, kind: EventKind) -> Option<&str> {
         let own = self.topics.get(&KindName(kind)).map(String::as_str);
         own.or_else(|| (self.envelope == Envelope::CloudEvents).then_some(&*self.topic))
+    }
+
+    /// Whether recorded quotes are published.
+    pub(super) fn publishes_quotes(&self) -> bool {
+        self.kinds.contains(&KindName(EventKind::Quotes))
+    }
+
+    /// The topics of the events of the chosen kinds.
+    fn event_topics(&self) -> impl Iterator<Item = &str> {
+        let topic = move |kind: &KindName| self.topic_of(kind.0).unwrap_or(reference_topic(kind.0));
+        self.kinds.iter().map(topic)
     }
 
     /// The first error about the settings.
@@ -19,8 +29,9 @@ impl Events {
         if self.kinds.is_empty() {
             return Some("events.kinds is empty: name a kind, or remove events.brokers".into());
         }
-        let topics = self.topics.values().chain([&self.topic]);
-        if topics.clone().any(|topic| *topic == self.position_topic) {
+        let topics = self.topics.values().chain([&self.topic, &self.counts_topic]);
+        let all = topics.clone().map(String::as_str).chain(self.event_topics());
+        if all.into_iter().any(|topic| topic == self.position_topic) {
             return Some("events.position_topic must not be a topic of events".into());
         }
         let topics = topics.chain([&self.position_topic]);
@@ -55,6 +66,10 @@ mod tests {
             (format!("{brokers}topics = {{ positions = \"a.b\" }}"), ""),
             (format!("{brokers}kinds = []"), "events.kinds is empty"),
             (format!("{brokers}position_topic = \"upesi-events\""), "events.position_topic must"),
+            (
+                format!("{brokers}envelope = \"mojaloop\"\nposition_topic = \"topic-event-audit\""),
+                "events.position_topic must",
+            ),
             (format!("{brokers}ca = \"a\""), "events.ca, events.certificate and events.key are"),
             ("user = \"u\"".into(), "events.user and events.password_file belong together"),
         ] {

@@ -49,6 +49,13 @@ impl BrokerAccess<'_> {
         self.user.is_some() && !self.tls
     }
 
+    /// The section and its files of certificates, by their kind; no files without TLS.
+    pub(crate) fn certificate_files(&self) -> (&'static str, Vec<(&'static str, PathBuf)>) {
+        let files = [("ca", self.ca), ("certificate", self.certificate)];
+        let files = files.into_iter().filter(|_| self.tls);
+        (self.section, files.filter_map(|(kind, path)| Some((kind, path.clone()?))).collect())
+    }
+
     /// The first contradiction between settings.
     pub(super) fn fault(&self) -> Option<String> {
         let has_files = self.ca.is_some() || self.certificate.is_some() || self.key.is_some();

@@ -16,8 +16,9 @@ use switch::{ConnectionLimits, PoolLimits};
 use crate::config::table::{Bounds, Number, Setting, TakesEffect, settings};
 use crate::config::values::{
     AuditedReads, Auth, Callers, CertificateName, Envelope, EventStart, KindName, LogFormat,
-    LogLevels, Mechanism, MojaloopNames, NetworkEntry, Ownership, ProbeListener, Ratio, Resource,
-    SampledFlag, SmtpTls, TimeSpan, TlsVersion, TraceProtocol, Watchdog,
+    LogLevels, Mechanism, MojaloopNames, NetworkEntry, Ownership, PairText, ParticipantName,
+    ProbeListener, Ratio, Resource, SampledFlag, SmtpTls, TimeSpan, TlsVersion, TraceProtocol,
+    Watchdog,
 };
 
 const HOUR_MS: u64 = 3_600_000;
@@ -58,7 +59,8 @@ settings! {
         /// Requests per second of one participant, over all its connections; 0 for no limit. Those
         /// of one second may come at once after a pause. Beyond it a request is refused with 429,
         /// 2003 and `Retry-After`. Each further row or item of a batch, and each further 4 KiB of
-        /// a body, counts as one more
+        /// a body, counts as one more; each 4 KiB as nine if the signature does not cover the body
+        /// as sent
         participant_rate_max: u32 = 0;
         /// Requests of one participant that are being received or answered at a time; 0 for no
         /// limit. Beyond it a request is refused with 429, 2003
@@ -98,6 +100,11 @@ settings! {
         /// thread; 0 for no limit. Those of one second may come at once after a pause, and resumed
         /// sessions do not count. Beyond it a connection is closed before its handshake
         tls_handshakes_per_address: u32 = 500, ..=100_000;
+        /// Refused requests of one address, or of one /64 network for IPv6, per second and thread
+        /// that are answered at once, with those for `/health`; 0 for no limit. Beyond, each
+        /// response on a connection comes a second after the one before. Accepted requests do not
+        /// wait
+        refusals_per_address: u32 = 0, ..=1_000_000;
         /// How the sender of a request is known. `"anyone"`: `FSPIOP-Source` is believed.
         /// `"certificate"`: it must be a name in the client's certificate. `"token"`: it must be
         /// the name in the request's access token. `"gateway"`: it must be the name in
@@ -143,7 +150,7 @@ settings! {
         listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 3001));
         /// `"token"`: a change needs the bearer token in `admin-token` in the data directory, and
         /// so do `GET /state`, `GET /transactions/{id}`, `GET /parties/{Type}/{ID}`, `GET
-        /// /participants/{name}/statement`, `GET /transfers`, `GET
+        /// /participants/{Type}/{ID}`, `GET /participants/{name}/statement`, `GET /transfers`, `GET
         /// /transfers/{transferId}/explanation`, `GET /configuration`, `GET /operators`,
         /// `GET /operators/{name}`, `GET /roles`, `GET /roles/{role}`, `GET /tokens`,
         /// `GET /identity`, `GET /fourEyes`, `GET /proposals`, `GET /proposals/{id}`,
@@ -256,11 +263,39 @@ settings! {
 
     /// Scheme rules for the party directory.
     parties: Parties {
-        /// The FSPs that may change the registration of an identifier. `"owner-only"`: the FSP that
-        /// serves it, and operators; others are refused by callback until it is released.
-        /// `"latest-wins"`: every FSP; the latest registration counts, as in the reference. See
-        /// [parties](parties.md#owners)
+        /// The FSPs that may register an identifier. `"owner-only"`: the FSP that has it, for
+        /// itself, and operators; others are refused by callback until it is released.
+        /// `"owner-per-currency"`: another FSP may register itself in another currency.
+        /// `"latest-wins"`: every FSP, for any FSP; the latest registration counts, as in the
+        /// reference. See [parties](parties.md#owners)
         ownership: Ownership = Ownership::OwnerOnly;
+    }
+
+    /// Quotes. See [quotes](quotes.md).
+    quotes: Quotes {
+        /// Whether quotes, their answers and their errors are recorded: duplicates are recognised,
+        /// late answers are refused, and `GET /quotes/{ID}` is answered by the hub. `false`: quotes
+        /// are forwarded, and nothing is stored. Set the same on all nodes of a cluster
+        persist: bool = false;
+        /// Time for which a recorded quote is kept in memory, from its request on. The log keeps
+        /// all of them
+        keep_seconds: u64 = 3_600, 60..=86_400;
+        /// Whether a transfer must agree with a quote of its transaction: the `transactionId` is
+        /// the `transferId`, and the amount, the ILP packet, the condition, payer and payee are
+        /// those of an offer that has not ended. Needs `persist`. Bulk transfers are not compared
+        bind_transfers: bool = false;
+        /// File with rules that refuse quotes or send them to another FSP, in the form of the
+        /// reference. None: no rules. See [quotes](quotes.md#rules-of-a-scheme)
+        rules_file: Option<PathBuf> = None;
+    }
+
+    /// Services of participants that the hub names on request.
+    services: Services {
+        /// The participants that convert currencies, with their pairs:
+        /// `{ fxp1 = ["USD/KES", "KES/USD"] }`. `GET /services/FXP` is answered with the active
+        /// ones, and `GET /services/FXP/USD/KES` with those of this pair. Each node answers from
+        /// its own file
+        fxp: BTreeMap<ParticipantName, Vec<PairText>> = BTreeMap::new();
     }
 
     /// External oracles, which know the FSPs of identifiers. See [parties](parties.md#oracles).
@@ -272,7 +307,8 @@ settings! {
         connect_timeout_ms: u64 = 2_000, 1..=60_000;
         /// Time for its complete response
         answer_timeout_ms: u64 = 5_000, 1..=60_000;
-        /// Calls to oracles in flight per I/O thread. Beyond, a look-up is refused with 503
+        /// Calls to oracles in flight per I/O thread. Beyond, a look-up is refused with 503 unless
+        /// the cache has its answer
         calls: u32 = 1_000, 1..=65_536;
         /// Time for which an oracle's answer is used again; 0 for never. A change through this
         /// switch ends it
@@ -281,6 +317,15 @@ settings! {
         negative_cache_seconds: u64 = 5, 0..=86_400;
         /// Answers that are kept; the oldest is dropped first
         cache_entries: u32 = 100_000, 0..=10_000_000;
+    }
+
+    /// The oracle API, with which other hubs use this hub's party directory. See
+    /// [parties](parties.md#the-oracle-api).
+    oracle_api: OracleApi {
+        /// Address of the oracle API; unset, there is no listener. A client needs no token: it
+        /// reads personal data and may register and release parties. Only other hubs may reach it.
+        /// Certificates, hosts and limits of requests are those of `[admin]`
+        listen: Option<SocketAddr> = None;
     }
 
     /// How callbacks are delivered.
@@ -316,6 +361,9 @@ settings! {
         denied_networks: Vec<NetworkEntry> = Vec::new();
         /// Ports that may be called; empty for all
         ports: Vec<u16> = Vec::new();
+        /// Participants and oracles are called over `https://` only. An `http://` endpoint is
+        /// refused at its registration, and one that was registered before is not called
+        https_only: bool = false;
         /// PEM file with the certificate that the hub presents to `https://` endpoints, then those
         /// of its issuers without the root. All files of `endpoints.tls_...` are read again on
         /// SIGHUP and once a minute, for new connections. See [TLS](security/tls.md)
@@ -339,9 +387,9 @@ settings! {
     jws: Jws {
         /// Resources (`"participants"`, `"parties"`, `"quotes"`, `"bulkQuotes"`,
         /// `"transactionRequests"`, `"authorizations"`, `"transactions"`, `"transfers"`,
-        /// `"bulkTransfers"`) whose messages are refused with 400, 3105 unless their signature is
-        /// valid. A DELETE signs its empty body, or `{}`. GET is never validated. The reference's
-        /// setting for `PUT /parties` corresponds to `"parties"`
+        /// `"bulkTransfers"`, `"services"`) whose messages are refused with 400, 3105 unless their
+        /// signature is valid. A DELETE signs its empty body, or `{}`. GET is never validated. The
+        /// reference's setting for `PUT /parties` corresponds to `"parties"`
         validate: Vec<Resource> = Vec::new();
         /// Accept a DELETE without a signature although its resource is in `jws.validate`, for SDKs
         /// that sign only messages with a body. Every client that can send in a participant's name
@@ -402,14 +450,19 @@ settings! {
         /// need not be those of the log. Needs a build with the feature `kafka`, which is on by
         /// default
         brokers: Option<String> = None;
-        /// Kinds that are published, as in [events](events.md#an-event)
-        kinds: Vec<KindName> = EventKind::NAMED.map(|(_, kind)| KindName(kind)).to_vec();
+        /// Kinds that are published, as in [events](events.md#an-event). `quotes` needs
+        /// `quotes.persist`
+        kinds: Vec<KindName> = EventKind::DEFAULT.map(KindName).to_vec();
         /// `"cloudevents"`, or `"mojaloop"`: the messages of the reference on its topics
         envelope: Envelope = Envelope::CloudEvents;
         /// The topic of CloudEvents
         topic: String = "upesi-events".into();
         /// Topics of single kinds: `{ positions = "upesi-positions" }`, in both envelopes
         topics: BTreeMap<KindName, String> = BTreeMap::new();
+        /// Interval between two events with the counts of quotes and look-ups. 0: none
+        counts_every_seconds: u64 = 60, 0..=86_400;
+        /// The topic of these counts
+        counts_topic: String = "upesi-events-counts".into();
         /// The topic of the position up to which events are published
         position_topic: String = "upesi-events-position".into();
         /// The place in the log after which its first publisher begins: `"beginning"` or `"end"`

@@ -5,7 +5,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use events::EventKind;
+use fspiop::CurrencyPair;
 use fspiop::egress_policy::{Network, NoNetwork};
+use ledger::{Currency, FSP_NAME_BYTES_MAX, FspName};
 use serde::{Deserialize, Serialize, Serializer};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
@@ -88,6 +90,7 @@ pub(crate) enum AuditedReads {
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Ownership {
     OwnerOnly,
+    OwnerPerCurrency,
     LatestWins,
 }
 
@@ -136,6 +139,52 @@ pub(crate) enum Resource {
     Transactions,
     Transfers,
     BulkTransfers,
+    Services,
+}
+
+/// The name of a participant.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(try_from = "String")]
+pub(crate) struct ParticipantName(pub(crate) FspName);
+
+impl TryFrom<String> for ParticipantName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let fault = || format!("\"{text}\" is not a name of 1 to {FSP_NAME_BYTES_MAX} characters");
+        FspName::new(&text).map(Self).ok_or_else(fault)
+    }
+}
+
+impl Serialize for ParticipantName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.as_str())
+    }
+}
+
+/// A pair of currencies as the file writes it: `"USD/KES"`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(try_from = "String")]
+pub(crate) struct PairText(pub(crate) CurrencyPair);
+
+impl TryFrom<String> for PairText {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let pair = text.split_once('/').and_then(|(source, target)| {
+            let source = Currency::parse(source)?;
+            Currency::parse(target).map(|target| CurrencyPair { source, target })
+        });
+        let fault = || format!("{text:?} is not a pair of currencies such as \"USD/KES\"");
+        pair.map(Self).ok_or_else(fault)
+    }
+}
+
+impl Serialize for PairText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let CurrencyPair { source, target } = self.0;
+        serializer.collect_str(&format_args!("{source}/{target}"))
+    }
 }
 
 /// Listener of health probes.

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::CliError;
 use crate::cli::admin_client::{AdminClient, AdminConnection, entries, member};
 use crate::cli::admin_get::query_value;
+use crate::cli::printable::printable;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -26,9 +27,9 @@ pub(crate) struct EventsArguments {
     /// Only later events: the id of an event, or a record.
     #[arg(long, value_name = "POSITION", default_value = "0", value_parser = position)]
     after: String,
-    /// Only of these kinds, separated by commas [default: all].
+    /// Only of these kinds, separated by commas [default: all but quotes].
     ///
-    /// transfers, funds, positions, notifications, settlement, admin.
+    /// transfers, funds, positions, notifications, settlement, admin, quotes.
     #[arg(long, value_name = "KINDS")]
     kind: Option<String>,
     /// Show at most this number of events.
@@ -61,7 +62,7 @@ pub(crate) fn events(arguments: &EventsArguments) -> Result<(), CliError> {
         let path = format!("/events?after={after}{kind}");
         arguments.connection.bare()?.follow(&path, &mut |id, data| {
             let event = serde_json::from_str(data).unwrap_or_default();
-            arguments.connection.print(data, || println!("{}", line(&event)));
+            arguments.connection.print(data, || println!("{}", printable(&line(&event))));
             id.clone_into(&mut after);
             left -= 1;
             0 < left

@@ -1,4 +1,5 @@
-//! `upesi explain` and `GET /transfers/{id}/explanation`: the history of one transfer.
+//! `upesi explain` and `GET /transfers/{id}/explanation`: the history of one transfer, or of one
+//! bulk transfer.
 //!
 //! The switch records each decision with its inputs ([`ledger::DecisionRecorder`]), and the cold
 //! store keeps these decisions ([`ports::ColdStore::decisions`]). A history therefore needs a few
@@ -16,10 +17,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ledger::{
-    Decision, DecisionRecorder, DecisionSink, LogIndex, NoticeId, Outcome, TransferId,
-    TransferMessage,
-};
+use ledger::{Decision, DecisionRecorder, DecisionSink, LogIndex, NoticeId, Outcome, TransferId};
 use ports::{ColdStore, LogError, OwnedRecord, RecordReader};
 use record::frame::Frame;
 use store::Disk;
@@ -28,6 +26,7 @@ use switch::Traffic;
 use crate::CliError;
 use crate::cli::admin_address::AdminAddress;
 use crate::cli::admin_client::AdminClient;
+use crate::cli::printable::printable;
 use crate::cli::stdout::print_json;
 use crate::data::layout;
 use crate::inspect::explain::history::{TransferDecisions, build_history};
@@ -49,7 +48,7 @@ Without --data, a running switch is asked. It locks its directory.";
 /// Arguments of `explain`.
 #[derive(clap::Args)]
 pub(crate) struct ExplainArguments {
-    /// Transfer id, as in its prepare: a lower-case UUID or a ULID.
+    /// Id of a transfer, bulk or quote, as in its first message: a UUID or a ULID.
     #[arg(value_name = "TRANSFER_ID")]
     transfer: String,
     /// Directory of the log; read only. The switch must not be running on it.
@@ -73,14 +72,13 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<(), CliError> {
     })?;
     let Some(data) = &arguments.data else { return explain_online(arguments, id) };
     let log = OfflineLog::open(data)?;
-    let stored = match arguments.replay {
-        true => Err(None),
-        false => from_store(&log, data, id).map_err(Some),
-    };
-    let mut explanation = match stored {
-        Ok(explanation) => explanation,
-        Err(why) => Explanation { source: Source::Replay { why }, ..from_replay(&log, id)? },
-    };
+    let mut explanation = explain_offline((&log, data), id, arguments.replay)?;
+    if explanation.events.is_empty() {
+        let of_bulk = explain_offline((&log, data), id.as_bulk(), arguments.replay)?;
+        if !of_bulk.events.is_empty() {
+            explanation = of_bulk;
+        }
+    }
     if explanation.events.is_empty() {
         let (records, unread) = (explanation.up_to, explanation.unread);
         unread.iter().for_each(|unread| eprintln!("upesi: {unread}"));
@@ -90,8 +88,23 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<(), CliError> {
     if arguments.json {
         return print_json(&explanation);
     }
-    println!("{explanation}");
+    println!("{}", printable(&explanation.to_string()));
     Ok(())
+}
+
+fn explain_offline(
+    (log, data): (&OfflineLog, &Path),
+    id: TransferId,
+    replay: bool,
+) -> Result<Explanation, CliError> {
+    let stored = match replay {
+        true => Err(None),
+        false => from_store(log, data, id).map_err(Some),
+    };
+    match stored {
+        Ok(explanation) => Ok(explanation),
+        Err(why) => Ok(Explanation { source: Source::Replay { why }, ..from_replay(log, id)? }),
+    }
 }
 
 /// Prints the explanation of a running switch.
@@ -100,7 +113,7 @@ fn explain_online(arguments: &ExplainArguments, id: TransferId) -> Result<(), Cl
     let mut client = AdminClient::at(&arguments.switch)?;
     let answer =
         client.call("GET", &format!("/transfers/{id}/explanation?format={format}"), None)?;
-    println!("{}", answer.text);
+    println!("{}", printable(&answer.text));
     Ok(())
 }
 
@@ -111,10 +124,11 @@ fn from_store(log: &OfflineLog, data: &Path, id: TransferId) -> Result<Explanati
         journal::OfflineReader::open(log.disk().clone()).map_err(|error| error.to_string())?;
     let store = Disk::open_for_queries(&data.join(layout::STORE), records.identity())?;
     let mark = store.mark();
-    let decisions = read_decisions(&store, id).map_err(|error| error.to_string())?;
+    let mut decisions = read_decisions(&store, id).map_err(|error| error.to_string())?;
+    decisions.read_beginning(&records).map_err(|error| error.to_string())?;
     let mut check = StoreCheck {
         id,
-        deadline_ms: open_deadline(&decisions, &records).map_err(|error| error.to_string())?,
+        deadline_ms: decisions.deadline_ms().filter(|_| is_open(&decisions)),
         decisions: &decisions,
         is_of_log: mark.log_index == LogIndex(0),
         missing: None,
@@ -179,31 +193,21 @@ fn read_decisions(
     for owed in decisions.iter().flat_map(|decision| &decision.owed) {
         deliveries.insert(owed.notice, store.delivery_records(owed.notice)?);
     }
-    Ok(TransferDecisions { decisions, deliveries })
+    Ok(TransferDecisions { decisions, deliveries, beginning: None })
 }
 
-/// The deadline of a transfer that is still reserved after its last stored decision.
-fn open_deadline(
-    decisions: &TransferDecisions,
-    reader: &dyn RecordReader,
-) -> Result<Option<u64>, LogError> {
-    let mut reserved = None;
-    for Decision { outcome, log_index, owed, .. } in &decisions.decisions {
+/// Whether the transfer or bulk is in flight after its last stored decision.
+fn is_open(decisions: &TransferDecisions) -> bool {
+    let mut is_open = false;
+    for Decision { outcome, owed, .. } in &decisions.decisions {
         let expired = owed.iter().any(|owed| owed.outcome == Outcome::Expired);
-        if *outcome == Outcome::PrepareReserved && !expired {
-            reserved = Some(*log_index);
-        }
-        if *outcome == Outcome::Expired || is_end(*outcome) {
-            reserved = None;
-        }
+        is_open = match outcome {
+            Outcome::PrepareReserved | Outcome::BulkAccepted => !expired,
+            Outcome::Expired | Outcome::BulkCompleted | Outcome::BulkRejected => false,
+            outcome => is_open && !is_end(*outcome),
+        };
     }
-    let Some(log_index) = reserved else { return Ok(None) };
-    let Some(owned) = reader.read(log_index)? else { return Ok(None) };
-    let command = record::command::read_fields(owned.kind, owned.version, &owned.fields);
-    Ok(command.ok().and_then(|command| match command.message()? {
-        TransferMessage::Prepare(prepare) => Some(prepare.expiration_ms),
-        TransferMessage::Fulfil(_) | TransferMessage::Abort(_) => None,
-    }))
+    is_open
 }
 
 /// Builds the history by a replay of the whole log.
@@ -224,7 +228,8 @@ fn from_replay(log: &OfflineLog, id: TransferId) -> Result<Explanation, CliError
         let (segment, offset) = (torn.segment, torn.offset);
         eprintln!("upesi: {segment} ends within a frame at byte {offset}; read up to there");
     }
-    let DecisionCollector { decisions, records, quarantined, .. } = &collected;
+    let DecisionCollector { decisions, records, quarantined, .. } = &mut collected;
+    decisions.read_beginning(records).map_err(|error| log.failure(error))?;
     let history = build_history(id, decisions, (records, quarantined));
     let history = history.map_err(|error| log.failure(error))?;
     windows.add_all(replay.state().settlement());
@@ -337,9 +342,10 @@ impl ExplainRequest {
         let started = Instant::now();
         let up_to = self.wait_for_store(started).map_err(|error| error.to_string())?;
         let store = &*self.store;
-        let decisions = read_decisions(store, self.id).map_err(|error| error.to_string())?;
-        let history = build_history(self.id, &decisions, (&*self.reader, &self.quarantined));
-        let history = history.map_err(|error| error.to_string())?;
+        let (mut decisions, mut history) = self.history_of(self.id)?;
+        if history.events.is_empty() {
+            (decisions, history) = self.history_of(self.id.as_bulk())?;
+        }
         if history.events.is_empty() {
             return Ok(None);
         }
@@ -349,6 +355,13 @@ impl ExplainRequest {
         let seconds = started.elapsed().as_secs_f64();
         let history = history.settled(settlement);
         Ok(Some(Explanation { up_to: up_to.0, under_way, seconds, ..history }))
+    }
+
+    fn history_of(&self, id: TransferId) -> Result<(TransferDecisions, Explanation), String> {
+        let mut decisions = read_decisions(&*self.store, id).map_err(|error| error.to_string())?;
+        decisions.read_beginning(&*self.reader).map_err(|error| error.to_string())?;
+        let history = build_history(id, &decisions, (&*self.reader, &self.quarantined));
+        Ok((decisions, history.map_err(|error| error.to_string())?))
     }
 
     /// The delivery status of the pending notices.

@@ -80,8 +80,8 @@ impl OfflineLog {
         let disk = open(data).map_err(|error| OpenFailure {
             failure: match &error {
                 DiskError::InUse(_) => failed(format!(
-                    "{error}; use the admin API of the running switch (GET /state, GET \
-                     /transfers/ID/explanation), or read a copy of the directory"
+                    "{error}; ask the running switch with --admin (`upesi explain ID --admin \
+                     URL`, or GET /state), or read a copy of the directory"
                 )),
                 error => failed(OpenError::from(error.clone()).to_string()),
             },

@@ -119,6 +119,7 @@ fn read_config(path: &Path) -> Result<AdapterConfig, CliError> {
 
 async fn run(config: &AdapterConfig) -> Result<(), CliError> {
     let stop = stop_signal()?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(of_signal)?;
     let adapter = Adapter::start(config).await;
     let adapter = adapter.map_err(|error| CliError::new(format!("adapter: {error}")))?;
     let addresses = adapter.addresses();
@@ -130,13 +131,27 @@ async fn run(config: &AdapterConfig) -> Result<(), CliError> {
         "adapter: ready; back ends on {}, hub on {}, health on {}",
         addresses.outbound, addresses.inbound, addresses.monitoring
     ));
+    let files = adapter.tls_files();
+    let reloads = tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            let files = files.clone();
+            // Files are read outside the thread that serves.
+            if let Ok(reports) = tokio::task::spawn_blocking(move || files.reload()).await {
+                reports.iter().for_each(|line| print_message(format!("adapter: {line}")));
+            }
+        }
+    });
     adapter.run(stop).await;
+    reloads.abort();
     Ok(())
+}
+
+fn of_signal(error: std::io::Error) -> CliError {
+    CliError::new(format!("adapter: signals: {error}"))
 }
 
 /// Ready when the process is asked to stop.
 fn stop_signal() -> Result<impl Future<Output = ()>, CliError> {
-    let of_signal = |error: std::io::Error| CliError::new(format!("adapter: signals: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(of_signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(of_signal)?;
     Ok(async move {

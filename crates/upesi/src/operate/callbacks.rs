@@ -1,4 +1,4 @@
-//! `upesi callback`: callbacks that were given up, through the admin API of a running switch.
+//! `upesi callback`: callbacks that are owed or were given up, through the admin API of a switch.
 
 use serde_json::{Value, json};
 
@@ -10,6 +10,7 @@ use crate::cli::units::Count;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
+  upesi callback owed --participant greenbank
   upesi callback list --group
   upesi callback list --participant greenbank --code 503
   upesi callback show 17
@@ -28,6 +29,8 @@ pub(crate) struct CallbackArguments {
 
 #[derive(clap::Subcommand)]
 enum CallbackCommand {
+    /// List callbacks that the hub owes and has not given up, oldest first.
+    Owed(OwedArguments),
     /// List callbacks that were given up, newest first, or count them by cause.
     List(ListArguments),
     /// Show a callback that was given up.
@@ -81,6 +84,26 @@ struct ListArguments {
 }
 
 #[derive(clap::Args)]
+struct OwedArguments {
+    /// Only callbacks to this participant.
+    #[arg(long, value_name = "NAME")]
+    participant: Option<String>,
+    /// Only callbacks that are owed since this time or later, as in RFC 3339.
+    #[arg(long, value_name = "TIME")]
+    from: Option<String>,
+    /// Only callbacks that are owed since before this time.
+    #[arg(long, value_name = "TIME")]
+    to: Option<String>,
+    /// Maximum number of rows.
+    #[arg(long, value_name = "COUNT", default_value_t = 100,
+        value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    limit: u16,
+    /// Only callbacks with a higher id: the last one of the page before.
+    #[arg(long, value_name = "ID")]
+    after: Option<u64>,
+}
+
+#[derive(clap::Args)]
 struct SelectArguments {
     /// Ids, as `upesi callback list` shows them.
     #[arg(value_name = "ID")]
@@ -96,6 +119,7 @@ pub(crate) fn callback(arguments: &CallbackArguments) -> Result<(), CliError> {
     let CallbackArguments { command, connection } = arguments;
     let mut client = AdminClient::new(connection)?;
     match command {
+        CallbackCommand::Owed(arguments) => owed(&mut client, connection, arguments),
         CallbackCommand::List(arguments) => list(&mut client, connection, arguments),
         CallbackCommand::Show(IdArgument { id }) => show(&mut client, connection, *id),
         CallbackCommand::Resend(arguments) => change(&mut client, connection, (RESEND, arguments)),
@@ -116,15 +140,32 @@ impl Filters {
     /// As parameters of a query, each with a leading `&`.
     fn query(&self) -> String {
         let code = self.code.map(|code| code.to_string());
-        let filters = [
+        parameters(&[
             ("participant", &self.participant),
             ("code", &code),
             ("from", &self.from),
             ("to", &self.to),
-        ];
-        let filters = filters.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
-        filters.map(|(name, value)| format!("&{name}={}", query_value(value))).collect()
+        ])
     }
+}
+
+impl OwedArguments {
+    fn path(&self) -> String {
+        let after = self.after.map(|id| id.to_string());
+        let filters = parameters(&[
+            ("after", &after),
+            ("participant", &self.participant),
+            ("from", &self.from),
+            ("to", &self.to),
+        ]);
+        format!("/outbox?limit={}{filters}", self.limit)
+    }
+}
+
+/// The given parameters of a query, each with a leading `&`.
+fn parameters(all: &[(&str, &Option<String>)]) -> String {
+    let given = all.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    given.map(|(name, value)| format!("&{name}={}", query_value(value))).collect()
 }
 
 /// A change of dead letters: its path, and its verb in the past.
@@ -163,6 +204,16 @@ fn list(
     let path = format!("/deadletters?limit={limit}{before}{}", filters.query());
     let answer = client.call("GET", &path, None)?;
     connection.print(&answer.text, || print_letters(entries(&answer.value)));
+    Ok(())
+}
+
+fn owed(
+    client: &mut AdminClient,
+    connection: &AdminConnection,
+    arguments: &OwedArguments,
+) -> Result<(), CliError> {
+    let answer = client.call("GET", &arguments.path(), None)?;
+    connection.print(&answer.text, || print_owed(&answer.value));
     Ok(())
 }
 
@@ -268,6 +319,32 @@ fn print_letters(letters: &[Value]) {
     table.print();
 }
 
+fn print_owed(page: &Value) {
+    let notices = entries(&page["notices"]);
+    let all = Count(page["owed"].as_u64().unwrap_or_default());
+    if notices.is_empty() {
+        println!("no callback matches; {all} are owed in all");
+        return;
+    }
+    let mut table = Table::new([
+        ("id", Align::Right),
+        ("participant", Align::Left),
+        ("message", Align::Left),
+        ("transfer", Align::Left),
+        ("owed since", Align::Left),
+        ("why it waits", Align::Left),
+    ]);
+    for notice in notices {
+        let members = ["id", "recipient", "message", "transferId", "createdDate", "reason"];
+        table.add(members.map(|name| member(notice, name)));
+    }
+    table.print();
+    println!("{all} callbacks are owed in all");
+    if let Some(next) = page["next"].as_u64() {
+        println!("more: --after {next}");
+    }
+}
+
 /// The HTTP status of the last attempt.
 fn status(letter: &Value) -> String {
     letter["lastStatus"].as_u64().map_or_else(|| "none".to_owned(), |status| status.to_string())
@@ -312,6 +389,19 @@ mod tests {
         assert_eq!(filters().query(), "");
         let some = Filters { participant: Some("a&b".into()), code: Some(0), ..filters() };
         assert_eq!(some.query(), "&participant=a%26b&code=0");
+    }
+
+    #[test]
+    fn owed_callbacks_are_read_in_pages() {
+        let owed = |after| OwedArguments {
+            participant: Some("greenbank".into()),
+            from: None,
+            to: None,
+            limit: 50,
+            after,
+        };
+        assert_eq!(owed(None).path(), "/outbox?limit=50&participant=greenbank");
+        assert_eq!(owed(Some(7)).path(), "/outbox?limit=50&after=7&participant=greenbank");
     }
 
     #[test]

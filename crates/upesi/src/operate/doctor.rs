@@ -6,8 +6,9 @@
 mod finding;
 mod machine;
 
+use std::fs::{File, TryLockError};
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -26,6 +27,8 @@ use crate::serve::certificates::Certificates;
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   upesi doctor --config /etc/upesi/upesi.toml --data /var/lib/upesi
+  upesi doctor --config scheme/upesi.toml --data scheme/data \
+    --admin https://localhost:3001 --ca scheme/tls/ca.pem --token anna.token
   upesi doctor --json
 Exit codes: 0 no problem, 1 at least one problem. Warnings do not change it.";
 
@@ -54,8 +57,8 @@ pub(crate) struct DoctorArguments {
 
 pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<(), CliError> {
     let DoctorArguments { config: file, data, switch, json } = arguments;
-    let running = admin_get(switch, "/status").ok();
-    let running = running.and_then(|text| serde_json::from_str::<Value>(&text).ok());
+    let running = status(switch);
+    let is_running = running.is_ok() || is_in_use(data);
     let mut findings = Vec::new();
     match Config::read(file.as_deref()).and_then(|config| check_start(&config).map(|()| config)) {
         Err(error) => findings.push(Finding::problem(
@@ -65,7 +68,7 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<(), CliError> {
         )),
         Ok(config) => {
             findings.push(configuration(&config));
-            findings.extend(ports(&config, running.is_some()));
+            findings.extend(ports(&config, is_running));
             findings.extend(certificates(&config)?);
             findings.push(machine::descriptors(&config));
         }
@@ -73,7 +76,10 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<(), CliError> {
     findings.extend(machine::disk(data));
     findings.push(machine::memory());
     findings.push(machine::clock());
-    findings.extend(of_running(running.as_ref(), switch));
+    findings.extend(match &running {
+        Ok(status) => of_running(status),
+        Err(reason) => vec![without_status(switch, is_running.then_some((&**data, reason)))],
+    });
     match json {
         true => print_json(&findings)?,
         false => findings.iter().for_each(print),
@@ -83,6 +89,18 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<(), CliError> {
         0 => Ok(()),
         count => Err(CliError::new(format!("{count} problems found"))),
     }
+}
+
+/// The status of the running switch, or the reason why it cannot be read.
+fn status(switch: &AdminAddress) -> Result<Value, String> {
+    let text = admin_get(switch, "/status").map_err(|error| error.to_string())?;
+    serde_json::from_str(&text).map_err(|_| format!("{}: not the API of a switch", switch.admin))
+}
+
+/// Whether a switch, or another command that needs it for itself, has locked the directory.
+fn is_in_use(data: &Path) -> bool {
+    let lock = File::open(data.join(journal::LOCK_FILE)).map(|file| file.try_lock_shared());
+    matches!(lock, Ok(Err(TryLockError::WouldBlock)))
 }
 
 fn configuration(config: &Config) -> Finding {
@@ -140,12 +158,19 @@ fn certificates(config: &Config) -> Result<Vec<Finding>, CliError> {
     Ok(certificates.expiries().into_iter().map(finding).collect())
 }
 
-/// Version, clock and alarms of the running switch.
-fn of_running(running: Option<&Value>, switch: &AdminAddress) -> Vec<Finding> {
-    let Some(status) = running else {
+/// No status of a switch: none is running, or one uses the directory and did not give it.
+fn without_status(switch: &AdminAddress, running: Option<(&Path, &String)>) -> Finding {
+    let Some((data, reason)) = running else {
         let found = format!("{}: no switch answers", switch.admin);
-        return vec![Finding::warning("switch", found, "start it, or name it with --admin")];
+        return Finding::warning("switch", found, "start it, or name it with --admin");
     };
+    let found = format!("{} is in use, but its status cannot be read: {reason}", data.display());
+    let remedy = "name its admin API with --admin https://HOST:PORT, --ca FILE and --token FILE";
+    Finding::warning("switch", found, remedy)
+}
+
+/// Version, clock and alarms of the running switch.
+fn of_running(status: &Value) -> Vec<Finding> {
     let mut findings = vec![version(&member(status, "version"))];
     let time = fspiop::time::parse_date_time(&member(status, "time"));
     if let Some(difference) = time.map(|time| time.abs_diff(now_ms())) {

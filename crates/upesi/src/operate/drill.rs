@@ -92,8 +92,10 @@ pub(crate) fn drill(arguments: &DrillArguments) -> Result<(), CliError> {
     match report.ok {
         true => Ok(()),
         false => Err(CliError::new(format!(
-            "{}: proved, but beyond the bounds: recovery point {:.0} s, recovery time {:.0} s",
-            arguments.from, report.recovery_point_seconds, report.recovery_time_seconds
+            "{}: proved, but {}",
+            arguments.from,
+            beyond(arguments, [report.recovery_point_seconds, report.recovery_time_seconds])
+                .join(" and ")
         ))
         .with_code(BEYOND)),
     }
@@ -114,6 +116,20 @@ fn log_end(switch: &AdminAddress) -> Result<u64, CliError> {
     index.ok_or_else(|| CliError::new("/status: it has no log index"))
 }
 
+/// The exceeded bounds, in words. The measured seconds are those of the recovery point and of the
+/// recovery time.
+fn beyond(arguments: &DrillArguments, [point, time]: [f64; 2]) -> Vec<String> {
+    let measured = [
+        ("recovery point", point, arguments.recovery_point),
+        ("recovery time", time, arguments.recovery_time),
+    ];
+    let exceeded = measured.into_iter().filter_map(|(name, seconds, bound)| {
+        let bound = bound.filter(|bound| (*bound as f64) < seconds)?;
+        Some(format!("the {name} of {seconds:.1} s is beyond {bound} s"))
+    });
+    exceeded.collect()
+}
+
 impl DrillReport {
     fn of(
         arguments: &DrillArguments,
@@ -129,11 +145,9 @@ impl DrillReport {
             _ => began_ms.saturating_sub(last_stamp.millis()),
         };
         let recovery_point_seconds = age_ms as f64 / 1e3;
-        let is_within =
-            |bound: Option<u64>, seconds: f64| bound.is_none_or(|bound| seconds <= bound as f64);
+        let measured = [recovery_point_seconds, recovery_time_seconds];
         Self {
-            ok: is_within(arguments.recovery_point, recovery_point_seconds)
-                && is_within(arguments.recovery_time, recovery_time_seconds),
+            ok: beyond(arguments, measured).is_empty(),
             from: arguments.from.clone(),
             last_record,
             last_time: crate::cli::stdout::moment(last_stamp),

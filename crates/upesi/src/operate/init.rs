@@ -23,6 +23,7 @@ use crate::cli::stdout::print_json;
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   upesi init --scheme sandbox --to sandbox --participant bank-a,bank-b
+  upesi init --scheme sandbox --to sandbox --participant fsp1,fsp2 --local
   upesi init --scheme kes --to /etc/upesi --hosts hub.kes.example,10.0.0.5 --csr
 Then:
   upesi check-config sandbox/upesi.toml
@@ -36,6 +37,8 @@ const SCHEME_BYTES_MAX: usize = 40;
 const PARTICIPANT_BYTES_MAX: usize = 30;
 /// The hub's name among the participants.
 const HUB: &str = "Hub";
+/// Hosts by which commands on this machine reach the admin API.
+const LOCAL_HOSTS: [&str; 2] = ["localhost", "127.0.0.1"];
 
 /// Arguments of `init`.
 #[derive(clap::Args)]
@@ -46,9 +49,9 @@ pub(crate) struct InitArguments {
     /// Directory for the files; it must not exist, or be empty.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
-    /// Names and addresses under which participants reach the switch.
+    /// Names and addresses by which participants and operators reach the switch.
     #[arg(long, value_name = "HOST,...", value_delimiter = ',', value_parser = host,
-        default_values_t = ["localhost".to_owned(), "127.0.0.1".to_owned()])]
+        default_values_t = LOCAL_HOSTS.map(str::to_owned))]
     hosts: Vec<String>,
     /// Write requests to the scheme's authority instead of making a test authority.
     #[arg(long, conflicts_with = "participant")]
@@ -59,12 +62,33 @@ pub(crate) struct InitArguments {
     /// Participants that get a test certificate and a key for signatures.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = participant)]
     participant: Vec<FspName>,
+    /// Listen on 127.0.0.1, for participants on this machine.
+    #[arg(long, conflicts_with = "csr")]
+    local: bool,
     /// Kind of the keys that sign messages.
     #[arg(long, value_name = "KIND", default_value = "rsa")]
     keys: KeyKind,
     /// Print the written files as JSON.
     #[arg(long)]
     json: bool,
+}
+
+impl InitArguments {
+    /// Hosts of the listeners' certificate. If none is this machine, where the admin API listens, a
+    /// test authority certifies it too.
+    fn certified_hosts(&self) -> Vec<&str> {
+        let mut hosts: Vec<_> = self.hosts.iter().map(String::as_str).collect();
+        if !self.csr && !hosts.iter().any(|host| LOCAL_HOSTS.contains(host)) {
+            hosts.extend(LOCAL_HOSTS);
+        }
+        hosts
+    }
+
+    /// Names of the admin API that it does not know by itself.
+    fn admin_names(&self) -> Vec<&str> {
+        let is_name = |host: &&str| *host != "localhost" && host.parse::<IpAddr>().is_err();
+        self.hosts.iter().map(String::as_str).filter(is_name).collect()
+    }
 }
 
 /// Kind of the keys that sign messages.
@@ -172,7 +196,8 @@ pub(crate) fn init(arguments: &InitArguments) -> Result<(), CliError> {
     files.folder("chain-heads")?;
     let token = administrator::create(&files.to.join("data"), &arguments.administrator)?;
     files.write("administrator.token", &token, "token of the first administrator, for 30 days")?;
-    let mut text = configuration::text(&arguments.scheme, &files.to);
+    let names = arguments.admin_names();
+    let mut text = configuration::text(&arguments.scheme, &files.to, &names, arguments.local);
     if !arguments.csr {
         text += &configuration::enrolment(&files.to);
     }
@@ -251,11 +276,19 @@ impl Files {
         }
         println!("  upesi check-config {to}/upesi.toml");
         println!("  upesi serve --data {to}/data --config {to}/upesi.toml");
-        let host = arguments.hosts.first().map_or("localhost", String::as_str);
+        let hosts = arguments.certified_hosts();
+        let local = hosts.iter().find(|host| LOCAL_HOSTS.contains(host));
+        let host = local.or(hosts.first()).copied().unwrap_or("localhost");
         println!(
             "  upesi operator list --admin https://{host}:3001 --ca {to}/tls/ca.pem --token \
              {to}/administrator.token"
         );
+        if local.is_none() {
+            println!(
+                "The admin API listens on 127.0.0.1: resolve {host} to it (/etc/hosts), or change \
+                 admin.listen."
+            );
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::CliError;
 use crate::cli::admin_client::{AdminClient, AdminConnection, entries, member};
 use crate::cli::admin_get::query_value;
+use crate::cli::printable::printable;
 use crate::cli::table::{Align, Table};
 use crate::operate::apply::scheme::{callable, currency_of};
 
@@ -74,7 +75,7 @@ struct AddArguments {
     /// Currency that it serves [default: all without an oracle of their own].
     #[arg(long, value_name = "CODE", value_parser = currency_of)]
     currency: Option<Currency>,
-    /// Use it for requests that name no type.
+    /// Use it for requests that name no currency, if the type has several oracles.
     #[arg(long)]
     default: bool,
 }
@@ -171,7 +172,7 @@ fn test(
     let text = String::from_utf8_lossy(&answer.body).into_owned();
     let at = format!("{scheme}://{authority}{path}");
     if answer.status != 200 {
-        return Err(CliError::new(format!("{at}: status {}: {text}", answer.status)));
+        return Err(CliError::new(format!("{at}: status {}: {}", answer.status, printable(&text))));
     }
     let entries = fspiop::oracle::parse_party_list(&answer.body)
         .map_err(|what| CliError::new(format!("{at}: invalid answer: {what}")))?;

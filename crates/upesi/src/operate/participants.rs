@@ -23,6 +23,7 @@ Examples:
   upesi participant show greenbank
   upesi participant limits greenbank --currency KES --cap 2000000 --reason 'season'
   upesi participant endpoints greenbank --callbacks http://10.0.0.8:4040
+  upesi participant endpoints greenbank --test       # does the bank answer the switch?
   upesi participant disable greenbank --reason 'contract ended'";
 
 /// Arguments of `participant`.
@@ -53,7 +54,7 @@ enum ParticipantCommand {
     Disable(NameArgument),
     /// Show net debit caps, or change one.
     Limits(LimitsArguments),
-    /// Show endpoints, or set some.
+    /// Show endpoints, set some, or test whether their hosts answer.
     Endpoints(EndpointsArguments),
     /// Show public keys, or add or remove one.
     Keys(KeysArguments),
@@ -121,6 +122,9 @@ struct EndpointsArguments {
     /// Set a single endpoint; can be given several times.
     #[arg(long = "set", value_name = "TYPE=URL", value_parser = endpoint_of)]
     endpoints: Vec<(String, String)>,
+    /// Afterwards have the switch call each host once; any status is an answer.
+    #[arg(long)]
+    test: bool,
 }
 
 #[derive(clap::Args)]
@@ -373,9 +377,27 @@ fn endpoints(
     for (kind, value) in wanted.iter().filter(|it| !is_known(it)) {
         client.call("POST", &listed, Some(&json!({"type": kind, "value": value})))?;
     }
+    if arguments.test {
+        return test_endpoints(client, connection, &listed);
+    }
     let answer = client.call("GET", &listed, None)?;
     connection.print(&answer.text, || endpoints_table(entries(&answer.value)).print());
     Ok(())
+}
+
+/// Has the switch call each host of the endpoints.
+fn test_endpoints(
+    client: &mut AdminClient,
+    connection: &AdminConnection,
+    listed: &str,
+) -> Result<(), CliError> {
+    let answer = client.call("POST", &format!("{listed}/calls"), None)?;
+    let calls = entries(&answer.value);
+    connection.print(&answer.text, || calls_table(calls).print());
+    match calls.iter().filter(|call| !call["error"].is_null()).count() {
+        0 => Ok(()),
+        failed => Err(CliError::new(format!("no answer from {failed} of {}", calls.len()))),
+    }
 }
 
 fn keys(
@@ -465,6 +487,24 @@ fn endpoints_table(endpoints: &[Value]) -> Table<2> {
     let mut table = Table::new([("endpoint", Align::Left), ("value", Align::Left)]);
     for endpoint in endpoints {
         table.add([member(endpoint, "type"), member(endpoint, "value")]);
+    }
+    table
+}
+
+fn calls_table(calls: &[Value]) -> Table<4> {
+    let mut table = Table::new([
+        ("host", Align::Left),
+        ("endpoints", Align::Right),
+        ("answer", Align::Left),
+        ("ms", Align::Right),
+    ]);
+    for call in calls {
+        let types = call["types"].as_array().map_or(0, Vec::len);
+        let answer = match call["status"].as_u64() {
+            Some(status) => format!("status {status} from {}", member(call, "address")),
+            None => member(call, "error"),
+        };
+        table.add([member(call, "to"), types.to_string(), answer, member(call, "milliseconds")]);
     }
     table
 }

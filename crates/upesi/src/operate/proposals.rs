@@ -182,8 +182,16 @@ fn details(answer: &Value) -> String {
         let decided = ["decidedDate", "decidedBy"].map(|name| member(decision, name));
         add("decided", format!("{} by {}", decided[0], decided[1]));
         add("because", member(decision, "reason"));
-        let result = if decision["isMade"] == true { "made" } else { "not made" };
-        add("result", format!("{result}: {}", member(decision, "outcome")));
+        let outcome = member(decision, "outcome");
+        add(
+            "result",
+            match (decision["isMade"] == true, &*outcome) {
+                (true, _) => format!("made: {outcome}"),
+                // The decision was accepted, which was not an approval.
+                (false, "Accepted") => "not made".to_owned(),
+                (false, _) => format!("not made: {outcome}"),
+            },
+        );
     }
     lines.concat()
 }
@@ -239,6 +247,16 @@ mod tests {
               result      made: Accepted
         "#]].assert_eq(&text);
         assert_eq!(list(&json!([])), "no such proposals\n");
+    }
+
+    #[test]
+    fn withdrawn_proposal_has_no_outcome() {
+        let mut answer = approved();
+        answer["state"] = json!("WITHDRAWN");
+        answer["decision"]["isMade"] = json!(false);
+        assert!(details(&answer).ends_with("  result      not made\n"));
+        answer["decision"]["outcome"] = json!("InsufficientFunds");
+        assert!(details(&answer).ends_with("  result      not made: InsufficientFunds\n"));
     }
 
     #[test]

@@ -187,8 +187,7 @@ fn rates(status: &Value) -> String {
     let names = ["reserved", "committed", "aborted", "refused", "expired"];
     let [reserved, committed, aborted, refused, expired] =
         names.map(|name| per_second(&rate[name]));
-    let [p50, p99] =
-        ["commitP50Milliseconds", "commitP99Milliseconds"].map(|name| duration(&rate[name]));
+    let [p50, p99] = percentiles(rate, "commit");
     let first = "per second".to_owned();
     table.add([first, reserved, committed, aborted, refused, expired, p50, p99]);
     let [reserved, committed, aborted, refused, expired] =
@@ -205,6 +204,11 @@ fn rates(status: &Value) -> String {
         String::new(),
     ]);
     format!("{table}{}", line("", &in_flight))
+}
+
+/// Median and 99th percentile of the durations with this name.
+fn percentiles(figures: &Value, name: &str) -> [String; 2] {
+    ["P50", "P99"].map(|percentile| duration(&figures[format!("{name}{percentile}Milliseconds")]))
 }
 
 /// The committed transfers of each second, the highest as a full block.
@@ -243,8 +247,7 @@ fn log(status: &Value) -> String {
         Bytes(number(&status["storage"]["logBytes"]))
     );
     if !log["syncP50Milliseconds"].is_null() {
-        let [p50, p99] =
-            ["syncP50Milliseconds", "syncP99Milliseconds"].map(|name| duration(&log[name]));
+        let [p50, p99] = percentiles(log, "sync");
         text += &format!(", sync p50 {p50}, p99 {p99}");
     }
     let lag = index.saturating_sub(stored);
@@ -377,6 +380,14 @@ fn list<const COLUMNS: usize, T>(
     if rows.is_empty() { String::new() } else { format!("\n{}", table.fitted(width)) }
 }
 
+/// The command that shows details of an alarm.
+const DETAILS: [(&str, &str); 4] = [
+    ("callbacks", "upesi callback owed"),
+    ("endpoints", "upesi callback owed"),
+    ("dead letters", "upesi callback list --group"),
+    ("liquidity", "upesi liquidity"),
+];
+
 fn alarms(alarms: &[Value], width: Option<usize>) -> String {
     if alarms.is_empty() {
         return String::new();
@@ -385,7 +396,10 @@ fn alarms(alarms: &[Value], width: Option<usize>) -> String {
     for alarm in alarms {
         let severity = member(alarm, "severity");
         let colour = if severity == "CRITICAL" { Colour::Red } else { Colour::Yellow };
-        let (subject, detail) = (member(alarm, "subject"), member(alarm, "text"));
+        let (subject, mut detail) = (member(alarm, "subject"), member(alarm, "text"));
+        if let Some((_, command)) = DETAILS.iter().find(|(about, _)| *about == subject) {
+            detail += &format!("; see {command}");
+        }
         let mut line = format!("  {}  {subject}: {detail}", coloured(&severity, colour));
         if width.is_some_and(|width| width < shown_width(&line)) {
             line = format!("  {}  {subject}\n    {detail}", coloured(&severity, colour));

@@ -1,22 +1,27 @@
 //! The admin API's view of the running node.
 
+use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use delivery::WaitReason;
+use fspiop::egress_policy::EgressPolicy;
+use http::StatusCode;
 use ledger::{
     Administer, ArchiveKind, ArchivedSettlement, ChangeReply, Command, Currency, ErrorOutcome,
-    ExplainedOutcome, LogIndex, NoticeId, OperatorBook, ParticipantIndex, PartyBinding,
-    RecordAudit, Stamp, State, TransferId,
+    ExplainedOutcome, FspName, LogIndex, NoticeId, OperatorBook, Outcome, ParticipantIndex,
+    PartyBinding, RecordAudit, Stamp, State, TransferId,
 };
 use node::stall::Stall;
 use node::{Handle, ReadFailure, ReplyTo, SubmissionContext, SubmissionRefused, SystemClock};
 use operations::{
     ARCHIVED_MAX, Activity, AdminBackend, AuditPage, AuditQuery, BoxFuture, Cluster, ClusterLane,
     ClusterNode, DiskStatus, DiskUse, EventPage, EventPublishing, EventQuery, ExplanationFormat,
-    Health, ListedTransfer, ListedTransfers, OpenBreaker, OpenBreakers, PARKED_MAX,
+    Health, ListedTransfer, ListedTransfers, NO_ENDPOINT, OpenBreaker, OpenBreakers, PARKED_MAX,
     ParticipantStatementRequest, PositionTrend, Queues, ServiceStatus, SnapshotFile, Snapshots,
     Span, StalledLane, StalledLanes, Statement, StatementRefusal, StuckStage, Takeover,
     TransferCounts, TransferTrace, Unavailable,
@@ -24,14 +29,14 @@ use operations::{
 use ports::{Clock, ClockReading, ColdStore, StoreError, TransferPage, TransferQuery};
 use sequencer::{Durability, Submission};
 use snapshots::SnapshotterHandle;
-use switch::{ForwardedMessage, Traffic, stored_message};
+use switch::{DeliveryStatus, ForwardedMessage, TestCaller, Traffic, stored_message};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::config::MojaloopNames;
 use crate::inspect::audit::entries::read_page;
 use crate::inspect::audit::values::ValuesTask;
-use crate::inspect::explain::report::why;
+use crate::inspect::explain::report::{PendingDelivery, why};
 use crate::inspect::explain::{ExplainRequest, IO_ANSWER_TIMEOUT, wait_for_store};
 use crate::inspect::live_replay::{LiveReplay, ReplaySource};
 use crate::inspect::statements::StatementTask;
@@ -296,7 +301,7 @@ impl AdminBackend for NodeBackend {
         Box::pin(async move {
             let page = self.read_store(query.up_to, move |store| store.transfers(&query)).await?;
             let transfers = page.entries.into_iter().map(|entry| ListedTransfer {
-                error_code: ErrorOutcome::of(entry.outcome).map(switch::error_code),
+                error_code: code_of_hub(entry.outcome),
                 reason: ExplainedOutcome::of(entry.outcome).map_or("", why),
                 entry,
             });
@@ -316,6 +321,16 @@ impl AdminBackend for NodeBackend {
             let asking =
                 tokio::task::spawn_blocking(move || traffic.parked(PARKED_MAX, IO_ANSWER_TIMEOUT));
             asking.await.unwrap_or_default()
+        })
+    }
+
+    fn wait_reasons(&self, notices: Vec<NoticeId>) -> BoxFuture<'_, HashMap<NoticeId, String>> {
+        Box::pin(async move {
+            let traffic = Arc::clone(&self.traffic);
+            let asking = move || traffic.delivery_status(&notices, IO_ANSWER_TIMEOUT);
+            let statuses = tokio::task::spawn_blocking(asking).await.unwrap_or_default();
+            let reasons = statuses.iter();
+            reasons.filter_map(|status| Some((status.notice, wait_reason(status)?))).collect()
         })
     }
 
@@ -375,6 +390,18 @@ impl AdminBackend for NodeBackend {
             }),
             error: status.error,
         }
+    }
+
+    fn call_endpoint<'a>(
+        &'a self,
+        policy: &'a EgressPolicy,
+        (participant, value): (FspName, &'a str),
+    ) -> BoxFuture<'a, Result<(SocketAddr, StatusCode), String>> {
+        Box::pin(async move {
+            let tls = self.certificates.calls.as_deref();
+            let answer = TestCaller { policy, tls }.call(&participant, value).await;
+            answer.map(|it| (it.address, it.status)).map_err(|error| error.to_string())
+        })
     }
 
     fn take_snapshot(&self) {
@@ -601,6 +628,21 @@ impl NodeBackend {
         let submission = Submission { command, record, durability, attached };
         self.handle.submit(&mut vec![submission]).map_err(unavailable)
     }
+}
+
+/// Why a notice waits; `None` while its first attempt is under way.
+fn wait_reason(status: &DeliveryStatus) -> Option<String> {
+    match (status.wait_reason, status.last) {
+        (WaitReason::Address, _) => Some(NO_ENDPOINT.to_owned()),
+        (WaitReason::Result | WaitReason::Record, None) => None,
+        _ => Some(PendingDelivery::new(status, (String::new(), "")).progress()),
+    }
+}
+
+/// The error code that the payer of a failed transfer got from the hub. After an abort it got the
+/// payee's own, which is in the message only.
+fn code_of_hub(end: Outcome) -> Option<u16> {
+    ErrorOutcome::of(end).filter(|end| *end != ErrorOutcome::Aborted).map(switch::error_code)
 }
 
 fn unavailable(refused: SubmissionRefused) -> Unavailable {

@@ -120,13 +120,8 @@ impl BackgroundJobs {
     ) -> Result<(), CliError> {
         let (alarm, waiting) = sync_channel(1);
         let stopping = Arc::clone(&self.stopping);
-        let run = move || {
-            lower_priority();
-            repeat(&waiting, interval, || work(&stopping));
-        };
-        let thread = thread::Builder::new().name(name.into()).spawn(run);
-        let cannot = |error| CliError::new(format!("cannot start the thread {name}: {error}"));
-        self.threads.push(thread.map_err(cannot)?);
+        let run = move || repeat(&waiting, interval, || work(&stopping));
+        self.threads.push(spawn_low_priority(name, run)?);
         self.alarms.push(alarm);
         Ok(())
     }
@@ -164,6 +159,19 @@ fn repeat(waiting: &Receiver<()>, interval: Duration, mut work: impl FnMut() -> 
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
         }
     }
+}
+
+/// Starts a thread with the lowest priority, which the threads that it starts inherit.
+pub(crate) fn spawn_low_priority(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, CliError> {
+    let run = move || {
+        lower_priority();
+        work();
+    };
+    let thread = thread::Builder::new().name(name.into()).spawn(run);
+    thread.map_err(|error| CliError::new(format!("cannot start the thread {name}: {error}")))
 }
 
 fn lower_priority() {

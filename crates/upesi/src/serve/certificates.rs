@@ -1,13 +1,16 @@
 //! TLS files of the listeners and of calls, and the hub's signing key: opened at the start, read
 //! again on SIGHUP and once a minute.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use metrics::{Labels, Number};
 use tls::{
-    CertificateStatus, ClientFiles, ClientTls, HandshakeCounts, ParticipantAuthority,
-    ReloadOutcome, ServerFiles, ServerTls, TlsFileError,
+    CERTIFICATES_BYTES_MAX, CertificateStatus, ClientFiles, ClientTls, HandshakeCounts,
+    ParticipantAuthority, ReloadOutcome, ServerFiles, ServerTls, TlsFileError, statuses,
 };
 use tokio::task::JoinHandle;
 
@@ -71,11 +74,53 @@ pub(crate) struct Certificates {
     pub(super) traces: Option<Arc<ClientTls>>,
     /// The authority that signs requests of participants.
     pub(super) authority: Option<Arc<ParticipantAuthority>>,
+    /// Of connections to brokers.
+    brokers: Vec<BrokerFiles>,
     /// The key of the hub's signatures.
     pub(super) signing_key: Option<SigningKeyFile>,
     /// The last error of each, so that a timer reports it once.
     reported: Mutex<[String; 5]>,
     reading: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Files that the Kafka library reads; the hub only shows when their certificates end.
+#[derive(Debug)]
+struct BrokerFiles {
+    section: &'static str,
+    /// By kind.
+    files: Vec<(&'static str, PathBuf)>,
+    status: Mutex<Vec<CertificateStatus>>,
+}
+
+impl BrokerFiles {
+    fn open((section, files): (&'static str, Vec<(&'static str, PathBuf)>)) -> Self {
+        let opened = Self { section, files, status: Mutex::default() };
+        opened.read();
+        opened
+    }
+
+    /// Whether the library reads them again while the hub runs. The client of the log reads its
+    /// files once.
+    fn is_read_again(&self) -> bool {
+        self.section == "events" && !self.files.is_empty()
+    }
+
+    /// Reads them. One that cannot be read is left out: its connection reports it.
+    fn read(&self) {
+        let of = |(kind, path): &(&'static str, PathBuf)| {
+            let mut content = Vec::new();
+            let file = File::open(path).map(|file| file.take(CERTIFICATES_BYTES_MAX as u64));
+            let read = file.and_then(|mut file| file.read_to_end(&mut content));
+            read.map_or_else(|_| Vec::new(), |_| statuses(kind, &content))
+        };
+        let status = self.files.iter().flat_map(of).collect();
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+
+    fn samples(&self) -> Vec<(Labels, Number)> {
+        let status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        status.iter().map(|status| sample(self.section, status)).collect()
+    }
 }
 
 /// Why the files are read again.
@@ -97,6 +142,9 @@ impl Certificates {
         let authority = config.participant_authority();
         let authority = authority.map(|files| ParticipantAuthority::open(&files)).transpose();
         let authority = authority.map_err(|error| CliError::new(error.to_string()))?.map(Arc::new);
+        let brokers = [config.kafka.access(), config.events.access()];
+        let brokers = brokers.iter().map(|access| BrokerFiles::open(access.certificate_files()));
+        let brokers = brokers.collect();
         let signing_key = SigningKeyFile::of_hub(config)?;
         let reported = Mutex::default();
         let reading = Mutex::default();
@@ -107,6 +155,7 @@ impl Certificates {
             alerts,
             traces,
             authority,
+            brokers,
             signing_key,
             reported,
             reading,
@@ -125,6 +174,7 @@ impl Certificates {
         let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let is_reading = reading.as_ref().is_some_and(|task| !task.is_finished());
         let has_files = self.all().next().is_some() || self.signing_key.is_some();
+        let has_files = has_files || self.brokers.iter().any(BrokerFiles::is_read_again);
         if has_files && !is_reading {
             let certificates = Arc::clone(self);
             *reading = Some(tokio::task::spawn_blocking(move || certificates.read_again(reason)));
@@ -135,6 +185,7 @@ impl Certificates {
         if let Some(key) = &self.signing_key {
             key.reload_and_report(reason == ReloadReason::Signal);
         }
+        self.brokers.iter().filter(|it| it.is_read_again()).for_each(BrokerFiles::read);
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
         for (files, reported) in self.all().zip(&mut *reported) {
             match files.reload() {
@@ -196,7 +247,10 @@ impl Certificates {
             let shown: Vec<_> = files.status().iter().map(|it| sample(section, it)).collect();
             shown
         };
-        self.all().flat_map(of).take(SHOWN_MAX).collect()
+        let authority = self.authority.iter().flat_map(|it| statuses("ca", it.pem().as_bytes()));
+        let authority = authority.map(|status| sample("enrolment", &status));
+        let brokers = self.brokers.iter().flat_map(BrokerFiles::samples);
+        self.all().flat_map(of).chain(authority).chain(brokers).take(SHOWN_MAX).collect()
     }
 }
 
@@ -245,4 +299,51 @@ fn describe(files: &dyn TlsFiles) -> String {
         count("client_ca") + count("ca"),
         count("crl"),
     )
+}
+
+#[cfg(all(test, feature = "tls"))]
+mod tests {
+    use std::fs;
+
+    use tls::authority::{Authority, CertificateRequest};
+
+    use super::*;
+
+    /// The Kafka library reads the files of the log once, those of events again.
+    #[test]
+    fn certificates_of_connections_to_brokers_are_shown() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = |name: &str| directory.path().join(name);
+        let write = |name: &str, issued: &Authority| {
+            let node = issued.issue(&CertificateRequest::new(name, &[], 1));
+            fs::write(file("ca.pem"), issued.pem()).expect("writes");
+            fs::write(file("node.pem"), node.certificate).expect("writes");
+        };
+        write("node-1", &Authority::new("brokers"));
+        let (ca, node) = (file("ca.pem"), file("node.pem"));
+        let files = format!("tls = true\nca = {ca:?}\ncertificate = {node:?}\nkey = {node:?}\n");
+        let text = format!("[kafka]\n{files}[events]\nbrokers = \"b:9092\"\n{files}");
+        let config: Config = toml::from_str(&text).expect("a good file");
+        let certificates = Certificates::open(&config).expect("opens");
+        let shown = || -> Vec<_> {
+            let all = certificates.expiries().into_iter();
+            let line = |(labels, expires): (Labels, Number)| {
+                assert!(1.7e9 < expires.to_f64(), "{labels:?} {expires}");
+                labels.iter().map(|(_, value)| &**value).collect::<Vec<_>>().join(" ")
+            };
+            all.map(line).collect()
+        };
+        let of = |section: &str, name: &str, ca: &str| {
+            [format!("{section} ca CN={ca}"), format!("{section} certificate CN={name}")]
+        };
+        let kafka = of("kafka", "node-1", "brokers");
+        assert_eq!(shown(), [kafka.clone(), of("events", "node-1", "brokers")].concat());
+        write("node-2", &Authority::new("others"));
+        certificates.read_again(ReloadReason::Timer);
+        assert_eq!(shown(), [kafka, of("events", "node-2", "others")].concat());
+        fs::remove_file(file("ca.pem")).expect("removes");
+        fs::write(file("node.pem"), "no certificate").expect("writes");
+        certificates.read_again(ReloadReason::Timer);
+        assert_eq!(shown().len(), 2, "those of the log");
+    }
 }

@@ -8,6 +8,7 @@
 //! thread. Without a reader nothing is decided again. Final transfers are read from the cold store
 //! of the switch.
 
+mod end_watch;
 mod pages;
 #[cfg(feature = "kafka")]
 mod publisher;
@@ -30,6 +31,7 @@ impl EventPublisher {
         _config: &crate::config::Config,
         _handle: &node::Handle<switch::ForwardedMessage>,
         _log: (&crate::inspect::live_replay::ReplaySource, node::SystemClock),
+        _traffic: &std::sync::Arc<switch::Traffic>,
     ) -> Result<Option<Self>, crate::CliError> {
         Ok(None)
     }

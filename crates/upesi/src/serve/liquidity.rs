@@ -11,6 +11,7 @@
 //! Costs: queries on the sequencer's thread visit [`watcher::PARTICIPANTS_READ_MAX`] participants
 //! at a time. Owed alerts are copied only after they have changed.
 
+mod enrolled;
 mod leaders;
 mod node_access;
 mod participant_values;

@@ -10,11 +10,18 @@ use crate::serve::probes::StartingProbes;
 pub(super) struct Listeners {
     pub(super) fspiop: switch::Listeners,
     pub(super) admin: TcpListener,
-    /// Listener for health probes, if configured.
-    pub(super) probes: Option<TcpListener>,
-    /// Answers them until the node has started.
+    pub(super) others: OtherListeners,
+    /// Answers probes until the node has started.
     pub(super) starting: Option<StartingProbes>,
     pub(super) addresses: Addresses,
+}
+
+/// Listeners that may not be configured.
+pub(super) struct OtherListeners {
+    /// For health probes.
+    pub(super) probes: Option<TcpListener>,
+    /// For the oracle API.
+    pub(super) oracle_api: Option<TcpListener>,
 }
 
 /// The addresses of the listeners.
@@ -22,6 +29,7 @@ pub(super) struct Addresses {
     pub(super) fspiop: SocketAddr,
     pub(super) admin: SocketAddr,
     pub(super) probes: Option<SocketAddr>,
+    pub(super) oracle_api: Option<SocketAddr>,
 }
 
 impl Listeners {
@@ -30,20 +38,24 @@ impl Listeners {
         let fspiop = switch::bind(config.fspiop.listen, config.threads())
             .map_err(|error| cannot_listen("FSPIOP", config.fspiop.listen, &error))?;
         let probes = config.probes().map(|address| bind("health probes", address)).transpose()?;
+        let oracle_api =
+            config.oracle_api.listen.map(|address| bind("the oracle API", address)).transpose()?;
         let addresses = Addresses {
             fspiop: fspiop.address(),
             admin: address_of(&admin)?,
             probes: probes.as_ref().map(address_of).transpose()?,
+            oracle_api: oracle_api.as_ref().map(address_of).transpose()?,
         };
         let starting = probes.as_ref().map(StartingProbes::serve).transpose()?;
         warn_about(&config.missing_protections());
-        Ok(Self { fspiop, admin, probes, starting, addresses })
+        let others = OtherListeners { probes, oracle_api };
+        Ok(Self { fspiop, admin, others, starting, addresses })
     }
 }
 
 impl Addresses {
     pub(super) fn all(&self) -> impl Iterator<Item = SocketAddr> {
-        [self.fspiop, self.admin].into_iter().chain(self.probes)
+        [self.fspiop, self.admin].into_iter().chain(self.probes).chain(self.oracle_api)
     }
 }
 

@@ -23,6 +23,7 @@ struct MetricSources {
     edge: Totals,
     stalled: StalledLanes,
     open_breakers: u64,
+    open_oracle_breakers: u64,
     log_messages_dropped: u64,
     audit_entries_failed: u64,
     stages: StageHistograms,
@@ -179,9 +180,27 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
         now.edge.socket_written_bytes;
     Counter "upesi_calls_denied_total" "Calls to addresses that are not allowed."
         now.edge.calls_denied;
+    Counter "upesi_oracle_calls_total" "Calls to oracles." now.edge.oracle_calls;
+    Counter "upesi_oracle_calls_failed_total" "Calls to oracles without an HTTP response."
+        now.edge.oracle_calls_failed;
+    Counter "upesi_oracle_errors_total"
+        "Responses of oracles that refuse a request or are invalid."
+        now.edge.oracle_errors;
+    Counter "upesi_oracle_cache_hits_total"
+        "Look-ups that an earlier answer of an oracle served."
+        now.edge.oracle_cache_hits;
+    Counter "upesi_oracle_calls_refused_total"
+        "Requests refused with 503: too many calls to oracles were in flight."
+        now.edge.oracle_calls_refused;
+    Gauge "upesi_oracle_breakers_open"
+        "Oracles that do not answer, so that calls to them fail at once."
+        now.open_oracle_breakers;
     Counter "upesi_requests_limited_total"
         "Requests refused with 429: their participant has too many."
         now.edge.requests_limited;
+    Counter "upesi_refusals_delayed_total"
+        "Responses to refused requests that waited: their address has too many."
+        now.edge.refusals_delayed;
     Counter "upesi_unknown_senders_total"
         "Messages that changed nothing: their sender is not a participant."
         now.edge.unknown_senders;
@@ -246,7 +265,8 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
     Counter "upesi_tls_handshakes_total" "TLS handshakes by listener and result."
         now.tls.handshakes;
     Gauge "upesi_certificate_expires_timestamp_seconds"
-        "When a loaded certificate or revocation list expires, in seconds since 1970."
+        "When a loaded certificate or revocation list, or the newest one that a participant got by \
+         enrolment, expires, in seconds since 1970."
         now.tls.expiries;
     Gauge "upesi_tls_files_failed"
         "Whether the TLS files of a listener could not be used when they were last read."
@@ -383,6 +403,7 @@ pub(crate) fn collect(
         edge: traffic.totals(),
         stalled: traffic.stalled_lanes(),
         open_breakers: traffic.open_breakers().len() as u64,
+        open_oracle_breakers: traffic.open_oracle_breakers() as u64,
         log_messages_dropped: logging::dropped(),
         audit_entries_failed: logging::audit_entries_failed(),
         stages: StageHistograms::of(handle.stage_times()),
@@ -396,7 +417,10 @@ pub(crate) fn collect(
         spans: traffic.span_counts(),
         tls: TlsSamples {
             handshakes: certificates.handshakes(),
-            expiries: certificates.expiries(),
+            expiries: {
+                let enrolled = liquidity.enrolled().samples((at.0 / 1_000_000) as i64);
+                certificates.expiries().into_iter().chain(enrolled).collect()
+            },
             failures: certificates.failures(),
             signing_key_failures: certificates.signing_key_failures(),
         },
@@ -540,7 +564,13 @@ pub(super) mod tests {
                 socket_read_bytes: 53,
                 socket_written_bytes: 54,
                 calls_denied: 25,
+                oracle_calls: 131,
+                oracle_calls_failed: 132,
+                oracle_errors: 133,
+                oracle_cache_hits: 134,
+                oracle_calls_refused: 135,
                 requests_limited: 96,
+                refusals_delayed: 130,
                 unknown_senders: 45,
                 callers_refused: 91,
                 callers_unknown: 92,
@@ -568,6 +598,7 @@ pub(super) mod tests {
             },
             stalled: StalledLanes { count: 41, owed: 42, shown: Vec::new() },
             open_breakers: 43,
+            open_oracle_breakers: 136,
             alerts: AlertCounts {
                 raised: 61,
                 owed: 62,
@@ -632,7 +663,14 @@ pub(super) mod tests {
             upesi_socket_read_bytes_total 53
             upesi_socket_written_bytes_total 54
             upesi_calls_denied_total 25
+            upesi_oracle_calls_total 131
+            upesi_oracle_calls_failed_total 132
+            upesi_oracle_errors_total 133
+            upesi_oracle_cache_hits_total 134
+            upesi_oracle_calls_refused_total 135
+            upesi_oracle_breakers_open 136
             upesi_requests_limited_total 96
+            upesi_refusals_delayed_total 130
             upesi_unknown_senders_total 45
             upesi_settlement_window_unsettled_seconds 0
             upesi_liquidity_alarms 61

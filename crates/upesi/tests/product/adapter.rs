@@ -1,18 +1,28 @@
 //! Payments of two banks through their scheme adapters: hub, two adapters and two back ends.
 
 mod bank;
+mod bulk;
+mod conformance;
+#[cfg(feature = "real-receivers")]
+mod reference;
+mod security;
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tempfile::TempDir;
+use testkit::http::PATIENCE;
 
 use self::bank::{Program, Scheme, call};
 use crate::signatures::pem;
-use crate::support::switch::Home;
+use crate::support::switch::{Home, Printed, finish_within, laboratory};
+
+/// The resources that the hub signs and verifies.
+const ALL: &str = "[\"quotes\", \"transfers\"]";
 
 /// `POST /transfers` of a back end.
 fn payment(home: &str, amount: &str) -> Value {
@@ -135,6 +145,10 @@ fn single_steps_have_routes_of_their_own() {
     assert_eq!((status, &error["statusCode"]), (404, &json!("3204")), "{error}");
     let (status, _) = scheme.payer.get("/parties/PHONE/1");
     assert_eq!(status, 400);
+    for path in ["/fxQuotes", "/fxTransfers"] {
+        let (status, error) = scheme.payer.post(path, &json!({}));
+        assert_eq!((status, &error["statusCode"]), (404, &json!("3002")), "{error}");
+    }
 
     // The terms of a paused transfer are used for single steps with new ids.
     let (_, paused) = scheme.payer.post("/transfers", &payment("home-1", "10"));
@@ -156,6 +170,70 @@ fn single_steps_have_routes_of_their_own() {
     assert_eq!((status, &paid["currentState"]), (200, &json!("COMPLETED")), "{paid}");
     assert_eq!(paid["transfer"]["body"]["transferState"], "COMMITTED");
     assert_eq!(scheme.admin.position("payerbank"), "10");
+    scheme.end();
+}
+
+/// The payee asks for a payment, and the payer pays it after its password, or rejects it.
+#[test]
+fn request_to_pay_is_paid_or_rejected() {
+    let scheme = Scheme::start("", "");
+    let (payee, payer) = (&scheme.payer, &scheme.payee);
+    for bank in [payee, payer] {
+        for kind in ["TRX_REQ_SERVICE", "AUTHORIZATIONS"] {
+            scheme.admin.set_endpoint(&bank.name, kind, &format!("http://{}", bank.fspiop()));
+        }
+    }
+    let request = || {
+        let body = json!({
+            "homeR2PTransactionId": "home-1", "amountType": "SEND", "transactionType": "PAYMENT",
+            "from": { "idType": "MSISDN", "idValue": "111" }, "currency": "USD",
+            "to": { "idType": "MSISDN", "idValue": "222" }, "amount": "10",
+        });
+        let (status, paused) = payee.post("/requestToPay", &body);
+        assert_eq!(status, 200, "{paused}");
+        assert_eq!(paused["currentState"], "WAITING_FOR_PARTY_ACCEPTANCE");
+        let id = paused["transactionRequestId"].as_str().unwrap().to_owned();
+        let path = format!("/requestToPay/{id}");
+        let (_, sent) = payee.put(&path, &json!({ "acceptParty": true }));
+        assert_eq!(sent["currentState"], "COMPLETED", "{sent}");
+        let response = &sent["transactionRequestResponse"]["body"];
+        assert_eq!(response["transactionRequestState"], "RECEIVED");
+        id
+    };
+    let transfer = |id: &str, initiator: &str| {
+        let body = json!({
+            "transactionRequestId": id, "homeR2PTransactionId": "home-2", "amount": "10",
+            "from": { "idType": "MSISDN", "idValue": "222" }, "currency": "USD",
+            "to": { "idType": "MSISDN", "idValue": "111", "fspId": "payerbank" },
+            "amountType": "SEND", "scenario": "PAYMENT", "initiator": "PAYEE",
+            "initiatorType": initiator,
+        });
+        payer.post("/requestToPayTransfer", &body).1
+    };
+    let id = request();
+    let asked = payer.wait_for("POST /transactionrequests");
+    assert_eq!(asked["transactionRequestId"], id);
+    assert_eq!(asked["initiator"], "PAYEE");
+    let paused = transfer(&id, "CONSUMER");
+    assert_eq!(paused["currentState"], "WAITING_FOR_AUTH_ACCEPTANCE", "{paused}");
+    let password = &paused["authorizationResponse"]["body"]["authenticationInfo"];
+    assert_eq!(password["authenticationValue"], "1234");
+    let path = format!("/requestToPayTransfer/{id}");
+    let (_, paid) = payer.put(&path, &json!({ "acceptOTP": true }));
+    assert_eq!(paid["currentState"], "COMPLETED", "{paid}");
+    assert_eq!(transfer(&id, "CONSUMER")["transferId"], paid["transferId"], "paid once");
+    assert_eq!(scheme.admin.position("payeebank"), "10");
+
+    let id = request();
+    let paused = transfer(&id, "BUSINESS");
+    assert_eq!(paused["currentState"], "WAITING_FOR_QUOTE_ACCEPTANCE", "{paused}");
+    let path = format!("/requestToPayTransfer/{id}");
+    let (_, refused) = payer.put(&path, &json!({ "acceptQuote": false }));
+    assert_eq!(refused["currentState"], "ABORTED", "{refused}");
+    let notice = payee.wait_for(&format!("PUT /requestToPay/{id}"));
+    assert_eq!(notice["transactionRequestState"], "REJECTED");
+    assert_eq!(notice["homeR2PTransactionId"], "home-1");
+    assert_eq!(scheme.admin.position("payeebank"), "10");
     scheme.end();
 }
 
@@ -269,6 +347,22 @@ fn simulated_back_ends_pay_by_scenario() {
     scheme.end();
 }
 
+/// The published script pays through adapters on both sides; the summary has the published form. On
+/// a busy machine a threshold may be missed.
+#[test]
+fn published_script_pays_through_adapters() {
+    let mut command = laboratory();
+    command.args(["published", "--tps", "5", "--minutes", "0.1", "--warmup", "0", "--json"]);
+    let report = finish_within(command, 3 * PATIENCE).json();
+    assert_eq!(report["valid"], true, "{report:#}");
+    assert_eq!(report["results"]["completed_transactions"], 30, "{report:#}");
+    assert_eq!((&report["commits"], &report["status"]), (&json!(30), &json!("PASSED")));
+    assert_eq!(report["test_config"]["fsp_pairs"].as_array().unwrap().len(), 13);
+    let whole = &report["metrics"]["e2e_time"];
+    assert!(whole["thresholds"]["p(99)<15000"]["ok"].is_boolean(), "{whole}");
+    assert!(whole["values"]["p(95)"].as_f64().unwrap() > 0.0, "{whole}");
+}
+
 /// `upesi adapter doctor` finds nothing in a good scheme, and names missing parts.
 #[test]
 fn doctor_names_what_an_adapter_lacks() {
@@ -290,27 +384,10 @@ fn doctor_names_what_an_adapter_lacks() {
 /// Hub and adapters sign, and refuse messages that the right key has not signed.
 #[test]
 fn signed_payments_are_verified_on_every_leg() {
-    let keys = tempfile::tempdir().unwrap();
-    let at = |file: &str| keys.path().join(file);
-    let write = |file: &str, key: &str, form: &str| fs::write(at(file), pem(key, form)).unwrap();
-    fs::create_dir(at("public")).unwrap();
-    for (name, key) in [("payerbank", "rsa"), ("payeebank", "ec"), ("Hub", "rsa")] {
-        write(&format!("public/{name}.pem"), key, "public");
-        write(&format!("{name}.key"), key, "private");
-    }
-    restrict(&at("Hub.key"));
-    let shown = keys.path().display();
-    let all = "[\"quotes\", \"transfers\"]";
-    let jws = format!(
-        "[jws]\nvalidate = {all}\nsign = {all}\nkeys = \"{shown}/public\"\n\
-         signing_key = \"{shown}/Hub.key\"\n"
-    );
-    let more = |name: &str| {
-        format!(
-            "[dfsp.jws]\nsigning_key_file = \"{shown}/{name}.key\"\n\
-             keys_directory = \"{shown}/public\"\n"
-        )
-    };
+    let pairs = ["rsa", "ec", "rsa"].map(|key| [pem(key, "private"), pem(key, "public")]);
+    let keys = Keys::new(&pairs);
+    let more = |name: &str| keys.bank(name);
+    let jws = keys.hub();
     let scheme = Scheme::with_settings(Home::configured(&jws), &more, ["", ""], None);
     let (status, paid) = scheme.payer.post("/transfers", &payment("home-1", "10"));
     assert_eq!((status, &paid["currentState"]), (200, &json!("COMPLETED")), "{paid}");
@@ -325,6 +402,51 @@ fn signed_payments_are_verified_on_every_leg() {
     let refused = scheme.payer.forge(&forged);
     assert_eq!(refused["errorInformation"]["errorCode"], "3105", "{refused}");
     scheme.end();
+}
+
+/// The keys of the banks and of the hub.
+struct Keys(TempDir);
+
+impl Keys {
+    /// With the private and the public key of payer, payee and hub.
+    fn new(pairs: &[[String; 2]; 3]) -> Self {
+        let keys = Self(tempfile::tempdir().unwrap());
+        fs::create_dir(keys.public()).unwrap();
+        for (name, [private, public]) in ["payerbank", "payeebank", "Hub"].iter().zip(pairs) {
+            fs::write(keys.private(name), private).unwrap();
+            fs::write(keys.public().join(format!("{name}.pem")), public).unwrap();
+        }
+        restrict(&keys.private("Hub"));
+        keys
+    }
+
+    fn public(&self) -> PathBuf {
+        self.0.path().join("public")
+    }
+
+    fn private(&self, name: &str) -> PathBuf {
+        self.0.path().join(format!("{name}.key"))
+    }
+
+    /// Settings of the hub.
+    fn hub(&self) -> String {
+        let (public, key) = (self.public(), self.private("Hub"));
+        format!(
+            "[jws]\nvalidate = {ALL}\nsign = {ALL}\nkeys = \"{}\"\nsigning_key = \"{}\"\n",
+            public.display(),
+            key.display()
+        )
+    }
+
+    /// Settings of the adapter of a bank.
+    fn bank(&self, name: &str) -> String {
+        let (public, key) = (self.public(), self.private(name));
+        format!(
+            "[dfsp.jws]\nsigning_key_file = \"{}\"\nkeys_directory = \"{}\"\n",
+            key.display(),
+            public.display()
+        )
+    }
 }
 
 /// Makes a private key readable for its owner only.

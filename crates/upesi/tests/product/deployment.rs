@@ -279,6 +279,38 @@ fn output_of(program: &str, arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
 }
 
+/// The user of the unit sets a scheme up in the directory of the unit, and the drop-in starts it.
+#[test]
+fn secure_unit_starts_a_scheme_of_init() {
+    let test = "deployment::secure_unit_starts_a_scheme_of_init";
+    apart(test, Need::Container, || {
+        let container = Container::new(&[("/var/lib/upesi", Mount::Data)]);
+        let scheme = "/var/lib/upesi/scheme";
+        let file = |name: &str| format!("{scheme}/{name}");
+        container.run(&["init", "--scheme", "kes", "--to", scheme]).succeeds();
+        let unit = read("deploy/systemd/secure.conf");
+        let start = unit.lines().rev().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+        let words = start.split(' ').filter(|word| !word.starts_with('$'));
+        let mut words: Vec<_> = words.map(str::to_owned).collect();
+        assert_eq!(words.remove(0), "/usr/local/bin/upesi");
+        let home = Home::new();
+        let switch = home.started(container.command(&words));
+        assert_eq!(switch.fspiop.to_string(), "0.0.0.0:4000");
+        container.run(&["health"]).succeeds();
+        let (ca, token) = (file("tls/ca.pem"), file("administrator.token"));
+        let admin = ["--admin", "https://127.0.0.1:3001", "--ca", &ca, "--token", &token];
+        let operators = container.run(&[&["operator", "list"], &admin[..]].concat());
+        assert!(operators.succeeds().out().contains("administrator"));
+        switch.signal(Signal::TERM);
+        assert!(switch.end().0.success());
+        container.belongs_to_nobody(scheme);
+        let (data, heads) = (file("data"), format!("file://{}", file("chain-heads")));
+        let key = file("jws/chain-heads.pem");
+        let heads = ["--heads", &heads, "--key", &key];
+        container.run(&[&["audit", "verify", "--data", &data], &heads[..]].concat()).succeeds();
+    });
+}
+
 /// The system calls of a set, and of the sets in it, in the list of systemd.
 fn calls_of(sets: &str, set: &str) -> BTreeSet<String> {
     let lines = sets.lines().skip_while(|line| *line != set).skip(1);

@@ -1,6 +1,7 @@
 //! The ports of a process: slow or many clients, HTTP/2, and addresses that must not be called
 //! (docs/internals/edge.md). Tests without a process are in `switch/src/tests`.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -57,7 +58,7 @@ fn prepare(from: &str, to: &str) -> Vec<u8> {
 /// and no response repeats them.
 #[test]
 fn caller_identifying_headers_are_neither_forwarded_nor_stored() {
-    const NAMES: [&str; 11] = [
+    const NAMES: [&str; 14] = [
         "authorization",
         "cookie",
         "x-client-id",
@@ -69,6 +70,9 @@ fn caller_identifying_headers_are_neither_forwarded_nor_stored() {
         "x-consumer-id",
         "x_forwarded_for",
         "proxy_authorization",
+        "x.real.ip",
+        "x-http-method-override",
+        "x-original-url",
     ];
     const SECRET: &str = "not-to-be-kept";
     let scheme = Scheme::configured(
@@ -231,6 +235,24 @@ fn participant_beyond_its_rate_is_refused_and_others_are_not() {
     while scheme.ask(&transfers[late].prepare()).status != 202 {
         assert!(Instant::now() < deadline, "it is accepted within a second");
     }
+    scheme.end();
+}
+
+/// Refused requests of an address wait for each other, and accepted ones do not.
+#[test]
+fn refused_requests_beyond_the_rate_are_answered_slowly() {
+    let scheme = Scheme::configured("refusals_per_address = 5\n");
+    let unknown = Message::new("GET", "/nothing", "payerfsp");
+    let begun = Instant::now();
+    let mut connection = Connection::open(scheme.switch.fspiop).expect("a connection");
+    for _ in 0..24 {
+        assert_eq!(connection.exchange(&unknown.render()).expect("a response").status, 404);
+    }
+    assert!(Duration::from_secs(2) <= begun.elapsed(), "{:?}", begun.elapsed());
+    let delayed = scheme.admin.metric("upesi_refusals_delayed_total");
+    assert!(2 <= delayed, "{delayed}");
+    (0..24).for_each(|_| scheme.send(&Transfer::of("1").get("otherfsp"), 202));
+    assert_eq!(scheme.admin.metric("upesi_refusals_delayed_total"), delayed);
     scheme.end();
 }
 
@@ -412,6 +434,50 @@ fn only_allowed_addresses_are_called() {
     scheme.switch.signal(Signal::TERM);
     let (status, output_text) = scheme.switch.end();
     assert!(status.success() && output_text.contains("127.2:"), "{output_text}");
+}
+
+/// With `endpoints.https_only`, an endpoint without TLS is neither registered nor called.
+#[test]
+fn plain_endpoints_are_called_only_where_they_are_allowed() {
+    let scheme = Scheme::start();
+    let question = Message::new("GET", "/parties/MSISDN/1", "payerfsp").to("payeefsp");
+    scheme.send(&question, 202);
+    assert_eq!(scheme.payee.take(1)[0].path, "/parties/MSISDN/1");
+    let Scheme { switch, home, payee, other, .. } = scheme;
+    switch.stop(Signal::TERM);
+    let configuration = fs::read_to_string(home.configuration()).unwrap();
+    let only = format!("{configuration}\n[endpoints]\nhttps_only = true\n");
+    fs::write(home.configuration(), only).unwrap();
+
+    let switch = home.serve();
+    let admin = Admin::new(&home, &switch);
+    let plain = format!("http://{}", other.address());
+    for (path, body) in [
+        (
+            "/participants/payeefsp/endpoints",
+            json!({"type": "FSPIOP_CALLBACK_URL_PARTIES_GET", "value": plain}),
+        ),
+        (
+            "/oracles",
+            json!({
+                "oracleIdType": "MSISDN",
+                "endpoint": {"value": plain, "endpointType": "URL"},
+            }),
+        ),
+    ] {
+        let refused = admin.call("POST", path, &body.to_string());
+        assert_eq!(refused.status, 400, "{path}");
+        let text = String::from_utf8_lossy(&refused.body).into_owned();
+        let expected = "must begin with https:// (endpoints.https_only)";
+        assert!(text.contains("\"3100\"") && text.contains(expected), "{path}: {text}");
+    }
+    let asked = Connection::open(switch.fspiop).unwrap().exchange(&question.render()).unwrap();
+    assert_eq!(asked.status, 202);
+    admin.wait_for("upesi_calls_denied_total", |denied| denied == 2);
+    assert_eq!(payee.take(0), []);
+    switch.signal(Signal::TERM);
+    let (status, output_text) = switch.end();
+    assert!(status.success() && output_text.contains("endpoints.https_only"), "{output_text}");
 }
 
 #[test]

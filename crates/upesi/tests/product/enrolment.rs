@@ -4,9 +4,11 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use testkit::http::PATIENCE;
 
 use crate::init::{NewScheme, operate};
 use crate::support::switch::{Home, Printed, Switch, finish};
@@ -39,6 +41,11 @@ impl Scheme {
 
     /// A request to the admin API by `curl`, with the token of the administrator.
     fn call(&self, method: &str, path: &str, body: &Value, expected: u16) -> Value {
+        let text = self.call_for_text(method, path, body, expected);
+        serde_json::from_str(&text).unwrap_or(Value::Null)
+    }
+
+    fn call_for_text(&self, method: &str, path: &str, body: &Value, expected: u16) -> String {
         let token = fs::read_to_string(self.files.file("administrator.token")).unwrap();
         let mut curl = Command::new("curl");
         curl.args(["--silent", "--max-time", "20", "--write-out", " %{http_code}"]);
@@ -51,7 +58,25 @@ impl Scheme {
         let answer = finish(curl).succeeds().out();
         let (body, status) = answer.rsplit_once(' ').unwrap();
         assert_eq!(status, expected.to_string(), "{method} {path}: {body}");
-        serde_json::from_str(body).unwrap_or(Value::Null)
+        body.to_owned()
+    }
+
+    /// Waits until the metrics have the end of a participant's certificate, which is in this file.
+    fn wait_for_expiry(&self, participant: &str, certificate: &str) {
+        let end = openssl(&["x509", "-noout", "-enddate", "-in", certificate]);
+        let mut date = Command::new("date");
+        date.args(["+%s", "--date", end.trim().strip_prefix("notAfter=").unwrap()]);
+        let seconds = finish(date).succeeds().out();
+        let labels =
+            format!("listener=\"enrolment\",kind=\"certificate\",subject=\"{participant}\"");
+        let name = "upesi_certificate_expires_timestamp_seconds";
+        let line = format!("{name}{{{labels}}} {}", seconds.trim());
+        let deadline = Instant::now() + PATIENCE;
+        let metrics = || self.call_for_text("GET", "/metrics", &Value::Null, 200);
+        while !metrics().lines().any(|it| it == line) {
+            assert!(Instant::now() < deadline, "there is no {line}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// `upesi certificate` with the token in this file.
@@ -264,6 +289,7 @@ fn certificates_of_another_authority_are_checked_and_used() {
     let shown = scheme.call("GET", &path, &Value::Null, 200);
     assert_eq!(shown["state"], "CERT_SIGNED");
     assert_eq!(shown["certificate"], fs::read_to_string(&certificate).unwrap());
+    scheme.wait_for_expiry("bank-a", &certificate);
 
     let authority = scheme.certificate(TOKEN, &["authority"]).succeeds().out();
     assert_eq!(authority, fs::read_to_string(&ca).unwrap());

@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use testkit::http::PATIENCE;
 
+use crate::mojaloop_metrics::answered_quote;
 use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{PROGRAM, Printed, finish};
@@ -121,7 +122,7 @@ fn kinds_are_chosen_and_wrong_parameters_are_refused() {
         ("after=01", "\"after\" must be a record number"),
         ("after=999999", "\"after\" is after the last record of the log, "),
         ("limit=0", "\"limit\" must be an integer from 1 to 1000"),
-        ("kind=quotes", "\"kind\" must be of transfers, funds, positions"),
+        ("kind=parties", "\"kind\" must be of transfers, funds, positions"),
         ("kind=", "\"kind\" must be of transfers"),
     ] {
         let answer = scheme.admin.call("GET", &format!("/events?{query}"), "");
@@ -213,6 +214,31 @@ fn clients_follow_the_events_as_they_happen() {
     assert_eq!(printed[..4], events);
     // The stream ends with the switch.
     scheme.switch.stop(Signal::TERM);
+}
+
+#[test]
+fn recorded_quotes_have_events_for_those_who_ask() {
+    let scheme = Scheme::configured("[quotes]\npersist = true\n");
+    let path = answered_quote(&scheme);
+    scheme.payer.wait("PUT", &path);
+    let all = page(&scheme.admin, "0", "&limit=1000");
+    let types = |events: &Value| -> Vec<String> {
+        let events = events["events"].as_array().unwrap();
+        events.iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
+    };
+    assert!(!types(&all).iter().any(|name| name.starts_with("upesi.quote.")), "{all}");
+    let quotes = page(&scheme.admin, "0", "&kind=quotes");
+    // The query is no step.
+    assert_eq!(types(&quotes), ["upesi.quote.requested", "upesi.quote.answered"]);
+    let [requested, answered] = [0, 1].map(|at| &quotes["events"][at]["data"]);
+    for member in ["quoteId", "transactionId", "payerFsp", "payeeFsp"] {
+        assert_eq!(requested[member], answered[member], "{member}");
+    }
+    assert_eq!(requested["payerFsp"], "payerfsp");
+    assert_eq!(answered["payeeFsp"], "payeefsp");
+    assert_eq!(answered["requestLogIndex"], requested["logIndex"]);
+    let lines = command(&scheme, "--kind quotes").succeeds().out();
+    assert_eq!(lines.lines().count(), 2, "{lines}");
 }
 
 #[test]

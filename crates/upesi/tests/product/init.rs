@@ -163,6 +163,46 @@ fn requests_for_certificates_go_to_the_authority_of_the_scheme() {
     assert!(refused.contains("server.pem"), "it waits for the certificate: {refused}");
 }
 
+/// With other hosts than this machine, the printed command reaches the admin API, and so do its
+/// other names.
+#[test]
+fn admin_api_is_reached_by_each_certified_host() {
+    let directory = tempfile::tempdir().unwrap();
+    let scheme = NewScheme(directory);
+    let printed = scheme.init(&["--hosts", "hub.example,10.0.0.5"]).succeeds().out();
+    let list = printed.lines().find(|line| line.contains("operator list")).unwrap();
+    let home = Home::new();
+    let switch = home.started(scheme.serve());
+    let admin = format!("localhost:{}", switch.admin.port());
+    let list = list.trim().replace("localhost:3001", &admin);
+    let words: Vec<_> = list.split(' ').skip(1).collect();
+    let mut command = Command::new(PROGRAM);
+    command.args(&words).env_remove("UPESI_CA");
+    assert!(finish(command).succeeds().out().contains("administrator"), "{list}");
+
+    let mut curl = Command::new("curl");
+    let (port, token) = (switch.admin.port(), scheme.file("administrator.token"));
+    let token = fs::read_to_string(token).unwrap();
+    curl.args(["--silent", "--max-time", "20", "--cacert"]).arg(scheme.file("tls/ca.pem"));
+    curl.arg("--resolve").arg(format!("hub.example:{port}:127.0.0.1"));
+    curl.arg("--header").arg(format!("Authorization: Bearer {}", token.trim_end()));
+    curl.arg(format!("https://hub.example:{port}/identity"));
+    let identity = finish(curl).succeeds().out();
+    assert!(identity.contains("\"administrator\""), "{identity}");
+
+    // The doctor is run without the address: it finds that a switch uses the directory.
+    let mut doctor = Command::new(PROGRAM);
+    doctor.args(["doctor", "--config"]).arg(scheme.file("upesi.toml"));
+    doctor.args(["--admin", &format!("http://{admin}"), "--data"]).arg(scheme.file("data"));
+    let found = finish(doctor).out();
+    for expected in ["is in use, but its status cannot be read", "this port expects TLS"] {
+        assert!(found.contains(expected), "{expected}: {found}");
+    }
+    assert!(!found.contains("end the other program"), "{found}");
+    switch.signal(Signal::TERM);
+    assert!(switch.end().0.success());
+}
+
 #[test]
 fn nothing_is_overwritten_and_names_are_checked() {
     let scheme = NewScheme::new(&[]);
@@ -282,14 +322,23 @@ fn every_message_of_the_hub_is_signed_with_the_key_of_init() {
         let output = finish(banks).succeeds();
         let kinds = String::from_utf8_lossy(&output.stdout);
         let expected = "\
+bank-a PUT /authorizations/{id}/error 1
+bank-a PUT /bulkQuotes/{id}/error 1
+bank-a PUT /bulkTransfers/{id} 2
+bank-a PUT /bulkTransfers/{id}/error 1
 bank-a PUT /participants/MSISDN/123 1
 bank-a PUT /participants/MSISDN/999/error 1
 bank-a PUT /parties/MSISDN/999/error 1
 bank-a PUT /quotes/{id}/error 1
+bank-a PUT /transactionRequests/{id}/error 1
+bank-a PUT /transactions/{id}/error 1
 bank-a PUT /transfers/{id} 3
 bank-a PUT /transfers/{id}/error 5
 bank-b PATCH /transfers/{id} 1
+bank-b POST /bulkTransfers 1
+bank-b PUT /bulkTransfers/{id} 1
 bank-b PUT /participants/MSISDN/123 1
+bank-b PUT /participants/{id} 1
 bank-b PUT /transfers/{id} 1
 bank-b PUT /transfers/{id}/error 3
 ";
@@ -302,7 +351,9 @@ bank-b PUT /transfers/{id}/error 3
 /// Simulated participants on another machine use the files that `upesi init` wrote.
 #[test]
 fn simulated_participants_use_their_certificates_and_keys() {
-    let scheme = NewScheme::new(&["--participant", "fsp1,fsp2"]);
+    let scheme = NewScheme::new(&["--participant", "fsp1,fsp2", "--local"]);
+    let written = fs::read_to_string(scheme.file("upesi.toml")).unwrap();
+    assert!(written.contains("listen = \"127.0.0.1:4000\""), "{written}");
     let home = Home::new();
     let switch = home.started(scheme.serve());
     let url = |address: std::net::SocketAddr| format!("https://127.0.0.1:{}", address.port());

@@ -60,7 +60,8 @@ fn full_broker_disk_loses_nothing() {
     });
 }
 
-fn fill_up(path: &Path) {
+/// Fills a file system with a file.
+pub(crate) fn fill_up(path: &Path) {
     let mut file = File::create(path).unwrap();
     for length in [1 << 16, 1 << 12, 1] {
         while file.write_all(&vec![1; length]).is_ok() {}

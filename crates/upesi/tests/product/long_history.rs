@@ -387,7 +387,9 @@ impl Sample {
                     | ledger::Command::AbortBulk(_)
                     | ledger::Command::FinishDeliveries(_)
                     | ledger::Command::ChangeParties(_)
-                    | ledger::Command::Administer(_) => {}
+                    | ledger::Command::Administer(_)
+                    | ledger::Command::RecordQuote(_)
+                    | ledger::Command::RecordQuoteAnswer(_) => {}
                 }
             }
             Ok(())

@@ -14,6 +14,7 @@ mod apply;
 mod archive;
 mod audit;
 mod bench;
+mod bulk;
 mod caller_tokens;
 mod cold;
 mod demo;
@@ -48,7 +49,7 @@ mod kafka_security;
 mod kafka_shutdown;
 #[cfg(feature = "real-brokers")]
 mod kafka_trim;
-#[cfg(feature = "real-brokers")]
+#[cfg(all(feature = "real-brokers", feature = "rehearsed-rules"))]
 mod kafka_upgrade;
 mod kill;
 mod liquidity;
@@ -67,6 +68,8 @@ mod openid;
 mod operate;
 mod operations;
 mod operators;
+mod oracle_api;
+mod oracles;
 mod participant_metrics;
 mod parties;
 mod preload;

@@ -23,7 +23,8 @@ fn names_in_manual() -> BTreeSet<&'static str> {
 const UNPREFIXED: [&str; 3] =
     ["errorCount", "http_requests_total", "http_request_duration_histogram_seconds"];
 
-fn party(scheme: &Scheme, path: &str) {
+/// A registration, its query and a look-up with an answer, and errors of both.
+pub(crate) fn party(scheme: &Scheme, path: &str) {
     let registration = r#"{"fspId":"payeefsp","currency":"USD"}"#;
     let participants = format!("/participants{path}");
     let from_payee = |method: &str| Message::new(method, &participants, "payeefsp");
@@ -45,7 +46,15 @@ fn party(scheme: &Scheme, path: &str) {
     scheme.send(&from_payee("DELETE"), 202);
 }
 
-fn quote(scheme: &Scheme) {
+/// A quote and a query, with an answer and an error.
+pub(crate) fn quote(scheme: &Scheme) {
+    let path = format!("{}/error", answered_quote(scheme));
+    scheme.send(&Message::new("PUT", &path, "payeefsp").to("payerfsp").body(ERROR), 200);
+    scheme.payer.wait("PUT", &path);
+}
+
+/// A quote and a query, with an answer. Returns its path.
+pub(crate) fn answered_quote(scheme: &Scheme) -> String {
     let (id, payer) = (uuid(), "payerfsp");
     let side = |fsp: &str| {
         format!(
@@ -70,9 +79,7 @@ fn quote(scheme: &Scheme) {
         date_time(60_000)
     );
     scheme.send(&Message::new("PUT", &path, "payeefsp").to(payer).body(terms), 200);
-    let path = format!("{path}/error");
-    scheme.send(&Message::new("PUT", &path, "payeefsp").to(payer).body(ERROR), 200);
-    scheme.payer.wait("PUT", &path);
+    path
 }
 
 fn transfers(scheme: &Scheme) {

@@ -13,19 +13,19 @@ use crate::support::receivers::installed;
 use crate::support::scheme::Scheme;
 use crate::support::switch::{PROGRAM, Printed, finish};
 
-const AUDIENCE: &str = "https://hub.example/";
+pub(crate) const AUDIENCE: &str = "https://hub.example/";
 
 /// The running provider.
-struct Provider {
+pub(crate) struct Provider {
     child: Child,
-    issuer: String,
+    pub(crate) issuer: String,
     /// Open, because the provider writes notices.
     _output: BufReader<ChildStdout>,
 }
 
 impl Provider {
     /// A provider whose access tokens are valid for some seconds.
-    fn start(lifetime: u32) -> Self {
+    pub(crate) fn start(lifetime: u32) -> Self {
         let mut child = Command::new("node")
             .arg(installed().join("provider.mjs"))
             .arg(json!({ "audience": AUDIENCE, "lifetime": lifetime }).to_string())

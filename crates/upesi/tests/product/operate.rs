@@ -79,7 +79,7 @@ fn one_line_adds_a_participant_and_again_changes_nothing() {
         let changed = rows.iter().filter(|row| row["done"] != "equal");
         changed.map(|row| format!("{}: {}", row["done"], row["wanted"])).collect::<Vec<_>>()
     };
-    let content = || scheme.admin.json("/state")["contentHash"].clone();
+    let content = || scheme.admin.quiet_state()["contentHash"].clone();
     let before = content();
     let planned = done(&[&line[..], &["--dry-run"]].concat());
     assert_eq!(content(), before);
@@ -112,6 +112,12 @@ fn one_line_adds_a_participant_and_again_changes_nothing() {
     let endpoints = answer(&scheme, &["participant", "endpoints", "greenbank", "--set", set]);
     let is_set = |it: &Value| it["value"] == "http://127.0.0.1:4998/in";
     assert!(endpoints.as_array().unwrap().iter().any(is_set), "{endpoints}");
+    let tested = run(&scheme, &["participant", "endpoints", "greenbank", "--test"]);
+    assert!(tested.fails().contains("no answer from 2 of 2"), "no server listens there");
+    let calls = answer(&scheme, &["participant", "endpoints", "payerfsp", "--test"]);
+    let calls = calls.as_array().unwrap();
+    assert_eq!(calls.len(), 1, "all its endpoints are at one host");
+    assert_eq!(calls[0]["address"], json!(scheme.payer.address().to_string()));
     for (command, text) in
         [("disable", "disabled"), ("disable", "disabled already"), ("enable", "active")]
     {
@@ -206,6 +212,12 @@ fn payments_are_found_by_participant_state_time_and_amount() {
     assert_eq!(listed(&scheme, &["--cursor", cursor]), all(&[refused, paid]));
     let row = &answer(&scheme, &["transfer", "list", "--cause", "refused"])["transfers"][0];
     assert_eq!((&row["errorCode"], &row["payer"]), (&json!(4001), &json!("payerfsp")), "{row}");
+    // The payer got the payee's code, not one of the hub.
+    let row = &answer(&scheme, &["transfer", "list", "--cause", "aborted"])["transfers"][0];
+    assert_eq!((&row["errorCode"], &row["reason"]), (&Value::Null, &json!("aborted by the payee")));
+    let shown = run(&scheme, &["transfer", "show", aborted]).succeeds().out();
+    let line = shown.lines().find(|line| line.starts_with("why it failed: aborted by the payee"));
+    assert!(line.is_some_and(|line| line.contains("5104 \"no\"")), "{shown}");
     let table = run(&scheme, &["transfer", "list"]).succeeds().out();
     assert!(table.contains("would exceed its liquidity cover"), "{table}");
     let shown = run(&scheme, &["transfer", "show", refused]).succeeds().out();
@@ -221,6 +233,48 @@ fn payments_are_found_by_participant_state_time_and_amount() {
         assert!(refused.contains(fault), "{filters:?}: {refused}");
     }
     scheme.end();
+}
+
+#[test]
+fn owed_callbacks_show_why_they_wait() {
+    let scheme = Scheme::start();
+    scheme.payer.answer(|callback| match &*callback.method {
+        "PUT" => Reply::Status(503),
+        _ => Reply::Accept,
+    });
+    scheme.pay("1");
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let owed = answer(&scheme, &["callback", "owed", "--participant", "payerfsp"]);
+        let reason = owed["notices"][0]["reason"].as_str().unwrap_or_default();
+        if reason.contains("the last one: status 503; waits for the end of a pause") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{owed}");
+        std::thread::sleep(GLANCE);
+    }
+    scheme.payer.answer(|_| Reply::Accept);
+    scheme.wait_until_delivered();
+    scheme.end();
+}
+
+#[test]
+fn the_environment_may_have_the_token() {
+    let scheme = Scheme::start();
+    let token = fs::read_to_string(scheme.home.data().join("admin-token")).unwrap();
+    let admin = format!("http://{}", scheme.switch.admin);
+    let list = |token: &str| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["transfer", "list", "--admin", &admin]);
+        command.env("UPESI_TOKEN", token);
+        finish(command)
+    };
+    list(&token).succeeds();
+    let refused = list("two words").fails();
+    assert!(refused.contains("UPESI_TOKEN: not a bearer token"), "{refused}");
+    scheme.end();
+    let down = list(&token).fails();
+    assert!(down.contains("start the switch, or name its address with --admin"), "{down}");
 }
 
 #[test]
@@ -343,6 +397,8 @@ fn a_drill_proves_a_copy_and_measures_the_recovery() {
     scheme.wait_until_delivered();
     let late = run(&scheme, &[&drill[..], &["--recovery-point", "0"]].concat());
     assert_eq!(late.status.code(), Some(2), "{}", late.err());
+    let bound = late.err().lines().last().unwrap_or_default().to_owned();
+    assert!(bound.contains("the recovery point of") && !bound.contains("time"), "{bound}");
     let missing = run(&scheme, &["drill", "--from", "/nowhere", "--scratch", scratch]);
     assert_eq!(missing.status.code(), Some(1), "{}", missing.err());
     assert_eq!(fs::read_dir(scratch).unwrap().count(), 0, "it is removed");

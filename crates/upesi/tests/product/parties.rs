@@ -276,3 +276,25 @@ fn import_continues_after_the_switch_was_killed() {
     switch.stop(Signal::TERM);
     assert!(home.verify().status.success());
 }
+
+/// With `latest-wins`, an FSP takes the identifier of another one. The audit trail names it.
+#[test]
+fn change_of_owner_by_an_fsp_is_audited() {
+    let scheme = Scheme::configured("[parties]\nownership = \"latest-wins\"\n");
+    let path = "/participants/MSISDN/254700000001";
+    for fsp in [&scheme.payer, &scheme.other] {
+        let body = format!("{{\"fspId\":\"{}\",\"currency\":\"USD\"}}", fsp.name);
+        scheme.send(&Message::new("POST", path, &fsp.name).body(body), 202);
+        fsp.wait("PUT", path);
+    }
+    scheme.payer.wait("PUT", path);
+    let trail = scheme.admin.json("/audit?limit=1000");
+    let of_fsps = trail["entries"].as_array().unwrap().iter();
+    let of_fsps = of_fsps.filter(|entry| entry["actor"].as_str().unwrap().starts_with("fsp:"));
+    let shown: Vec<_> = of_fsps
+        .map(|entry| ["actor", "outcome", "change", "description"].map(|name| &entry[name]))
+        .collect();
+    let party = "party MSISDN 254700000001 of otherfsp";
+    assert_eq!(shown, [["fsp:otherfsp", "recorded", "AssignParties", party]]);
+    scheme.end();
+}

@@ -42,6 +42,13 @@ fn directory_is_filled_verified_and_measured() {
     assert_eq!((&none["added"], &none["stored"]), (&Value::from(0), &Value::from(500)));
     let others = preload(data, &["--transfers", "10", "--body-bytes", "3000"]);
     assert_eq!(others["stored"], Value::from(510), "further FSPs are onboarded");
+    for participants in ["200", "300"] {
+        preload(data, &["--total", "510", "--participants", participants]);
+    }
+    let state = result(Command::new(PROGRAM), &["replay", "--json", "--data", name]);
+    let banks = state["participants"].as_array().unwrap().iter();
+    let banks = banks.filter(|one| one["name"].as_str().unwrap().starts_with("bank"));
+    assert_eq!(banks.count(), 300, "each is added once");
 
     let proof = result(Command::new(PROGRAM), &["verify", "--json", "--data", name]);
     assert_eq!(proof["ok"], Value::from(true), "{proof}");

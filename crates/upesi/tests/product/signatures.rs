@@ -14,7 +14,7 @@ use testkit::http::Connection;
 
 use crate::operations::assert_refuses;
 use crate::support::fsp::Callback;
-use crate::support::message::{Transfer, sign_with, verifies, verify_with};
+use crate::support::message::{Message, Transfer, sign_with, verifies, verify_with};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, Ports, Printed};
 
@@ -115,6 +115,34 @@ fn keys_in_a_directory_are_reloaded_without_a_restart() {
     let (status, complaints) = scheme.switch.end();
     assert!(status.success(), "{status}");
     assert_eq!(complaints.lines().count(), 1, "nothing but the broken file: {complaints}");
+}
+
+/// A body that is parsed and written again for its signature costs much more than its bytes, so it
+/// counts as many requests of its sender, whether the signature is valid then or not.
+#[test]
+fn rewritten_bodies_count_as_many_requests() {
+    let keys = Keys::of(&[("payerfsp.pem", "rsa"), ("otherfsp.pem", "rsa")]);
+    let limits = "participant_rate_max = 20\n";
+    let scheme = Scheme::configured(&format!("{limits}{}", keys.configuration()));
+    let next = |fsp: &str| scheme.ask(&Transfer::of("1").get(fsp)).status;
+    let with_blanks = |message: Message| {
+        let body = [message.bytes(), &[b' '; 12 << 10]].concat();
+        message.body(body)
+    };
+    // Signed as sent: four requests. Signed without the blanks, or not at all: 28.
+    let signed = sign_with(with_blanks(Transfer::of("1").prepare().to("payeefsp")), "rsa");
+    assert_eq!(scheme.ask(&signed).status, 202);
+    assert_eq!(next("payerfsp"), 202);
+    let prepare = Transfer::of("1").prepare().to("payeefsp");
+    let canonical = jws::canonical(prepare.bytes()).unwrap();
+    let rewritten = with_blanks(sign_with(prepare.body(canonical), "rsa"));
+    assert_eq!(scheme.ask(&rewritten).status, 202);
+    assert_eq!(next("payerfsp"), 429);
+    let path = format!("{}/error", Transfer::of("1").path());
+    let of_other = Message::new("PUT", &path, "otherfsp").to("payeefsp");
+    let wrong = with_blanks(sign_with(of_other.body("{}"), "rsa")).body([b'0'; 12 << 10]);
+    assert_eq!(scheme.ask(&wrong).status, 400);
+    assert_eq!(next("otherfsp"), 429);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! clients.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -10,6 +11,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustix::process::Signal;
 use tempfile::TempDir;
 use testkit::http::PATIENCE;
@@ -196,8 +203,8 @@ fn only_valid_certificates_of_the_scheme_are_accepted() {
         let chain = format!("{}{}", issued.certificate, namesakes.collect::<String>());
         pki.keep(file, &Issued { certificate: chain, ..issued });
     };
-    with_namesakes("eight", 25, 6);
-    with_namesakes("nine", 26, 7);
+    with_namesakes("four", 25, 2);
+    with_namesakes("five", 26, 3);
     with_namesakes("sixty", 27, 58);
 
     check(&scheme, Some("payerfsp"), &[], (200, "complete"));
@@ -210,8 +217,8 @@ fn only_valid_certificates_of_the_scheme_are_accepted() {
     check(&scheme, Some("self"), &[], (0, "untrusted"));
     check(&scheme, Some("uncovered"), &[], (0, "unknown_revocation"));
     check(&scheme, Some("long"), &[], (0, "malformed"));
-    check(&scheme, Some("eight"), &[], (200, "complete"));
-    check(&scheme, Some("nine"), &[], (0, "long_chain"));
+    check(&scheme, Some("four"), &[], (200, "complete"));
+    check(&scheme, Some("five"), &[], (0, "long_chain"));
     check(&scheme, Some("sixty"), &[], (0, "long_chain"));
     check(&scheme, Some("payerfsp"), &["-tls1_2"], (0, "incompatible"));
     check(
@@ -670,7 +677,8 @@ fn unusable_files_prevent_the_start_and_are_named_by_the_check() {
     check(&empty, "fspiop.tls_client_ca_file: ");
 }
 
-/// A payee with a TLS server, which answers every request with 200 and passes it on.
+/// A payee with a TLS server, which answers every request with 200 and passes it on. Over HTTP/2 it
+/// is a service that answers every gRPC call.
 struct SecurePayee {
     address: SocketAddr,
     requests: Receiver<String>,
@@ -688,7 +696,7 @@ impl SecurePayee {
             crl: None,
             ocsp: None,
             minimum: MinimumVersion::Tls13,
-            protocols: &[b"http/1.1"],
+            protocols: &[b"h2", b"http/1.1"],
         };
         let tls = Arc::new(ServerTls::open(files).unwrap());
         let (sender, requests) = sync_channel(64);
@@ -705,8 +713,12 @@ impl SecurePayee {
                         if let Ok(accepted) = tls.accept(stream, PATIENCE).await {
                             let peer = accepted.peer.expect("the hub has a certificate");
                             let name = peer.common_name().unwrap_or_default().to_owned();
-                            answer(accepted.stream, |head| sender.send(format!("{name} {head}")))
-                                .await;
+                            let stream = accepted.stream;
+                            let seen = move |head| drop(sender.send(format!("{name} {head}")));
+                            match stream.get_ref().1.alpn_protocol() {
+                                Some(b"h2") => answer_grpc(stream, seen).await,
+                                _ => answer(stream, seen).await,
+                            }
                         }
                     });
                 }
@@ -777,6 +789,29 @@ async fn answer<T>(mut stream: TlsStream<tokio::net::TcpStream>, seen: impl Fn(S
         }
         text.clear();
     }
+}
+
+/// Answers each gRPC call with an empty message.
+async fn answer_grpc(
+    stream: TlsStream<tokio::net::TcpStream>,
+    seen: impl Fn(String) + Clone + Send + 'static,
+) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let seen = seen.clone();
+        async move {
+            let (path, version) = (request.uri().path(), request.version());
+            seen(format!("{} {path} {version:?}", request.method()));
+            let _message = request.into_body().collect().await;
+            let status = HeaderValue::from_static("0");
+            let trailers = HeaderMap::from_iter([(HeaderName::from_static("grpc-status"), status)]);
+            let empty = Full::new(Bytes::from_static(&[0; 5]));
+            let body = empty.with_trailers(std::future::ready(Some(Ok(trailers))));
+            let response = Response::builder().header("content-type", "application/grpc");
+            Ok::<_, Infallible>(response.body(body).unwrap())
+        }
+    });
+    let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+    let _ended = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
 /// Calls over TLS, to payees with good and bad certificates.
@@ -968,4 +1003,44 @@ fn webhooks_and_traces_present_the_certificate_of_the_hub() {
     scheme.admin.set_limit("payerfsp", "902");
     let untrusted = "upesi_tls_handshakes_total{listener=\"alerts\",result=\"untrusted\"}";
     scheme.admin.wait_for(untrusted, |count| 0 < count);
+}
+
+/// A collector that demands a certificate gets that of the hub over gRPC too, and a changed one
+/// without a restart. A collector of another authority gets nothing.
+#[test]
+fn spans_are_exported_by_grpc_with_the_certificate_of_the_hub() {
+    let pki = Pki::new();
+    pki.issue("server", &CertificateRequest::new("server", &["127.0.0.1"], 60));
+    let collector = SecurePayee::start(&pki, "server");
+    let path = |file: &str| pki.path(file).display().to_string();
+    let scheme = Scheme::configured(&format!(
+        "[traces]\nprotocol = \"grpc\"\nendpoint = \"https://{}\"\nratio = 1.0\n\
+         tls_ca_file = \"{}\"\ntls_certificate_file = \"{}\"\ntls_key_file = \"{}\"\n",
+        collector.address,
+        path("ca.pem"),
+        path("hub.pem"),
+        path("hub.key"),
+    ));
+    let service = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+    let received = |name: &str| {
+        scheme.send(&Transfer::of("1").prepare(), 202);
+        while collector.next() != format!("{name} POST {service} HTTP/2.0") {
+            scheme.send(&Transfer::of("1").prepare(), 202);
+        }
+    };
+    let reload = |shown: &str| {
+        scheme.switch.signal(Signal::HUP);
+        let deadline = Instant::now() + PATIENCE;
+        while !scheme.admin.get("/metrics").contains(shown) {
+            assert!(Instant::now() < deadline, "{shown}");
+        }
+    };
+    received("hub");
+    pki.issue("hub", &CertificateRequest::new("renewed", &["localhost", "127.0.0.1"], 61));
+    reload("{listener=\"traces\",kind=\"certificate\",subject=\"CN=renewed\"}");
+    received("renewed");
+    pki.write("ca.pem", &Authority::new("Other CA").pem());
+    reload("subject=\"CN=Other CA\"");
+    scheme.send(&Transfer::of("1").prepare(), 202);
+    scheme.admin.wait_for("upesi_span_exports_failed_total", |count| 0 < count);
 }

@@ -21,6 +21,8 @@ const provider = new Provider(issuer, {
   clients: [
     machine('payerfsp'),
     machine('payeefsp'),
+    machine('payerbank'),
+    machine('payeebank'),
     machine('robot'),
     {
       client_id: 'upesi',

@@ -76,6 +76,12 @@ static WARNINGS: &[Rule] = warnings! { config;
         "fspiop.gateways is empty: X-Client-Id is trusted from any address, so a caller that \
          bypasses the gateway can choose its identity",
         "fspiop.gateways = [\"10.0.0.0/8\"] with the addresses that the gateway connects from";
+    is_open(config.fspiop.listen)
+        && config.fspiop_tls().is_some()
+        && !config.endpoints.https_only =>
+        "endpoints.https_only is not set: what participants send over TLS is forwarded as plain \
+         text to each http:// endpoint",
+        "endpoints.https_only = true, unless a gateway on this machine encrypts calls";
     config.jws.allows_unsigned_delete() =>
         "jws.unsigned_delete: directory entries are deleted without the signature that \
          jws.validate requires of all other messages",
@@ -280,6 +286,12 @@ mod tests {
         fspiop.idle_timeout_ms = 1 | fspiop.idle_timeout_ms is below
         fspiop.connections_max = 30 | fspiop.connections_per_address_max
         fspiop.connections_per_address_max = 1 | fspiop.connections_per_address_max
+        fspiop.listen = "0.0.0.0:4000"; fspiop.callers = "certificate"; \
+            fspiop.tls_certificate_file = "a"; fspiop.tls_key_file = "b"; \
+            fspiop.tls_client_ca_file = "c" | endpoints.https_only
+        fspiop.listen = "0.0.0.0:4000"; fspiop.callers = "certificate"; \
+            fspiop.tls_certificate_file = "a"; fspiop.tls_key_file = "b"; \
+            fspiop.tls_client_ca_file = "c"; endpoints.https_only = true |
         admin.listen = "0.0.0.0:3001" | admin.listen accepts
         admin.listen = "0.0.0.0:3001"; admin.auth = "none" | admin.auth = "none"
         transfers.funds_out_covers_position = false | transfers.funds_out_covers_position = false

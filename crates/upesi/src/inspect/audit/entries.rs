@@ -1,7 +1,7 @@
 //! Reads the entries of the audit trail from a log.
 
 use journal::DurableFrames;
-use ledger::{Command, LogIndex, Stamp};
+use ledger::{Administer, AssignParties, ChangeParties, Command, LogIndex, Stamp};
 use operations::{AUDIT_READ_MAX, AuditEntryData, AuditPage, AuditPlace, AuditQuery};
 use ports::{Disk, LogError, RecordReader, StopReading};
 use record::frame::{Frame, Record};
@@ -15,7 +15,7 @@ pub(crate) fn visit_entries(
     let header = frame.header();
     for record in frame.records().filter(is_administrative) {
         let read = record::command::read_fields(record.kind, record.version, record.fields);
-        let Ok(Command::Administer(administer)) = read else { continue };
+        let Some(administer) = read.ok().and_then(administered) else { continue };
         let place = AuditPlace {
             log_index: record.log_index,
             stamp: header.batch.stamp,
@@ -80,8 +80,27 @@ fn last_before(
     Ok(LogIndex(low))
 }
 
-/// Whether a record is a change by an operator, or a request that made none.
+/// Whether a record may be a change by an operator, a request that made none, or a change of owner
+/// in the party directory.
 fn is_administrative(record: &Record<'_>) -> bool {
-    let is_kind = |(name, number): &(&str, u16)| *name == "Administer" && *number == record.kind;
+    let is_kind = |(name, number): &(&str, u16)| {
+        ["Administer", "ChangeParties"].contains(name) && *number == record.kind
+    };
     Command::TABLE.iter().any(is_kind)
+}
+
+/// The change of an entry. An FSP that takes or releases the identifier of another FSP is the actor
+/// of that change.
+fn administered(command: Command) -> Option<Administer> {
+    if let Command::Administer(administer) = command {
+        return Some(*administer);
+    }
+    let Command::ChangeParties(change) = command else { return None };
+    let ChangeParties { source, form, parties, rule, .. } = *change;
+    let former = rule.map(|rule| rule.former).filter(|former| !former.is_empty())?;
+    Some(Administer {
+        actor: format!("fsp:{source}"),
+        reason: String::new(),
+        change: AssignParties { form, parties, former }.into(),
+    })
 }

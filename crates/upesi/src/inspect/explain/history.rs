@@ -10,10 +10,11 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use fspiop::body::ErrorInformation;
 use fspiop::stored_message::StoredMessage;
 use ledger::{
-    Abort, AccountKind, AdjustBalance, Amount, BalanceChange, Change, Command, Currency, Decision,
-    DecisionInputs, DeliveryResult, ExplainedOutcome, FeeAccount, FeeRuleId, FinishedDelivery,
-    FspName, Fulfilment, FundsDirection, HubAccount, LogIndex, NoticeId, Outcome, OwedNotice,
-    PartyInputs, PrepareOutcome, ResponseEnd, ResponseOutcome, Stamp, TransferChange, TransferId,
+    Abort, AccountKind, AdjustBalance, Amount, BalanceChange, BulkOutcome, Change, Command,
+    Currency, Decision, DecisionInputs, DeliveryResult, ExplainedOutcome, FeeAccount, FeeRuleId,
+    FinishedDelivery, FspName, Fulfilment, FundsDirection, HubAccount, LogIndex, NoticeId, Outcome,
+    OwedNotice, PartyInputs, PrepareBulk, PrepareOutcome, QuoteContent, RecordQuote,
+    RecordQuoteAnswer, ResponseEnd, ResponseOutcome, Stamp, TransferChange, TransferId,
     TransferMessage,
 };
 use ports::{LogError, OwnedPayload, OwnedRecord, RecordReader};
@@ -21,8 +22,8 @@ use record::frame::{Payload, Record, payload_digest};
 
 use crate::cli::stdout::moment;
 use crate::inspect::explain::report::{
-    Attempt, Decimal, DecisionReport, Delivery, Event, EventDetail, Explanation, MessageReport,
-    PartyReport, PostingLeg, Source, Verdict, request_of,
+    Attempt, BulkMembership, Decimal, DecisionReport, Delivery, Event, EventDetail, Explanation,
+    MessageReport, PartyReport, PostingLeg, Source, Verdict, request_of,
 };
 use crate::inspect::verify::accounting::is_end;
 use crate::operate::quarantine::Entry;
@@ -39,13 +40,53 @@ pub(crate) struct TransferDecisions {
     pub(crate) decisions: Vec<Decision>,
     /// The records with the results of the deliveries of each notice.
     pub(crate) deliveries: BTreeMap<NoticeId, Vec<LogIndex>>,
+    /// The message that created the transfer, or the bulk to which it belongs.
+    pub(crate) beginning: Option<Command>,
 }
 
 impl TransferDecisions {
-    /// Whether a command is about the transfer `id`, to which these decisions belong.
+    /// Reads the message that created the transfer.
+    ///
+    /// # Errors
+    /// As [`RecordReader::read`].
+    pub(crate) fn read_beginning(&mut self, reader: &dyn RecordReader) -> Result<(), LogError> {
+        let begins = |decision: &&Decision| {
+            matches!(decision.outcome, Outcome::BulkAccepted | Outcome::BulkRejected)
+                || PrepareOutcome::of(decision.outcome).is_some_and(PrepareOutcome::begins)
+        };
+        let Some(first) = self.decisions.iter().find(begins) else { return Ok(()) };
+        let owned = reader.read(first.log_index)?;
+        self.beginning = owned.as_ref().and_then(|owned| command_of(owned).ok());
+        Ok(())
+    }
+
+    /// The bulk that created the transfer as an item.
+    fn bulk(&self) -> Option<&PrepareBulk> {
+        let Some(Command::PrepareBulk(bulk)) = &self.beginning else { return None };
+        Some(bulk)
+    }
+
+    fn membership(&self, id: TransferId) -> Option<BulkMembership> {
+        let bulk = self.bulk()?;
+        Some(match id.is_bulk() {
+            true => BulkMembership::Items(bulk.items.len()),
+            false => BulkMembership::ItemOf(bulk.id.to_string()),
+        })
+    }
+
+    /// Whether a command is about the transfer `id`, to which these decisions belong. A response to
+    /// a bulk is about each item.
     pub(crate) fn is_about(&self, id: TransferId, command: &Command) -> bool {
         let is_owed = |notice| self.decisions.iter().any(|decision| creates(decision, notice));
-        command.rows().any(|row| *row == id) || command.notices().any(is_owed)
+        let bulk = self.bulk().map(|bulk| bulk.id);
+        let is_own = |row: &TransferId| *row == id || Some(*row) == bulk;
+        let is_quote = command.quote() == Some(&id);
+        is_quote || command.rows().any(is_own) || command.notices().any(is_owed)
+    }
+
+    /// The deadline of the transfer or bulk; `None` for a movement of funds.
+    pub(crate) fn deadline_ms(&self) -> Option<u64> {
+        self.beginning.as_ref().and_then(expiration_of)
     }
 }
 
@@ -97,6 +138,7 @@ pub(crate) fn build_history(
     let dead_letters = dead_letters(&events, &notices_pending);
     Ok(Explanation {
         transfer: id.to_string(),
+        bulk: decisions.membership(id),
         state,
         settlement: None,
         fee_settlement: None,
@@ -206,12 +248,16 @@ impl HistoryBuilder {
                 message_report(&view_of(owned), (&command, decision.transfer), owned.stamp);
             EventDetail::Message { message, decision: report }
         };
-        if let (Some(expiration_ms), Outcome::PrepareReserved) =
+        if let (Some(expiration_ms), Outcome::PrepareReserved | Outcome::BulkAccepted) =
             (expiration_of(&command), decision.outcome)
         {
             self.expiration = moment(Stamp::from_millis(expiration_ms));
         }
-        self.state = state_after(&command, decision.outcome).or(self.state);
+        let state = match decision.transfer.is_bulk() {
+            true => state_of_bulk(decision.outcome),
+            false => state_after(&command, decision.outcome),
+        };
+        self.state = state.or(self.state);
         self.push(decision.log_index, owned.stamp, detail);
         if expired {
             self.add_expiry(&reversed(decision), &of_expiry, owned.stamp);
@@ -222,7 +268,8 @@ impl HistoryBuilder {
     fn add_expiry(&mut self, decision: &Decision, owed: &[OwedNotice], stamp: Stamp) {
         let report = decision_report(ExplainedOutcome::Expired, decision, owed);
         let expiration = self.expiration.clone();
-        self.state = Some("ABORTED");
+        let end = owed.first().map(|owed| owed.outcome).filter(|_| decision.transfer.is_bulk());
+        self.state = end.map_or(Some("ABORTED"), state_of_bulk);
         let detail = EventDetail::Expiry { expiration, decision: report };
         self.push(decision.log_index, stamp, detail);
     }
@@ -261,7 +308,9 @@ impl HistoryBuilder {
             | Command::ChangeParties(_)
             | Command::PrepareBulk(_)
             | Command::FulfilBulk(_)
-            | Command::AbortBulk(_) => {
+            | Command::AbortBulk(_)
+            | Command::RecordQuote(_)
+            | Command::RecordQuoteAnswer(_) => {
                 (Some(message_report(&view_of(&owned), (&command, id), owned.stamp)), None)
             }
         };
@@ -280,6 +329,9 @@ fn state_after(command: &Command, outcome: Outcome) -> Option<&'static str> {
     if let Some(end) = ResponseEnd::of(outcome) {
         return Some(if end.commits() { "COMMITTED" } else { "ABORTED" });
     }
+    if command.quote().is_some() {
+        return None;
+    }
     match command.change().and_then(Change::about_transfer) {
         Some(TransferChange::MoveFunds(funds)) => state_of_funds(funds.direction, outcome),
         Some(TransferChange::EndFundsOut(end)) => {
@@ -292,6 +344,20 @@ fn state_after(command: &Command, outcome: Outcome) -> Option<&'static str> {
         Some(TransferChange::Redeliver(_) | TransferChange::DropDeadLetter(_)) => None,
         None => PrepareOutcome::of(outcome).and_then(state_of_prepare),
     }
+}
+
+/// The state of a bulk after a decision about it, if the decision changed it.
+fn state_of_bulk(outcome: Outcome) -> Option<&'static str> {
+    let Some(outcome) = BulkOutcome::of(outcome) else {
+        let refused = PrepareOutcome::of(outcome).and_then(state_of_prepare).is_some();
+        return (refused || ResponseEnd::of(outcome).is_some()).then_some("REJECTED");
+    };
+    Some(match outcome {
+        BulkOutcome::BulkAccepted => "ACCEPTED",
+        BulkOutcome::BulkProcessing => "PROCESSING",
+        BulkOutcome::BulkCompleted => "COMPLETED",
+        BulkOutcome::BulkRejected => "REJECTED",
+    })
 }
 
 fn state_of_funds(direction: FundsDirection, outcome: Outcome) -> Option<&'static str> {
@@ -325,6 +391,9 @@ const fn state_of_prepare(outcome: PrepareOutcome) -> Option<&'static str> {
         | PreparePayerAccountInactive
         | PreparePayeeAccountNotFound
         | PreparePayeeAccountInactive
+        | QuoteNotFound
+        | PrepareDiffersFromQuote
+        | QuoteExpired
         | PreparePayeeLaneFull
         | PrepareLiquidityInsufficient
         | PrepareCapExceeded => Some("ABORTED"),
@@ -551,17 +620,63 @@ const fn expiration_of(command: &Command) -> Option<u64> {
         | Command::ChangeParties(_)
         | Command::Administer(_)
         | Command::FulfilBulk(_)
-        | Command::AbortBulk(_) => None,
+        | Command::AbortBulk(_)
+        | Command::RecordQuote(_)
+        | Command::RecordQuoteAnswer(_) => None,
     }
 }
 
-/// A message about a bulk, in the history of one of its items.
-fn bulk_report(
+/// The request for a quote.
+fn quote_report(quote: &RecordQuote, stamp: Stamp, blank: MessageReport) -> MessageReport {
+    let left = |end_ms: u64| end_ms.cast_signed() - stamp.millis().cast_signed();
+    MessageReport {
+        request: "POST /quotes",
+        sender: quote.source.as_str().to_owned(),
+        destination: Some(quote.destination.as_str().to_owned()),
+        says: format!("transaction {}", quote.transaction),
+        expiration: quote.expiration_ms.map(|ms| moment(Stamp::from_millis(ms))),
+        expires_in_ms: quote.expiration_ms.map(left),
+        trace: hexadecimal(&quote.trace),
+        hash: quote.hash.to_string(),
+        ..blank
+    }
+}
+
+/// The answer to a quote.
+fn quote_answer_report(
+    answer: &RecordQuoteAnswer,
+    destination: Option<String>,
+    blank: MessageReport,
+) -> MessageReport {
+    let (request, says) = match answer.content {
+        QuoteContent::Offer(offer) => {
+            let until = moment(Stamp::from_millis(offer.expiration_ms));
+            ("PUT /quotes/{id}", format!("offer until {until}, terms {}", offer.terms))
+        }
+        QuoteContent::Error => ("PUT /quotes/{id}/error", "an error".to_owned()),
+    };
+    MessageReport {
+        request,
+        sender: answer.source.as_str().to_owned(),
+        destination,
+        says,
+        trace: hexadecimal(&answer.trace),
+        hash: answer.hash.to_string(),
+        ..blank
+    }
+}
+
+/// A message about a quote, or about a bulk, in its history or in that of one of its items.
+fn bulk_or_quote_report(
     (command, id): (&Command, TransferId),
+    destination: Option<String>,
     stamp: Stamp,
     blank: MessageReport,
 ) -> MessageReport {
     let place = |mut ids: Box<dyn Iterator<Item = TransferId> + '_>, count: usize| {
+        if id.is_bulk() {
+            return format!("{count} items");
+        }
         let number = ids.position(|item| item == id).map_or(0, |at| at + 1);
         format!("item {number} of {count}")
     };
@@ -592,6 +707,10 @@ fn bulk_report(
         | Command::ChangeParties(_)
         | Command::Administer(_)
         | Command::Prepare(_) => return blank,
+        Command::RecordQuote(quote) => return quote_report(quote, stamp, blank),
+        Command::RecordQuoteAnswer(answer) => {
+            return quote_answer_report(answer, destination, blank);
+        }
     };
     let sender = command.payment_source().map_or_else(String::new, |name| name.as_str().to_owned());
     MessageReport {
@@ -631,7 +750,10 @@ fn message_report(
         digest: (storage != "none").then(|| record.payload_digest.to_string()),
     };
     let name = |name: &FspName| name.as_str().to_owned();
-    let Some(message) = command.message() else { return bulk_report((command, id), stamp, blank) };
+    let Some(message) = command.message() else {
+        let destination = stored.as_ref().and_then(destination_of);
+        return bulk_or_quote_report((command, id), destination, stamp, blank);
+    };
     match message {
         TransferMessage::Prepare(prepare) => MessageReport {
             request: "POST /transfers",

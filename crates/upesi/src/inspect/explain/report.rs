@@ -17,7 +17,11 @@ use crate::operate::quarantine::Entry;
 #[derive(Debug, Serialize)]
 pub(crate) struct Explanation {
     pub(crate) transfer: String,
-    /// `RESERVED`, `COMMITTED` or `ABORTED`; `None` if no record created it.
+    /// Whether it is a bulk transfer, or an item of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bulk: Option<BulkMembership>,
+    /// `RESERVED`, `COMMITTED` or `ABORTED`, or for a bulk `ACCEPTED`, `PROCESSING`, `COMPLETED` or
+    /// `REJECTED`; `None` if no record created it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<&'static str>,
     /// How it is settled, once committed. `None` under rules without settlement.
@@ -49,6 +53,16 @@ pub(crate) struct Explanation {
     /// Number of records read or replayed.
     pub(crate) records: u64,
     pub(crate) seconds: f64,
+}
+
+/// A transfer in relation to a bulk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum BulkMembership {
+    /// It is a bulk with this number of items.
+    Items(usize),
+    /// It is an item of the bulk with this id.
+    ItemOf(String),
 }
 
 /// How a transfer and its interchange fee are settled.
@@ -362,9 +376,97 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
+impl Explanation {
+    /// The event that ended a failed transfer, or, if it was never reserved, the first refusal. A
+    /// quote failed if each of its messages was refused.
+    fn failure(&self) -> Option<&Event> {
+        if !matches!(self.state, None | Some("ABORTED" | "REJECTED")) {
+            return None;
+        }
+        let starts = |event: &&Event, any: &[&str]| {
+            let why = event.detail.decision().map_or("", |decision| decision.verdict.why);
+            any.iter().any(|begin| why.starts_with(begin))
+        };
+        const ENDS: [&str; 3] = ["aborted", "expired", "rejected"];
+        const REFUSALS: [&str; 2] = ["refused", "ignored"];
+        let is_refusal = |event: &&Event| starts(event, &REFUSALS);
+        if self.is_of_quote() && !self.events.iter().all(|event| is_refusal(&event)) {
+            return None;
+        }
+        let ended = self.events.iter().find(|event| starts(event, &ENDS));
+        ended.or_else(|| self.events.iter().find(is_refusal))
+    }
+
+    /// Whether all messages are about a quote.
+    fn is_of_quote(&self) -> bool {
+        let mut messages = self.events.iter().map(|event| match &event.detail {
+            EventDetail::Message { message, .. } => message.request.contains(" /quotes"),
+            _ => false,
+        });
+        !self.events.is_empty() && messages.all(|is_of_quote| is_of_quote)
+    }
+}
+
+impl EventDetail {
+    fn decision(&self) -> Option<&DecisionReport> {
+        match self {
+            Self::Message { decision, .. }
+            | Self::Expiry { decision, .. }
+            | Self::Operator { decision, .. } => Some(decision),
+            Self::Delivery(_) | Self::Quarantined { .. } => None,
+        }
+    }
+
+    /// Why a payment failed, if this decided it: the decision, and the error of the payee.
+    fn failure(&self) -> String {
+        let why = self.decision().map_or("", |decision| decision.verdict.why);
+        match self {
+            Self::Message { message, .. } if message.request.ends_with("/error") => {
+                format!("{why}: {}", message.says)
+            }
+            _ => why.to_owned(),
+        }
+    }
+}
+
+impl PendingDelivery {
+    /// Its attempts, and the next step that it waits for.
+    pub(crate) fn progress(&self) -> String {
+        let Self { attempts, waits, .. } = self;
+        let last = match (self.last_failure, self.last_status) {
+            (Some(failure), _) => format!(", the last one: {failure}"),
+            (None, Some(status)) => format!(", the last one: status {status}"),
+            (None, None) => String::new(),
+        };
+        let next = self.next_attempt.as_ref().map(|next| format!("; next attempt at {next}"));
+        format!("{attempts} attempts{last}; waits for {waits}{}", next.unwrap_or_default())
+    }
+}
+
+impl Display for PendingDelivery {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { notice, recipient, request, .. } = self;
+        write!(f, "not delivered yet: notice {notice}, {request} to {recipient}: ")?;
+        f.write_str(&self.progress())
+    }
+}
+
 impl Display for Explanation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "transfer {}: {}", self.transfer, self.state.unwrap_or("not created"))?;
+        let state = self.state.unwrap_or("not created");
+        match &self.bulk {
+            None if self.is_of_quote() => writeln!(f, "quote {}", self.transfer)?,
+            None => writeln!(f, "transfer {}: {state}", self.transfer)?,
+            Some(BulkMembership::Items(items)) => {
+                writeln!(f, "bulk transfer {} of {items} items: {state}", self.transfer)?;
+            }
+            Some(BulkMembership::ItemOf(bulk)) => {
+                writeln!(f, "transfer {} of bulk transfer {bulk}: {state}", self.transfer)?;
+            }
+        }
+        if let Some(event) = self.failure() {
+            writeln!(f, "why it failed: {}", event.detail.failure())?;
+        }
         for event in &self.events {
             write!(f, "\nrecord {}, {}: {}", event.log_index, event.time, event.detail)?;
         }
@@ -382,7 +484,12 @@ impl Display for Explanation {
                 self.left_out
             )?;
         }
+        for pending in &self.under_way {
+            writeln!(f, "{pending}")?;
+        }
+        let known: Vec<_> = self.under_way.iter().map(|pending| pending.notice).collect();
         match &*self.notices_pending {
+            pending if !known.is_empty() && pending == known => Ok(()),
             [] => writeln!(f, "no pending notices at the end of the log"),
             pending => writeln!(f, "pending notices at the end of the log: {}", numbers(pending)),
         }?;
@@ -648,6 +755,15 @@ pub(crate) const fn why(outcome: ExplainedOutcome) -> &'static str {
         PrepareReserved => "reserved: the payer's position is within cover and cap",
         FulfilVersionIgnored => "ignored: FSPIOP 1.0 has no RESERVED; the transfer will time out",
         ResponseTransferNotFound => "refused: the transfer does not exist",
+        QuoteModified => "refused: the same quote with another content, 3106",
+        QuoteNotFound => "refused: no such quote, 3205",
+        QuoteExpired => "refused: the quote has expired, 3302",
+        PrepareDiffersFromQuote => "refused: the transfer differs from its quote",
+        BulkAccepted => "accepted: at least one item is reserved",
+        BulkRejected => "rejected: no item was accepted, or the payee aborted all of them",
+        BulkProcessing => "answered: items are still in flight",
+        BulkCompleted => "completed: no item is in flight any more",
+        BulkItemNotFound => "refused: it names a transfer that is not in flight in the bulk",
         ResponseOfBulkItem => "refused: an item of a bulk transfer is answered with the bulk",
         ResponseNotFromPayee => "refused: the sender is not the payee; the transfer is unchanged",
         ResponseNotToPayer => "aborted: the payee addressed another FSP than the payer",
@@ -681,5 +797,98 @@ pub(crate) const fn why(outcome: ExplainedOutcome) -> &'static str {
         AccountKindWrong => "refused: the account is not a SETTLEMENT account",
         CurrencyMismatch => "refused: the currency of the amount differs from that of the account",
         HubAccountsMissing => "refused: the hub has no reconciliation account in the currency",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each message with its outcome.
+    fn explanation(
+        state: Option<&'static str>,
+        messages: &[(&'static str, ExplainedOutcome)],
+    ) -> Explanation {
+        let event = |(request, outcome): &(&'static str, ExplainedOutcome)| {
+            let message = MessageReport {
+                request,
+                sender: "bank".into(),
+                destination: None,
+                says: "5106 \"account closed\"".into(),
+                expiration: None,
+                expires_in_ms: None,
+                trace: String::new(),
+                hash: String::new(),
+                kept: "none",
+                header_lines: None,
+                header_bytes: None,
+                body_bytes: None,
+                digest: None,
+            };
+            let verdict = Verdict::of(*outcome);
+            let decision =
+                DecisionReport { verdict, parties: vec![], postings: vec![], owes: vec![] };
+            let detail = EventDetail::Message { message, decision };
+            Event { log_index: 1, time: String::new(), detail }
+        };
+        Explanation {
+            transfer: "one".into(),
+            bulk: None,
+            state,
+            settlement: None,
+            fee_settlement: None,
+            events: messages.iter().map(event).collect(),
+            left_out: 0,
+            notices_pending: vec![],
+            dead_letters: vec![],
+            under_way: vec![],
+            up_to: 1,
+            source: Source::Store,
+            unread: vec![],
+            records: 1,
+            seconds: 0.0,
+        }
+    }
+
+    #[test]
+    fn failures_are_explained_and_only_failures() {
+        use ExplainedOutcome::*;
+        let prepare = ("POST /transfers", PrepareReserved);
+        let [quote, again] = [Accepted, QuoteModified].map(|end| ("POST /quotes", end));
+        let bulk = |request, outcome| [("POST /bulkTransfers", BulkAccepted), (request, outcome)];
+        let (answer, error) = ("PUT /bulkTransfers/{id}", "PUT /bulkTransfers/{id}/error");
+        for (state, messages, expected) in [
+            (Some("COMMITTED"), &[prepare, ("PUT /transfers/{id}", Committed)][..], None),
+            (
+                Some("ABORTED"),
+                &[
+                    prepare,
+                    ("POST /transfers", PrepareModified),
+                    ("PUT /transfers/{id}/error", Aborted),
+                ],
+                Some("aborted by the payee: 5106 \"account closed\""),
+            ),
+            (
+                Some("ABORTED"),
+                &[("POST /transfers", PrepareCapExceeded)],
+                Some("refused: the payer's position would exceed its net debit cap"),
+            ),
+            (None, &[quote, again], None),
+            (None, &[again], Some("refused: the same quote with another content, 3106")),
+            (Some("COMPLETED"), &bulk(answer, ResponseNotFromPayee), None),
+            (Some("PROCESSING"), &bulk(answer, ResponseModified), None),
+            (
+                Some("REJECTED"),
+                &bulk(error, BulkRejected),
+                Some(
+                    "rejected: no item was accepted, or the payee aborted all of them: 5106 \
+                     \"account closed\"",
+                ),
+            ),
+        ] {
+            let text = explanation(state, messages).to_string();
+            let found = text.lines().find_map(|line| line.strip_prefix("why it failed: "));
+            assert_eq!(found, expected, "{text}");
+        }
     }
 }

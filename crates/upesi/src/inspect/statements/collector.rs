@@ -357,6 +357,9 @@ impl<'r> Collector<'r> {
             Some(Command::PrepareBulk(_)) => Cause { text: "bulk prepare", ..none },
             Some(Command::FulfilBulk(_)) => Cause { text: "bulk transfers", ..none },
             Some(Command::AbortBulk(_)) => Cause { text: "bulk abort", ..none },
+            Some(Command::RecordQuote(_) | Command::RecordQuoteAnswer(_)) => {
+                Cause { text: "quotes", ..none }
+            }
             Some(Command::Tick) => Cause { text: "tick", ..none },
         }
     }

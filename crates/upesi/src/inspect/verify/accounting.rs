@@ -342,7 +342,9 @@ impl Audit {
             | Command::ChangeParties(_)
             | Command::PrepareBulk(_)
             | Command::FulfilBulk(_)
-            | Command::AbortBulk(_) => {}
+            | Command::AbortBulk(_)
+            | Command::RecordQuote(_)
+            | Command::RecordQuoteAnswer(_) => {}
         }
     }
 

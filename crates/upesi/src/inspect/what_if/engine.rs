@@ -590,10 +590,7 @@ impl StateCopy {
                 let prepare = Prepare { condition, ..(**prepare).clone() };
                 self.decide(stamp, Some(&Command::Prepare(Box::new(prepare))), new)
             }
-            Command::Fulfil(fulfil) if differs(&fulfil.id) => {
-                self.decide(stamp, Some(&Command::Tick), new)
-            }
-            Command::Abort(abort) if differs(&abort.id) => {
+            Command::Fulfil(_) | Command::Abort(_) if command.rows().any(differs) => {
                 self.decide(stamp, Some(&Command::Tick), new)
             }
             Command::FinishDeliveries(ends) => {
@@ -631,7 +628,9 @@ impl StateCopy {
             | Command::ChangeParties(_)
             | Command::PrepareBulk(_)
             | Command::FulfilBulk(_)
-            | Command::AbortBulk(_) => self.decide(stamp, Some(command), new),
+            | Command::AbortBulk(_)
+            | Command::RecordQuote(_)
+            | Command::RecordQuoteAnswer(_) => self.decide(stamp, Some(command), new),
         }
     }
 

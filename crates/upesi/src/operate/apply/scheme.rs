@@ -459,7 +459,7 @@ currencies = [{ currency = 'USD', net_debit_cap = 10.5, funds_in = '20' }]
         let document = document::from_toml(&text).expect("valid TOML");
         let scheme = Scheme::read(&document, Path::new("")).expect("no fault");
         let endpoints = &scheme.participants[0].endpoints;
-        assert_eq!(endpoints.len(), 24);
+        assert_eq!(endpoints.len(), 25);
         for (kind, value) in [
             ("FSPIOP_CALLBACK_URL_TRANSFER_POST", "http://10.0.0.8/in"),
             ("FSPIOP_CALLBACK_URL_TRANSFER_PUT", "http://10.0.0.7:4040/transfers/{{transferId}}"),

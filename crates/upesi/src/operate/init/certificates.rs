@@ -24,7 +24,7 @@ impl Files {
         let authority = Authority::new(&format!("{} test authority", arguments.scheme));
         self.write("tls/ca.pem", &authority.pem(), "certificate of the test authority")?;
         self.write("tls/ca.key", &authority.key_pem(), "private key of the test authority")?;
-        let hosts: Vec<_> = arguments.hosts.iter().map(String::as_str).collect();
+        let hosts = arguments.certified_hosts();
         let server = certificate(&arguments.scheme, "hub", &hosts, 1).only_for(Purpose::Server);
         self.pair("server", &authority.issue(&server), "certificate of the listeners")?;
         let client = certificate(&arguments.scheme, "hub client", &[], 2);
@@ -73,7 +73,7 @@ impl Files {
     /// Requests to the authority of a real scheme.
     fn request(&mut self, arguments: &InitArguments) -> Result<(), CliError> {
         self.folder("tls")?;
-        let hosts: Vec<_> = arguments.hosts.iter().map(String::as_str).collect();
+        let hosts = arguments.certified_hosts();
         let server = certificate(&arguments.scheme, "hub", &hosts, 1).only_for(Purpose::Server);
         let client = certificate(&arguments.scheme, "hub client", &[], 2);
         let (server, client) = (server.to_sign(), client.only_for(Purpose::Client).to_sign());

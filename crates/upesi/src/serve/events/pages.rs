@@ -11,6 +11,7 @@ use operations::{EVENTS_READ_MAX, EventPage, EventQuery, PagedEvent};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use super::end_watch::EndWatch;
 use super::replay::{EventReplay, EventSource, EventsError, Flow};
 use crate::serve::shutdown::until_stopped;
 
@@ -24,9 +25,6 @@ const REPLAYED_MAX: u64 = 100_000;
 
 /// Maximum number of clients that follow the events.
 const STREAMS_MAX: usize = 8;
-/// Interval of the checks for new records, for clients that follow.
-const POLL: Duration = Duration::from_millis(20);
-
 /// How long a page waits for others.
 const TURN: Duration = Duration::from_secs(1);
 /// Records that are decided again before the events so far are looked at.
@@ -38,13 +36,15 @@ pub(crate) struct EventPages {
     waiting: Mutex<VecDeque<EventReader>>,
     permits: Arc<Semaphore>,
     streams: Arc<Semaphore>,
+    ends: Arc<EndWatch>,
     stopping: watch::Receiver<bool>,
 }
 
 impl EventPages {
     pub(crate) fn new(writer: EventWriter, stopping: watch::Receiver<bool>) -> Self {
         let [permits, streams] = [READERS_MAX, STREAMS_MAX].map(|it| Arc::new(Semaphore::new(it)));
-        Self { writer, waiting: Mutex::default(), permits, streams, stopping }
+        let ends = EndWatch::new();
+        Self { writer, waiting: Mutex::default(), permits, streams, ends, stopping }
     }
 
     /// The pages after a position, as they become durable; `None` if too many clients follow. Must
@@ -74,6 +74,7 @@ impl EventPages {
         mut query: EventQuery,
         pages: Sender<EventPage>,
     ) {
+        let Some(mut ends) = self.ends.subscribe(&source) else { return };
         while !pages.is_closed() {
             let permit = tokio::select! {
                 permit = Arc::clone(&self.permits).acquire_owned() => permit,
@@ -98,11 +99,10 @@ impl EventPages {
                     return;
                 }
             }
-            while source.log.frames.end() <= query.after.record {
-                tokio::select! {
-                    () = tokio::time::sleep(POLL) => {}
-                    () = pages.closed() => return,
-                }
+            let is_new = async { ends.wait_for(|end| query.after.record < *end).await.map(drop) };
+            tokio::select! {
+                watched = is_new => if watched.is_err() { return },
+                () = pages.closed() => return,
             }
         }
     }

@@ -4,10 +4,14 @@
 //! sequencer neither knows it nor waits for it. Each transaction holds the events of whole batches
 //! and the position after them, so that every event is in the topics exactly once.
 //!
+//! The thread and those of the client library have the lowest priority: on a machine without an
+//! idle core, events are late and payments are not.
+//!
 //! On a shared log the live node with the first name publishes. The brokers fence its predecessor.
 //!
 //! Bounds: the events of one batch, and 32 MiB of messages that are not acknowledged yet.
 
+mod counts;
 mod forms;
 mod session;
 
@@ -19,8 +23,9 @@ use std::time::{Duration, Instant};
 
 use kafka::{PublishError, PublishOptions};
 use node::{Handle, SystemClock};
-use switch::ForwardedMessage;
+use switch::{ForwardedMessage, Traffic};
 
+use self::counts::CountPublisher;
 use self::forms::EventForms;
 use self::session::{CHECK, PublisherThread, SessionEnd, StoredPosition, hex};
 use super::publisher_status::{PublisherState, PublisherStatus};
@@ -28,6 +33,7 @@ use super::replay::EventSource;
 use crate::CliError;
 use crate::config::Config;
 use crate::inspect::live_replay::ReplaySource;
+use crate::serve::background::spawn_low_priority;
 
 /// Maximum duration of one request to the brokers.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -44,6 +50,8 @@ pub(crate) struct EventPublisher {
     status: Arc<PublisherStatus>,
     stopped: Arc<AtomicBool>,
     thread: JoinHandle<()>,
+    /// The thread of counts, if they are published.
+    counts: Option<JoinHandle<()>>,
 }
 
 impl EventPublisher {
@@ -52,6 +60,7 @@ impl EventPublisher {
         config: &Config,
         handle: &Handle<ForwardedMessage>,
         (replays, clock): (&ReplaySource, SystemClock),
+        traffic: &Arc<Traffic>,
     ) -> Result<Option<Self>, CliError> {
         let Some(brokers) = &config.events.brokers else { return Ok(None) };
         let log = replays.frames.identity();
@@ -70,7 +79,10 @@ impl EventPublisher {
         let stopped_node = || CliError::new("the hub has stopped");
         let store = handle.store().ok_or_else(stopped_node)?;
         let status = Arc::new(PublisherStatus::new(clock));
-        let stopped = Arc::new(AtomicBool::new(false));
+        let (stopped, instance) = (Arc::new(AtomicBool::new(false)), instance()?);
+        let measured = (Arc::clone(traffic), handle.clone(), clock);
+        let counts = CountPublisher::new(config, &options, measured, (log.0, &instance))?;
+        let counts = counts.map(|counts| counts.start(&stopped)).transpose()?;
         let work = PublisherThread {
             options,
             forms,
@@ -79,14 +91,12 @@ impl EventPublisher {
             handle: handle.clone(),
             status: Arc::clone(&status),
             stopped: Arc::clone(&stopped),
-            instance: instance()?,
+            instance,
             checked: Cell::new(None),
             committed: Cell::new(None),
         };
-        let thread = thread::Builder::new().name("events".into()).spawn(move || work.run());
-        let thread = thread
-            .map_err(|error| CliError::new(format!("cannot start the thread events: {error}")))?;
-        Ok(Some(Self { status, stopped, thread }))
+        let thread = spawn_low_priority("events", move || work.run())?;
+        Ok(Some(Self { status, stopped, thread, counts }))
     }
 
     /// Its progress.
@@ -97,8 +107,10 @@ impl EventPublisher {
     /// Ends the thread after its current transaction.
     pub(crate) fn stop(self) {
         self.stopped.store(true, Ordering::Release);
-        // A panic was reported by its thread.
-        let _ended = self.thread.join();
+        for thread in [self.thread].into_iter().chain(self.counts) {
+            // A panic was reported by its thread.
+            let _ended = thread.join();
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use alerts::Channel;
 
+use super::enrolled::EnrolledCertificates;
 use super::participant_values::ParticipantValues;
 use super::settlement_values::SettlementValues;
 use super::trend::Samples;
@@ -23,6 +24,7 @@ pub(crate) struct LiquidityStatus {
     samples: Mutex<Samples>,
     participants: Mutex<Arc<ParticipantValues>>,
     settlement: Mutex<SettlementValues>,
+    enrolled: Mutex<EnrolledCertificates>,
     pub(crate) recent: RecentActivity,
 }
 
@@ -88,6 +90,15 @@ impl LiquidityStatus {
 
     pub(super) fn publish_settlement(&self, values: SettlementValues) {
         *self.settlement.lock().unwrap_or_else(PoisonError::into_inner) = values;
+    }
+
+    /// The certificates of participants, as of the last second.
+    pub(crate) fn enrolled(&self) -> EnrolledCertificates {
+        self.enrolled.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn publish_enrolled(&self, certificates: EnrolledCertificates) {
+        *self.enrolled.lock().unwrap_or_else(PoisonError::into_inner) = certificates;
     }
 
     /// Publishes the numbers of the state; of [`AlertCounts`], the other ones are counted here.

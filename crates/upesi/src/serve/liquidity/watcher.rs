@@ -7,6 +7,7 @@ use ledger::{AccountId, Amount, CheckLiquidity, Currency, CurrencyAccounts, FspN
 use ports::Clock;
 use tokio::task::JoinSet;
 
+use super::enrolled::Newest;
 use super::node_access::{read, record};
 use super::participant_values::ParticipantValues;
 use super::settlement_values::SettlementValues;
@@ -76,6 +77,14 @@ impl Watcher {
         self.backend.liquidity.publish_participants(values);
         if is_sampled {
             self.backend.liquidity.samples().add(now, &positions);
+        }
+        self.read_certificates().await;
+    }
+
+    async fn read_certificates(&self) {
+        let known = self.backend.liquidity.enrolled();
+        if let Some(newest) = read(&self.backend, move |state| Newest::of(state, &known)).await {
+            self.backend.liquidity.publish_enrolled(newest.read());
         }
     }
 

@@ -289,7 +289,7 @@ fn service_of(operation: Option<Operation>) -> &'static str {
             "account-lookup-service"
         }
         Some(fspiop::Resource::BulkTransfers) => "bulk-api-adapter",
-        Some(fspiop::Resource::Transfers) | None => "ml-service",
+        Some(fspiop::Resource::Transfers | fspiop::Resource::Services) | None => "ml-service",
     }
 }
 

@@ -16,6 +16,7 @@ use testkit::server::{Inbox, Reply, Server};
 
 pub(super) use crate::support::message::uuid;
 use crate::support::message::{Message, date_time};
+use crate::support::port::ReservedPort;
 use crate::support::scheme::{Admin, FUNDS};
 use crate::support::switch::{Home, PROGRAM, Switch};
 
@@ -53,24 +54,43 @@ impl Scheme {
         [payer, payee]: [&str; 2],
         backend: Option<SocketAddr>,
     ) -> Self {
-        let switch = home.serve();
-        let admin = Admin::new(&home, &switch);
-        admin.prepare_hub();
-        let [payer, payee] = [("payerbank", payer, None), ("payeebank", payee, backend)].map(
-            |(name, flow, backend)| {
-                let flow = format!("{flow}\n{}", more(name));
-                Bank::start(name, switch.fspiop, &flow, backend)
-            },
-        );
-        for bank in [&payer, &payee] {
-            let base = format!("http://{}", bank.adapter.inbound);
-            admin.onboard(&bank.name, &base, FUNDS, CAP);
-        }
-        let scheme = Self { home, switch, admin, payer, payee };
+        let settings = |name: &str, flow: &str| format!("{flow}\n{}", more(name));
+        Self::of_banks(home, |hub| {
+            let payer = Bank::start("payerbank", hub, &settings("payerbank", payer), None);
+            let payee = Bank::start("payeebank", hub, &settings("payeebank", payee), backend);
+            [payer, payee]
+        })
+    }
+
+    /// With the payer's and the payee's bank, which know the address of the hub.
+    pub(super) fn of_banks(home: Home, start: impl FnOnce(SocketAddr) -> [Bank; 2]) -> Self {
+        let scheme = Self::onboarded(home, "http", start);
         for party in ["222", "404"] {
             scheme.register(party);
         }
         scheme
+    }
+
+    /// Without parties. The hub calls the banks by `http` or `https`.
+    pub(super) fn onboarded(
+        home: Home,
+        url: &str,
+        start: impl FnOnce(SocketAddr) -> [Bank; 2],
+    ) -> Self {
+        let switch = home.serve();
+        let admin = Admin::new(&home, &switch);
+        admin.prepare_hub();
+        let [payer, payee] = start(switch.fspiop);
+        for bank in [&payer, &payee] {
+            let base = format!("{url}://{}", bank.adapter.inbound);
+            admin.onboard(&bank.name, &base, FUNDS, CAP);
+        }
+        Self { home, switch, admin, payer, payee }
+    }
+
+    /// The address of the hub's FSPIOP server.
+    pub(super) fn hub(&self) -> SocketAddr {
+        self.switch.fspiop
     }
 
     /// Registers a party of `payeebank` with the hub.
@@ -114,12 +134,16 @@ pub(super) struct Bank {
     pub(super) adapter: Running,
     inbox: Arc<Inbox<Ledger>>,
     _backend: Server,
+    /// For a restart: the hub's endpoints do not change.
+    _ports: Vec<ReservedPort>,
+    /// The cache of a reference adapter.
+    _cache: Option<Program>,
 }
 
 /// A running adapter. It is killed when this is dropped.
 pub(super) struct Running {
     child: Child,
-    _stdout: BufReader<ChildStdout>,
+    stdout: BufReader<ChildStdout>,
     outbound: SocketAddr,
     pub(super) inbound: SocketAddr,
     monitoring: SocketAddr,
@@ -134,25 +158,53 @@ impl Drop for Running {
 }
 
 impl Bank {
-    fn start(name: &str, hub: SocketAddr, flow: &str, other: Option<SocketAddr>) -> Self {
-        let inbox: Arc<Inbox<Ledger>> = Arc::default();
-        let received = Arc::clone(&inbox);
-        let backend =
-            Server::start(Ipv4Addr::LOCALHOST, move |request| respond(request, &received));
-        let backend = backend.unwrap();
+    pub(super) fn start(
+        name: &str,
+        hub: SocketAddr,
+        flow: &str,
+        other: Option<SocketAddr>,
+    ) -> Self {
+        Self::start_version("2.0", name, hub, flow, other)
+    }
+
+    /// With a version of its messages.
+    pub(super) fn start_version(
+        version: &str,
+        name: &str,
+        hub: SocketAddr,
+        flow: &str,
+        other: Option<SocketAddr>,
+    ) -> Self {
+        let (backend, inbox) = start_backend();
         let address = other.unwrap_or_else(|| backend.address());
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("secret"), "a secret of tests, long enough").unwrap();
-        let any = "127.0.0.1:0";
-        let text = configuration(&directory, name, hub, address, [any; 3], flow);
+        let ports = [(); 3].map(|()| ReservedPort::new());
+        let addresses = ports.each_ref().map(|port| port.address);
+        let text = configuration(&directory, name, (version, hub, address), addresses, flow);
         fs::write(directory.path().join("adapter.toml"), text).unwrap();
         let adapter = launch(&directory);
-        // A restart must find the hub's endpoints unchanged.
-        let ports = [adapter.outbound, adapter.inbound, adapter.monitoring].map(|a| a.to_string());
-        let ports = [&*ports[0], &*ports[1], &*ports[2]];
-        let text = configuration(&directory, name, hub, address, ports, flow);
-        fs::write(directory.path().join("adapter.toml"), text).unwrap();
-        Self { name: name.to_owned(), directory, adapter, inbox, _backend: backend }
+        let name = name.to_owned();
+        let ports = ports.into();
+        Self { name, directory, adapter, inbox, _backend: backend, _ports: ports, _cache: None }
+    }
+
+    /// A bank with another adapter, which prints its addresses as ours does. The command gets the
+    /// address of the back end.
+    #[cfg(feature = "real-receivers")]
+    pub(super) fn with_adapter(
+        name: &str,
+        (cache, port): (Program, ReservedPort),
+        command: impl FnOnce(SocketAddr) -> Command,
+    ) -> Self {
+        let (backend, inbox) = start_backend();
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = command(backend.address());
+        command.stderr(fs::File::create(directory.path().join("stderr")).unwrap());
+        let adapter = wait_for_adapter(&mut command);
+        let (name, cache) = (name.to_owned(), Some(cache));
+        let ports = vec![port];
+        Self { name, directory, adapter, inbox, _backend: backend, _ports: ports, _cache: cache }
     }
 
     fn launch(&self) -> Running {
@@ -162,6 +214,11 @@ impl Bank {
     /// The address of the API for back ends.
     pub(super) fn api(&self) -> SocketAddr {
         self.adapter.outbound
+    }
+
+    /// The address of the server for the hub.
+    pub(super) fn fspiop(&self) -> SocketAddr {
+        self.adapter.inbound
     }
 
     /// The answer to an unsigned message in the name of the hub.
@@ -190,8 +247,7 @@ impl Bank {
     /// Stops the adapter, which must end in order.
     pub(super) fn stop(mut self, signal: Signal) {
         let child = &mut self.adapter.child;
-        let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        kill_process(id.expect("it has an id"), signal).unwrap();
+        send_signal(child, signal);
         assert!(child.wait().unwrap().success());
     }
 
@@ -205,6 +261,20 @@ impl Bank {
 
     pub(super) fn get(&self, path: &str) -> (u16, Value) {
         call(self.adapter.outbound, "GET", path, &Value::Null).unwrap()
+    }
+
+    pub(super) fn delete(&self, path: &str) -> (u16, Value) {
+        call(self.adapter.outbound, "DELETE", path, &Value::Null).unwrap()
+    }
+
+    /// Makes the adapter read its files again, and waits for its report.
+    pub(super) fn reload(&mut self, report: &str) {
+        send_signal(&self.adapter.child, Signal::HUP);
+        let mut line = String::new();
+        while !line.contains(report) {
+            line.clear();
+            assert_ne!(self.adapter.stdout.read_line(&mut line).unwrap(), 0, "it ended");
+        }
     }
 
     /// The status and text of the monitoring port.
@@ -251,6 +321,11 @@ impl Bank {
     }
 }
 
+fn send_signal(child: &Child, signal: Signal) {
+    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    kill_process(id.expect("it has an id"), signal).unwrap();
+}
+
 /// A back end in a process of its own. It is killed when this is dropped.
 pub(super) struct Program {
     child: Child,
@@ -269,10 +344,15 @@ impl Drop for Program {
 impl Program {
     /// Starts a program, and waits for its line with `ready`.
     pub(super) fn start(command: &mut Command) -> Self {
+        Self::start_until(command, "ready")
+    }
+
+    /// Starts a program, and waits for its line with a text.
+    pub(super) fn start_until(command: &mut Command, text: &str) -> Self {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
         let mut program = Self { child, stdout, line: String::new() };
-        while !program.line.contains("ready") {
+        while !program.line.contains(text) {
             program.line.clear();
             let length = program.stdout.read_line(&mut program.line).unwrap();
             assert_ne!(length, 0, "{command:?} ended");
@@ -305,23 +385,37 @@ impl Program {
 fn configuration(
     directory: &TempDir,
     name: &str,
-    hub: SocketAddr,
-    backend: SocketAddr,
-    [outbound, inbound, monitoring]: [&str; 3],
+    (version, hub, backend): (&str, SocketAddr, SocketAddr),
+    [outbound, inbound, monitoring]: [SocketAddr; 3],
     flow: &str,
 ) -> String {
     let at = directory.path().display();
+    // Programs of 1.x accept UUIDs only.
+    let ids = if version == "2.0" { "" } else { "id_form = \"uuid\"\n" };
+    let scheme = if flow.contains("[hub.tls]") { "https" } else { "http" };
     format!(
         "data = \"{at}/data\"\noutbound = \"{outbound}\"\ninbound = \"{inbound}\"\n\
-         monitoring = \"{monitoring}\"\n[hub]\nurl = \"http://{hub}\"\n\
+         monitoring = \"{monitoring}\"\n[hub]\nurl = \"{scheme}://{hub}\"\n\
+         version = \"{version}\"\n\
          [[dfsp]]\nid = \"{name}\"\nbackend = \"http://{backend}\"\n\
-         ilp_secret_file = \"{at}/secret\"\n[dfsp.flow]\n{flow}\n"
+         ilp_secret_file = \"{at}/secret\"\n{ids}[dfsp.flow]\n{flow}\n"
     )
 }
 
 fn launch(directory: &TempDir) -> Running {
     let mut command = Command::new(PROGRAM);
     command.arg("adapter").arg("--config").arg(directory.path().join("adapter.toml"));
+    wait_for_adapter(&mut command)
+}
+
+fn start_backend() -> (Server, Arc<Inbox<Ledger>>) {
+    let inbox: Arc<Inbox<Ledger>> = Arc::default();
+    let received = Arc::clone(&inbox);
+    let backend = Server::start(Ipv4Addr::LOCALHOST, move |request| respond(request, &received));
+    (backend.unwrap(), inbox)
+}
+
+fn wait_for_adapter(command: &mut Command) -> Running {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
     let mut line = String::new();
@@ -334,7 +428,7 @@ fn launch(directory: &TempDir) -> Running {
         rest.split([',', '\n']).next().unwrap().trim().parse().unwrap()
     };
     let (outbound, inbound) = (address("back ends on "), address("hub on "));
-    Running { child, _stdout: stdout, outbound, inbound, monitoring: address("health on ") }
+    Running { child, stdout, outbound, inbound, monitoring: address("health on ") }
 }
 
 fn exchange(address: SocketAddr, method: &str, path: &str, body: &Value) -> Option<Response> {
@@ -361,7 +455,39 @@ fn json_reply(status: u16, body: &Value) -> Reply {
     Reply::Response(Response { headers, body, ..Response::of(status) })
 }
 
-/// The bank's own system: it knows one party, takes a fee of 0.50, and refuses two amounts.
+/// The terms of a bulk; an amount of 77 is refused.
+fn bulk_terms(body: &Value) -> Value {
+    let items = body["individualQuotes"].as_array().unwrap();
+    let results = items.iter().map(|item| match item["amount"].as_str() {
+        Some("77") => json!({
+            "quoteId": item["quoteId"],
+            "errorResponse": { "statusCode": "5103", "message": "refused" },
+        }),
+        _ => json!({
+            "quoteId": item["quoteId"],
+            "transferAmount": item["amount"], "transferAmountCurrency": item["currency"],
+        }),
+    });
+    let results: Value = results.collect();
+    json!({ "bulkQuoteId": body["bulkQuoteId"], "individualQuoteResults": results })
+}
+
+/// The results of a bulk; an amount of 123 is refused, one of 66 gets a wrong fulfilment.
+fn bulk_results(body: &Value) -> Value {
+    let items = body["individualTransfers"].as_array().unwrap();
+    let results = items.iter().map(|item| match item["amount"].as_str() {
+        Some("123") => json!({
+            "transferId": item["transferId"],
+            "errorResponse": { "statusCode": "4001", "message": "refused" },
+        }),
+        Some("66") => json!({ "transferId": item["transferId"], "fulfilment": "A".repeat(43) }),
+        _ => json!({ "transferId": item["transferId"] }),
+    });
+    let results: Value = results.collect();
+    json!({ "homeTransactionId": "payee-bulk", "individualTransferResults": results })
+}
+
+/// The bank's own system: it knows two parties, takes a fee of 0.50, and refuses two amounts.
 fn respond(request: &Request, inbox: &Inbox<Ledger>) -> Reply {
     let body: Value = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
     let line = format!("{} {}", request.method, request.path);
@@ -371,10 +497,10 @@ fn respond(request: &Request, inbox: &Inbox<Ledger>) -> Reply {
     });
     let error = |code: &str| json_reply(500, &json!({ "statusCode": code, "message": "refused" }));
     match line.as_str() {
-        "GET /parties/MSISDN/222" => json_reply(
+        "GET /parties/MSISDN/222" | "GET /parties/MSISDN/555" => json_reply(
             200,
             &json!({
-                "idType": "MSISDN", "idValue": "222", "type": "CONSUMER",
+                "idType": "MSISDN", "idValue": &line[line.len() - 3..], "type": "CONSUMER",
                 "displayName": "Neema Ali", "firstName": "Neema", "lastName": "Ali",
             }),
         ),
@@ -387,7 +513,14 @@ fn respond(request: &Request, inbox: &Inbox<Ledger>) -> Reply {
                 "payeeFspFeeAmount": "0.5", "payeeFspFeeAmountCurrency": body["currency"],
             }),
         ),
-        "POST /transfers" if holds => Reply::Silence,
+        "POST /transactionrequests" => json_reply(
+            200,
+            &json!({ "transactionId": uuid(), "transactionRequestState": "RECEIVED" }),
+        ),
+        line if line.starts_with("GET /otp/") => json_reply(200, &json!({ "otpValue": "1234" })),
+        "POST /bulkQuotes" => json_reply(200, &bulk_terms(&body)),
+        "POST /transfers" | "POST /bulkTransfers" if holds => Reply::Silence,
+        "POST /bulkTransfers" => json_reply(200, &bulk_results(&body)),
         "POST /transfers" if body["amount"] == "123" => error("4001"),
         "POST /transfers" => json_reply(200, &json!({ "homeTransactionId": "payee-1" })),
         line if line.starts_with("GET /parties/") => {

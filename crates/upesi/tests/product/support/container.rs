@@ -51,10 +51,12 @@ impl Container {
         for library in LIBRARIES.iter().filter(|library| Path::new(library).exists()) {
             container.bind(Path::new(library), library);
         }
-        let place = container.inside(INSIDE);
-        fs::create_dir_all(place.parent().unwrap()).unwrap();
-        fs::write(&place, "").unwrap();
-        run("mount", &["--bind", PROGRAM, text(&place)]);
+        for (from, at) in [(PROGRAM, INSIDE), ("/dev/null", "/dev/null")] {
+            let place = container.inside(at);
+            fs::create_dir_all(place.parent().unwrap()).unwrap();
+            fs::write(&place, "").unwrap();
+            run("mount", &["--bind", from, text(&place)]);
+        }
         container.bind(Path::new("/proc"), "/proc");
         mounts.iter().for_each(|(at, mount)| container.mount(at, mount));
         run("mount", &["-o", "remount,ro", text(&root)]);

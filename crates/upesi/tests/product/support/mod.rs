@@ -9,6 +9,7 @@ pub(crate) mod container;
 pub(crate) mod fsp;
 pub(crate) mod message;
 pub(crate) mod namespaces;
+pub(crate) mod port;
 #[cfg(feature = "real-prometheus")]
 pub(crate) mod prometheus;
 #[cfg(feature = "real-receivers")]

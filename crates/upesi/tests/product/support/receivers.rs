@@ -16,8 +16,8 @@ use testkit::http::PATIENCE;
 /// A secret after the specification of Standard Webhooks.
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// Sources of the receivers.
-const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/receivers");
+/// Directories with sources of programs of Node.js.
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
 
 /// Received messages that a test has not read; with more, the receivers wait.
 const LINES_MAX: usize = 1_000;
@@ -112,21 +112,30 @@ impl Drop for Receivers {
     }
 }
 
-/// The directory with the packages and the programs.
+/// The directory with the packages and the programs of the receivers.
 pub(crate) fn installed() -> PathBuf {
+    install("receivers", &["receivers.mjs", "provider.mjs"])
+}
+
+/// Installs the packages of a directory of sources once, and copies its programs.
+pub(crate) fn install(name: &str, programs: &[&str]) -> PathBuf {
     let _alone = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("receivers");
-    let source = |name: &str| fs::read_to_string(format!("{SOURCES}/{name}")).unwrap();
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let source = |file: &str| fs::read_to_string(format!("{SOURCES}/{name}/{file}")).unwrap();
     let (package, marker) = (source("package.json"), directory.join("installed"));
     if fs::read_to_string(&marker).ok().as_ref() != Some(&package) {
         fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join("package.json"), &package).unwrap();
         let mut npm = Command::new("npm");
-        npm.args(["install", "--no-audit", "--no-fund", "--silent"]).current_dir(&directory);
-        assert!(npm.status().unwrap().success(), "npm install in {}", directory.display());
+        npm.args(["install", "--no-audit", "--no-fund", "--silent", "--ignore-scripts"]);
+        assert!(
+            npm.current_dir(&directory).status().unwrap().success(),
+            "npm install in {}",
+            directory.display()
+        );
         fs::write(marker, package).unwrap();
     }
-    for program in ["receivers.mjs", "provider.mjs"] {
+    for program in programs {
         fs::write(directory.join(program), source(program)).unwrap();
     }
     directory

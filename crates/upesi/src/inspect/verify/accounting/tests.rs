@@ -151,6 +151,7 @@ fn commands() -> Vec<Command> {
         hash: hash(BODY),
         trace: [0; 16],
         fee_rule: None,
+        quote_terms: None,
     })));
     let fulfil = Command::Fulfil(Box::new(Fulfil {
         id: id(),

@@ -133,6 +133,7 @@ impl Scene {
             hash,
             trace: [0; 16],
             fee_rule: None,
+            quote_terms: None,
         };
         self.decide(&Command::Prepare(Box::new(prepare)))
     }

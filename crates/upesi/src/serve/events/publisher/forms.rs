@@ -11,7 +11,7 @@ use crate::CliError;
 use crate::config::{Config, Envelope, Events};
 
 /// The media type of CloudEvents in structured mode.
-const CLOUD_EVENT: &str = "application/cloudevents+json; charset=UTF-8";
+pub(super) const CLOUD_EVENT: &str = "application/cloudevents+json; charset=UTF-8";
 
 /// The media type of messages of the reference.
 const JSON: &str = "application/json";
@@ -55,9 +55,12 @@ impl EventForms {
         Ok(Self { kinds, settings, form })
     }
 
-    /// All topics of the published kinds.
+    /// All topics of the published kinds, and that of counts.
     pub(super) fn topics(&self) -> Vec<String> {
         let mut topics: Vec<_> = self.kinds.iter().map(|kind| self.topic(*kind)).collect();
+        topics.extend(
+            (0 < self.settings.counts_every_seconds).then_some(&*self.settings.counts_topic),
+        );
         topics.sort_unstable();
         topics.dedup();
         topics.into_iter().map(str::to_owned).collect()

@@ -28,7 +28,7 @@ const RECORDS_MAX: u64 = 100_000;
 /// Interval between two checks whether this node publishes, or the thread has to stop.
 pub(super) const CHECK: Duration = Duration::from_millis(100);
 /// Interval between two checks for new records.
-const POLL: Duration = Duration::from_millis(5);
+const POLL: Duration = Duration::from_millis(1);
 
 /// Why a session has ended.
 #[derive(Debug, thiserror::Error)]

@@ -133,8 +133,8 @@ impl Admin {
         Self::of_url(url, Some(token))
     }
 
-    /// A client of `url`, such as `http://127.0.0.1:3001`, with the token in a file, that in
-    /// [`TOKEN_VARIABLE`], or that of the session that `upesi login` stored for the address.
+    /// A client of `url`, such as `http://127.0.0.1:3001`, with the token in a file, that in the
+    /// variable `UPESI_TOKEN`, or that of the session that `upesi login` stored for the address.
     ///
     /// # Errors
     /// The address is invalid, or the token cannot be read.

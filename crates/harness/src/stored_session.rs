@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// The environment variable with a token, for scripts and for containers.
 pub(crate) const TOKEN_VARIABLE: &str = "UPESI_TOKEN";
 
-/// The content of [`TOKEN_VARIABLE`]; `None` if it is not set, or empty.
+/// The content of the variable `UPESI_TOKEN`; `None` if it is not set, or empty.
 #[must_use]
 pub fn token_of_environment() -> Option<String> {
     let value = env::var_os(TOKEN_VARIABLE).filter(|value| !value.is_empty())?;

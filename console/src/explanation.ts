@@ -65,6 +65,21 @@ export interface Message {
   digest: string | null;
 }
 
+/** The messages about a payment, as `GET /transfers/{id}/messages` gives them. */
+export interface Contents {
+  masked: boolean;
+  messages: Content[];
+  leftOut?: number;
+}
+
+export interface Content {
+  logIndex: number;
+  headers: { name: string; value: string }[];
+  /** JSON. */
+  body?: unknown;
+  text?: string;
+}
+
 export interface Decision {
   outcome: string;
   number: number;

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { SCREENS, checkPage, launch, logIn, open } from './browser.mjs';
-import { Callbacks, Switch, onboard } from './scheme.mjs';
+import { Callbacks, Switch, onboard, quote } from './scheme.mjs';
 
 const PASSWORD = 'correct horse battery staple';
 
@@ -12,7 +12,7 @@ let hub, callbacks, browser;
 const tokens = {};
 
 before(async () => {
-  hub = await Switch.start('[admin]\nauth = "roles"\n');
+  hub = await Switch.start('[admin]\nauth = "roles"\n[quotes]\npersist = true\n');
   callbacks = await Callbacks.start();
   browser = await launch();
   await onboard(hub, callbacks, ['greenbank', 'bluebank']);
@@ -20,6 +20,7 @@ before(async () => {
     ['amina', 'admin'],
     ['benta', 'admin'],
     ['vera', 'viewer'],
+    ['otieno', 'auditor'],
   ]) {
     await hub.call('PUT', `/operators/${operator}`, { roles: [role] });
     await hub.call('PUT', `/operators/${operator}/password`, { password: PASSWORD });
@@ -103,6 +104,29 @@ test('a role without the permission gets an answer that names it', async () => {
     await checkPage(page);
     await close();
   }
+});
+
+test('messages are masked for a viewer, and complete for an auditor', async () => {
+  const id = await quote(hub, 'greenbank', 'bluebank', 12);
+  for (const [operator, identifier, marks] of [
+    ['vera', '**********01', 1],
+    ['otieno', '254700000001', 0],
+  ]) {
+    const { page, close } = await open(browser, hub);
+    await logIn(page, { token: tokens[operator] }, `/console/#/transfers/${id}`);
+    await page.getByText('Message', { exact: true }).first().click();
+    await page.getByText('Headers and body', { exact: true }).first().click();
+    await page.locator('pre', { hasText: `"partyIdentifier": "${identifier}"` }).waitFor();
+    await page.locator('pre', { hasText: 'fspiop-source: greenbank' }).waitFor();
+    assert.equal(await page.getByText('masked', { exact: true }).count(), marks);
+    await checkPage(page);
+    await close();
+  }
+  const { entries } = await hub.call('GET', `/audit?path=/transfers/${id}/messages`);
+  assert.deepEqual(
+    entries.map((entry) => entry.actor.split(' ')[0]),
+    ['vera', 'otieno'],
+  );
 });
 
 test('a session that has ended leads to the login', async () => {

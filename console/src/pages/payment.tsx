@@ -1,8 +1,8 @@
 // The page of one payment: its messages, the decisions with the numbers they were made on, the
 // postings, and the callbacks with their attempts.
 
-import type { ComponentChildren } from 'preact';
-import { useState } from 'preact/hooks';
+import { createContext, type ComponentChildren } from 'preact';
+import { useContext, useState } from 'preact/hooks';
 import { part } from '../api';
 import { grouped } from '../decimal';
 import {
@@ -11,6 +11,8 @@ import {
   isFailure,
   kindOf,
   type Attempt,
+  type Content,
+  type Contents,
   type Decision,
   type Event,
   type Explanation,
@@ -22,7 +24,7 @@ import {
   type Settlement,
 } from '../explanation';
 import { reasonsOf } from '../failure';
-import { useData } from '../load';
+import { useData, type Loaded } from '../load';
 import { address } from '../router';
 import { columns, texts } from '../texts';
 import {
@@ -52,7 +54,13 @@ const MOODS: Record<string, Mood> = {
 /** Events that are shown at first, and added by each request for more. */
 const EVENTS_SHOWN = 100;
 
+/** The messages with headers and body, which are read when the first one is opened. */
+const MessageContents = createContext<{ contents: Loaded<Contents>; open: () => void } | null>(null);
+
 export function Payment({ id }: { id: string }) {
+  const [opened, setOpened] = useState<string | null>(null);
+  // Of this payment only: the next one is read when one of its own messages is opened.
+  const contents = useData<Contents>(opened === id ? `/transfers/${part(id)}/messages` : null);
   const explanation = useData<Explanation>(`/transfers/${part(id)}/explanation`);
   const [view, setView] = useState<View>('timeline');
   const command = `upesi explain ${id} --admin ${location.origin}`;
@@ -80,7 +88,11 @@ export function Payment({ id }: { id: string }) {
               <Copy text={location.href} label={words.share} />
             </div>
             {view === 'compact' ? <Compact data={data} /> : null}
-            {view === 'timeline' ? <Timeline data={data} /> : null}
+            {view === 'timeline' ? (
+              <MessageContents.Provider value={{ contents, open: () => setOpened(id) }}>
+                <Timeline data={data} />
+              </MessageContents.Provider>
+            ) : null}
             {view === 'raw' ? <Raw data={data} /> : null}
             {kind === 'payment' ? <Waterfall id={id} /> : null}
             <CommandLine command={command} />
@@ -288,7 +300,9 @@ function Details({ event }: { event: Event }) {
       </p>
       {decision === undefined ? null : <DecisionTables decision={decision} />}
       {event.event === 'delivery' ? <Attempts attempts={event.tried} /> : null}
-      {'message' in event && event.message ? <MessageFacts message={event.message} /> : null}
+      {'message' in event && event.message ? (
+        <MessageFacts message={event.message} record={event.log_index} />
+      ) : null}
     </>
   );
 }
@@ -370,7 +384,7 @@ function Attempts({ attempts }: { attempts: Attempt[] }) {
   return <Table caption={words.attemptList} columns={ATTEMPTS} rows={attempts} />;
 }
 
-function MessageFacts({ message }: { message: Message }) {
+function MessageFacts({ message, record }: { message: Message; record: number }) {
   const { header_lines, header_bytes, body_bytes, expiration, expires_in_ms } = message;
   const sized = header_lines !== null && header_bytes !== null && body_bytes !== null;
   const kept = words.kept[message.kept] ?? message.kept;
@@ -394,7 +408,55 @@ function MessageFacts({ message }: { message: Message }) {
           [columns.digest, <code>{message.digest ?? message.hash}</code>],
         ]}
       />
+      {message.kept === 'stored' || message.kept === 'damaged' ? <MessageText record={record} /> : null}
     </details>
+  );
+}
+
+/** Headers and body of a message, folded. */
+function MessageText({ record }: { record: number }) {
+  const [isOpen, setOpen] = useState(false);
+  const of = useContext(MessageContents);
+  if (of === null) return null;
+  const toggle = (open: boolean) => {
+    setOpen(open);
+    if (open) of.open();
+  };
+  return (
+    <details onToggle={(event) => toggle(event.currentTarget.open)}>
+      <summary>{words.contents}</summary>
+      {isOpen ? (
+        <Await of={of.contents}>
+          {(data) => {
+            const content = data.messages.find(({ logIndex }) => logIndex === record);
+            return content === undefined ? (
+              <p>{words.contentLeftOut}</p>
+            ) : (
+              <MessageLines content={content} masked={data.masked} />
+            );
+          }}
+        </Await>
+      ) : null}
+    </details>
+  );
+}
+
+function MessageLines({ content, masked }: { content: Content; masked: boolean }) {
+  const { headers, body, text } = content;
+  const lines = headers.map(({ name, value }) => `${name}: ${value}`).join('\n');
+  const shown = body === undefined ? (text ?? '') : JSON.stringify(body, null, 2);
+  return (
+    <>
+      {masked ? (
+        <p>
+          <Badge mood="warn" text={words.masked} /> {words.maskedText}
+        </p>
+      ) : null}
+      <h3>{words.headers}</h3>
+      <pre tabIndex={0}>{lines}</pre>
+      <h3>{words.body}</h3>
+      <pre tabIndex={0}>{shown}</pre>
+    </>
   );
 }
 

@@ -16,7 +16,7 @@ use ledger::{
     PartyBinding, Stamp, TransferId,
 };
 use operations::{
-    AdminBackend, AdminOptions, Auth, BoxFuture, ExplanationFormat, Health, LogPoint,
+    AdminBackend, AdminOptions, Auth, BoxFuture, ExplanationOptions, Health, LogPoint,
     ParticipantStatementRequest, ServiceStatus, StateQuery, Statement, StatementRefusal,
     StatementSubject, TransferTrace, Unavailable,
 };
@@ -184,7 +184,7 @@ impl AdminBackend for Kernel {
     fn explanation(
         &self,
         _: TransferId,
-        _: ExplanationFormat,
+        _: ExplanationOptions,
     ) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
         Box::pin(async move { Ok(None) })
     }

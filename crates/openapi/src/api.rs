@@ -52,6 +52,9 @@ pub struct Operation {
     pub access: Access,
     /// The permission that it needs, shown as the extension `x-required-permission`.
     pub permission: Option<&'static str>,
+    /// The permission without which personal data in its answers are masked, shown as the
+    /// extension `x-unmasking-permission`.
+    pub unmasks: Option<&'static str>,
 }
 
 /// Whether an operation needs the bearer token.
@@ -289,6 +292,9 @@ impl Operation {
             }
             if let Some(permission) = self.permission {
                 out["x-required-permission"] = permission.into();
+            }
+            if let Some(permission) = self.unmasks {
+                out["x-unmasking-permission"] = permission.into();
             }
         }
         out

@@ -108,6 +108,7 @@ fn plain(method: &Method, word: &str, operation: FspiopOperation) -> Operation {
         callbacks: Vec::new(),
         access: Access::Open,
         permission: None,
+        unmasks: None,
     }
 }
 
@@ -147,6 +148,7 @@ fn operation(resource: Resource, row: &RouteRow) -> Operation {
         },
         access: Access::Open,
         permission: None,
+        unmasks: None,
     }
 }
 

@@ -188,10 +188,12 @@ fn is_wanted_read(head: &Parts, matched: Option<&MatchedResource>, reads: AuditR
         return false;
     }
     let route: Option<&Route> = matched.resource.route(&head.method);
-    let permission = route.and_then(|route| route.permission);
+    let is_sensitive = |route: &Route| {
+        route.unmasks.is_some() || route.permission.is_some_and(|it| it != Permission::Read)
+    };
     match reads {
         AuditReads::None => false,
-        AuditReads::Sensitive => permission.is_some_and(|it| it != Permission::Read),
+        AuditReads::Sensitive => route.is_some_and(is_sensitive),
         AuditReads::All => true,
     }
 }

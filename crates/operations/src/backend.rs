@@ -18,8 +18,9 @@ use ports::{TransferEntry, TransferPlace, TransferQuery};
 use tokio::sync::mpsc::Receiver;
 
 use crate::audit_log::{AuditPage, AuditQuery};
+use crate::contents::PaymentContents;
 use crate::events::{EventPage, EventPublishing, EventQuery};
-use crate::explanations::ExplanationFormat;
+use crate::explanations::ExplanationOptions;
 use crate::reports::{Cluster, DiskStatus, Health, Snapshots, TransferTrace};
 use crate::statements::{ParticipantStatementRequest, Statement, StatementRefusal};
 use crate::status::Activity;
@@ -102,8 +103,18 @@ pub trait AdminBackend: Send + Sync + 'static {
     fn explanation(
         &self,
         id: TransferId,
-        format: ExplanationFormat,
+        options: ExplanationOptions,
     ) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>>;
+
+    /// The messages about a transfer, read from the log; `None` if it has no record. At most
+    /// [`CONTENTS_MAX`](crate::CONTENTS_MAX) of them, and none after
+    /// [`CONTENTS_BYTES_MAX`](crate::CONTENTS_BYTES_MAX). The default is for a hub without a log.
+    fn message_contents(
+        &self,
+        _id: TransferId,
+    ) -> BoxFuture<'_, Result<Option<PaymentContents>, Unavailable>> {
+        Box::pin(async { Ok(None) })
+    }
 
     /// The statement of a participant over a period, computed from the log, on a separate thread.
     fn participant_statement(

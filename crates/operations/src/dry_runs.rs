@@ -25,7 +25,8 @@ use metrics::Family;
 use tokio::sync::oneshot;
 
 use crate::backend::{ARCHIVED_MAX, AdminBackend, BoxFuture, StateQuery, Unavailable};
-use crate::explanations::ExplanationFormat;
+use crate::contents::PaymentContents;
+use crate::explanations::ExplanationOptions;
 use crate::outcome_errors;
 use crate::reports::{Health, TransferTrace};
 use crate::request::AdminRequest;
@@ -221,9 +222,16 @@ impl AdminBackend for DryRunBackend {
     fn explanation(
         &self,
         id: TransferId,
-        format: ExplanationFormat,
+        options: ExplanationOptions,
     ) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
-        self.inner.explanation(id, format)
+        self.inner.explanation(id, options)
+    }
+
+    fn message_contents(
+        &self,
+        id: TransferId,
+    ) -> BoxFuture<'_, Result<Option<PaymentContents>, Unavailable>> {
+        self.inner.message_contents(id)
     }
 
     fn participant_statement(

@@ -2,8 +2,9 @@
 //! decisions and its records. An addition to the reference's API.
 //!
 //! `format=text` gives the same for people. It shows messages of participants, so reading it
-//! requires the token. Costs: one record read from the log per event, on a separate thread. The hub
-//! limits concurrent explanations and answers further requests 503.
+//! requires the token, and without the permission `audit` free texts of participants are masked.
+//! Costs: one record read from the log per event, on a separate thread. The hub limits concurrent
+//! explanations and answers further requests 503.
 
 use bytes::Bytes;
 use fspiop::{ErrorCode, Refusal};
@@ -19,6 +20,15 @@ use crate::schema::{self, Content, Extent, Schema};
 
 /// Media type of an explanation for people.
 const TEXT: &str = "text/plain; charset=utf-8";
+
+/// The wanted explanation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExplanationOptions {
+    /// Its form.
+    pub format: ExplanationFormat,
+    /// Whether free texts of participants are masked.
+    pub masked: bool,
+}
 
 /// The form of an explanation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,12 +58,13 @@ const FORMAT: Parameter<ExplanationFormat> = Parameter::new(
 routes! {
     "/transfers/{transferId}/explanation" [TRANSFER] {
         guarded GET explainTransfer = show, "Explain a transfer" {
-            permission: Audit,
+            unmasks: Audit,
             text: "\
                 The complete history of a transfer of any age: its messages, including resends \
                 and refused ones; the decision on each, with position, cover and cap before and \
                 after; its postings; its notices and their delivery. Same content as `upesi \
-                explain`. Concurrent requests are limited; retry after a 503.",
+                explain`. Without the permission `audit`, descriptions of errors that participants \
+                wrote are masked. Concurrent requests are limited; retry after a 503.",
             query: [FORMAT],
             responses: [200: Explanation = "The history of the transfer."],
             refusals: [400 MALFORMED_SYNTAX, 404 TRANSFER_NOT_FOUND],
@@ -91,7 +102,9 @@ impl Schema for Explanation {
 async fn show(request: &AdminRequest<'_>) -> HandlerResult {
     let transfer = request.path(&TRANSFER)?;
     let format = request.query(&FORMAT)?.unwrap_or_default();
-    let explanation: Result<Option<Bytes>, _> = request.backend.explanation(transfer, format).await;
+    let options = ExplanationOptions { format, masked: request.is_masked() };
+    let explanation: Result<Option<Bytes>, _> =
+        request.backend.explanation(transfer, options).await;
     let explanation = explanation.map_err(outcome_errors::from_unavailable)?;
     let response = explanation.map(|text| match format {
         ExplanationFormat::Json => AdminResponse::document(text),

@@ -32,6 +32,7 @@ mod cluster;
 mod configuration;
 mod connections;
 mod console;
+mod contents;
 mod credentials;
 mod dead_letters;
 mod dry_runs;
@@ -107,12 +108,15 @@ pub use backend::{
     ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, ListedTransfer, ListedTransfers,
     NO_ENDPOINT, PARKED_MAX, PositionTrend, StateQuery, Unavailable,
 };
+pub use contents::{
+    CONTENTS_BYTES_MAX, CONTENTS_MAX, MessageContent, PaymentContents, masked_text,
+};
 pub use enrolments::EnrolmentOptions;
 pub use events::{
     EVENTS_MAX, EVENTS_READ_MAX, EventPage, EventPublishing, EventQuery, PagedEvent,
     PublishingState,
 };
-pub use explanations::ExplanationFormat;
+pub use explanations::{ExplanationFormat, ExplanationOptions};
 pub use options::{AdminKeys, AdminOptions, AuditReads, Auth, Limits};
 pub use provider_logins::BrowserLogin;
 pub use provider_tokens::ProviderOperators;

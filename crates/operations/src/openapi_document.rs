@@ -198,6 +198,7 @@ fn operation(tag: &'static str, resource: &Resource, route: &Route) -> Operation
         responses: responses.chain(refusals).collect(),
         callbacks: Vec::new(),
         permission: route.permission.map(Permission::name),
+        unmasks: route.unmasks.map(Permission::name),
         access: match route {
             Route { is_anonymous: true, .. } => Access::Open,
             Route { is_open: true, .. } => Access::Optional,

@@ -17,7 +17,8 @@ pub(crate) enum Permission {
     Finance,
     /// Changes keys, operators, roles and tokens.
     Security,
-    /// Reads explanations, transaction objects and hashes of the state.
+    /// Reads messages and explanations without masks, transaction objects, hashes of the state and
+    /// the audit trail.
     Audit,
 }
 

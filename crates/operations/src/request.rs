@@ -175,6 +175,11 @@ impl AdminRequest<'_> {
         must_be_in_force(self.backend, needed).await
     }
 
+    /// Whether personal data in the answer are masked: the caller lacks the permission for them.
+    pub(crate) fn is_masked(&self) -> bool {
+        self.route.unmasks.is_some_and(|needed| !self.caller.permissions.has(needed))
+    }
+
     /// Queries the state; see [`AdminBackend::query_state`].
     pub(crate) async fn query_state<R: Send + 'static>(
         &self,

@@ -20,7 +20,7 @@ use crate::request::AdminRequest;
 use crate::response::HandlerResult;
 use crate::schema::{Content, any_text, some_text};
 use crate::{
-    accounts, audit_log, cluster, configuration, credentials, dead_letters, dry_runs,
+    accounts, audit_log, cluster, configuration, contents, credentials, dead_letters, dry_runs,
     endpoint_cache, enrolments, enums, events, explanations, four_eyes, funds, identity,
     interchange_fee_rules, jws_certificates, keys, limits, liquidity, logins, metrics, monitoring,
     openapi_document, operators, oracles, outbox, participants, parties, proposals,
@@ -64,6 +64,7 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("hub", transactions::RESOURCES),
     ("hub", transfers::RESOURCES),
     ("hub", explanations::RESOURCES),
+    ("hub", contents::RESOURCES),
     ("hub", events::RESOURCES),
     ("hub", dry_runs::RESOURCES),
     ("hub", endpoint_cache::RESOURCES),
@@ -204,6 +205,8 @@ pub(crate) struct Route {
     pub(crate) kind: RouteKind,
     /// The permission that it requires where operators have roles; `None` for every operator.
     pub(crate) permission: Option<Permission>,
+    /// The permission without which personal data in its answers are masked.
+    pub(crate) unmasks: Option<Permission>,
     /// Whether it is open to every client where all operators share a token.
     pub(crate) is_open: bool,
     /// Whether it never needs a token.
@@ -240,6 +243,7 @@ impl Route {
             verb: "",
             kind: RouteKind::Read,
             permission: Some(Permission::Read),
+            unmasks: None,
             is_open: true,
             is_anonymous: false,
             id: "",
@@ -349,6 +353,9 @@ macro_rules! field {
         None
     };
     (permission $permission:ident) => {
+        Some($crate::permissions::Permission::$permission)
+    };
+    (unmasks $permission:ident) => {
         Some($crate::permissions::Permission::$permission)
     };
     (query [$($parameter:ident),*]) => {

@@ -154,6 +154,7 @@ fn callback(cause: Cause, kind: CallbackKind) -> Callback {
         callbacks: Vec::new(),
         access: Access::Open,
         permission: None,
+        unmasks: None,
     };
     Callback { name: kind.name, address, operation }
 }

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
+use fspiop::stored_message::StoredMessage;
+use http::HeaderMap;
 use ledger::{
     Administer, ArchiveKind, ArchivedSettlement, Batch, Change, ChangeReply, Command, Currency,
     Effects, FspName, Genesis, LogIndex, NoticeId, OperatorBook, Outcome, ParticipantIndex,
@@ -13,9 +15,10 @@ use ledger::{
 };
 use operations::{
     ARCHIVED_MAX, Activity, AdminBackend, BoxFuture, Cluster, DiskStatus, ExplanationFormat,
-    Health, LogPoint, NO_ENDPOINT, OpenBreakers, ParticipantStatementRequest, PositionTrend,
-    ServiceStatus, Snapshots, StalledLanes, StateQuery, Statement, StatementRefusal,
-    StatementSubject, StuckStage, TransferTrace, Unavailable,
+    ExplanationOptions, Health, LogPoint, MessageContent, NO_ENDPOINT, OpenBreakers,
+    ParticipantStatementRequest, PaymentContents, PositionTrend, ServiceStatus, Snapshots,
+    StalledLanes, StateQuery, Statement, StatementRefusal, StatementSubject, StuckStage,
+    TransferTrace, Unavailable,
 };
 use tokio::sync::{Notify, OwnedRwLockWriteGuard, RwLock};
 
@@ -185,11 +188,11 @@ impl AdminBackend for TestBackend {
     fn explanation(
         &self,
         id: TransferId,
-        format: ExplanationFormat,
+        options: ExplanationOptions,
     ) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
         Box::pin(async move {
             let body = self.prepare_body(id).await?;
-            Ok(body.map(|_| match format {
+            Ok(body.map(|_| match options.format {
                 ExplanationFormat::Json => Bytes::from_static(b"{\"events\":[]}"),
                 ExplanationFormat::Text => Bytes::from_static(b"no events"),
             }))
@@ -197,6 +200,24 @@ impl AdminBackend for TestBackend {
     }
 
     /// A statement without accounts: only the request is tested here.
+    fn message_contents(
+        &self,
+        id: TransferId,
+    ) -> BoxFuture<'_, Result<Option<PaymentContents>, Unavailable>> {
+        Box::pin(async move {
+            let body = self.prepare_body(id).await?;
+            let message = body.map(|body| StoredMessage { headers: HeaderMap::new(), body });
+            let content = message.map(|message| MessageContent {
+                log_index: LogIndex(1),
+                request: "POST /transfers",
+                sender: "payerfsp".to_owned(),
+                kept: "stored",
+                message: Some(message),
+            });
+            Ok(content.map(|it| PaymentContents { messages: vec![it], left_out: 0 }))
+        })
+    }
+
     fn participant_statement(
         &self,
         request: ParticipantStatementRequest,

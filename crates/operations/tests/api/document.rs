@@ -30,7 +30,7 @@ const FIRST: [&str; 19] = [
 ];
 
 /// Examples that the state of a fresh hub does not allow, with what they are answered.
-const REFUSED: [(&str, u16); 29] = [
+const REFUSED: [(&str, u16); 30] = [
     // No transfer was committed: the window is empty, and nothing can be settled.
     ("closeSettlementWindow", 400),
     ("createSettlement", 400),
@@ -46,6 +46,7 @@ const REFUSED: [(&str, u16); 29] = [
     ("showAudit", 400),
     // No record made the transfer of the examples.
     ("explainTransfer", 404),
+    ("listMessages", 404),
     // Operators have no roles.
     ("createSecondFactor", 400),
     ("logIn", 400),

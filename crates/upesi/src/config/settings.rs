@@ -151,7 +151,8 @@ settings! {
         /// `"token"`: a change needs the bearer token in `admin-token` in the data directory, and
         /// so do `GET /state`, `GET /transactions/{id}`, `GET /parties/{Type}/{ID}`, `GET
         /// /participants/{Type}/{ID}`, `GET /participants/{name}/statement`, `GET /transfers`, `GET
-        /// /transfers/{transferId}/explanation`, `GET /configuration`, `GET /operators`,
+        /// /transfers/{transferId}/explanation`, `GET /transfers/{transferId}/messages`,
+        /// `GET /configuration`, `GET /operators`,
         /// `GET /operators/{name}`, `GET /roles`, `GET /roles/{role}`, `GET /tokens`,
         /// `GET /identity`, `GET /fourEyes`, `GET /proposals`, `GET /proposals/{id}`,
         /// `GET /events`, `GET /audit`, `GET /audit/{logIndex}`,

@@ -7,6 +7,7 @@
 //! to the log and if no record after its mark is about the transfer. Otherwise the log is replayed
 //! in one pass. The result is the same and names its source.
 
+mod contents;
 pub(crate) mod history;
 pub(crate) mod report;
 pub(crate) mod windows;
@@ -18,6 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ledger::{Decision, DecisionRecorder, DecisionSink, LogIndex, NoticeId, Outcome, TransferId};
+use operations::{CONTENTS_BYTES_MAX, CONTENTS_MAX, MessageContent, PaymentContents};
 use ports::{ColdStore, LogError, OwnedRecord, RecordReader};
 use record::frame::Frame;
 use store::Disk;
@@ -29,8 +31,11 @@ use crate::cli::admin_client::AdminClient;
 use crate::cli::printable::printable;
 use crate::cli::stdout::print_json;
 use crate::data::layout;
+use crate::inspect::explain::contents::Contents;
 use crate::inspect::explain::history::{TransferDecisions, build_history};
-use crate::inspect::explain::report::{Explanation, PendingDelivery, Source, request_of};
+use crate::inspect::explain::report::{
+    Explanation, MessageReport, PendingDelivery, Source, request_of,
+};
 use crate::inspect::explain::windows::{KnownWindows, StoredWindows, settlement_of};
 use crate::inspect::offline::{Continue, OfflineLog};
 use crate::inspect::verify::accounting::is_end;
@@ -40,6 +45,7 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   upesi explain b51ec534-ee48-4575-b6a9-000000000001
   upesi explain b51ec534-ee48-4575-b6a9-000000000001 --admin https://10.0.0.5:3001 --ca ca.pem
+  upesi explain b51ec534-ee48-4575-b6a9-000000000001 --messages
   upesi explain b51ec534-ee48-4575-b6a9-000000000001 --data /var/lib/upesi
   upesi explain 01ARZ3NDEKTSV4RRFFQ69G5FAV --data /var/lib/upesi --json
   upesi explain 01ARZ3NDEKTSV4RRFFQ69G5FAV --data copy --replay      from the log alone
@@ -57,6 +63,12 @@ pub(crate) struct ExplainArguments {
     /// Replay the whole log instead of reading the cold store; slow.
     #[arg(long, requires = "data")]
     replay: bool,
+    /// Also show the messages with headers and body; personal data as the role allows.
+    ///
+    /// Names, identifiers and free texts are masked without the permission `audit`. The audit trail
+    /// records the request.
+    #[arg(long, conflicts_with = "data")]
+    messages: bool,
     #[command(flatten)]
     switch: AdminAddress,
     /// Print the result as JSON, with amounts as strings.
@@ -113,7 +125,16 @@ fn explain_online(arguments: &ExplainArguments, id: TransferId) -> Result<(), Cl
     let mut client = AdminClient::at(&arguments.switch)?;
     let answer =
         client.call("GET", &format!("/transfers/{id}/explanation?format={format}"), None)?;
-    println!("{}", printable(&answer.text));
+    if !arguments.messages {
+        println!("{}", printable(&answer.text));
+        return Ok(());
+    }
+    let messages = client.call("GET", &format!("/transfers/{id}/messages"), None)?.text;
+    if arguments.json {
+        println!("{{\"explanation\":{},\"contents\":{messages}}}", answer.text);
+        return Ok(());
+    }
+    println!("{}", printable(&format!("{}\n{}", answer.text, Contents::read(&messages)?)));
     Ok(())
 }
 
@@ -355,6 +376,29 @@ impl ExplainRequest {
         let seconds = started.elapsed().as_secs_f64();
         let history = history.settled(settlement);
         Ok(Some(Explanation { up_to: up_to.0, under_way, seconds, ..history }))
+    }
+
+    /// The messages of the history, with headers and body; `None` if no record is about the
+    /// transfer. Blocks like [`Self::answer`].
+    pub(crate) fn contents(&self) -> Result<Option<PaymentContents>, String> {
+        let Some(explanation) = self.answer()? else { return Ok(None) };
+        let mut contents = PaymentContents::default();
+        let mut bytes = 0;
+        for event in &explanation.events {
+            let Some(report) = event.detail.message() else { continue };
+            if contents.messages.len() == CONTENTS_MAX || CONTENTS_BYTES_MAX <= bytes {
+                contents.left_out += 1;
+                continue;
+            }
+            let log_index = LogIndex(event.log_index);
+            let owned = self.reader.read(log_index).map_err(|error| error.to_string())?;
+            let message = owned.as_ref().and_then(history::stored_message);
+            bytes += message.as_ref().map_or(0, history::length_of_message);
+            let MessageReport { request, sender, kept, .. } = report;
+            let (sender, kept) = (sender.clone(), *kept);
+            contents.messages.push(MessageContent { log_index, request, sender, kept, message });
+        }
+        Ok(Some(contents))
     }
 
     fn history_of(&self, id: TransferId) -> Result<(TransferDecisions, Explanation), String> {

@@ -21,10 +21,10 @@ use node::{Handle, ReadFailure, ReplyTo, SubmissionContext, SubmissionRefused, S
 use operations::{
     ARCHIVED_MAX, Activity, AdminBackend, AuditPage, AuditQuery, BoxFuture, Cluster, ClusterLane,
     ClusterNode, DiskStatus, DiskUse, EventPage, EventPublishing, EventQuery, ExplanationFormat,
-    Health, ListedTransfer, ListedTransfers, NO_ENDPOINT, OpenBreaker, OpenBreakers, PARKED_MAX,
-    ParticipantStatementRequest, PositionTrend, Queues, ServiceStatus, SnapshotFile, Snapshots,
-    Span, StalledLane, StalledLanes, Statement, StatementRefusal, StuckStage, Takeover,
-    TransferCounts, TransferTrace, Unavailable,
+    ExplanationOptions, Health, ListedTransfer, ListedTransfers, NO_ENDPOINT, OpenBreaker,
+    OpenBreakers, PARKED_MAX, ParticipantStatementRequest, PaymentContents, PositionTrend, Queues,
+    ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane, StalledLanes, Statement,
+    StatementRefusal, StuckStage, Takeover, TransferCounts, TransferTrace, Unavailable,
 };
 use ports::{Clock, ClockReading, ColdStore, StoreError, TransferPage, TransferQuery};
 use sequencer::{Durability, Submission};
@@ -234,31 +234,28 @@ impl AdminBackend for NodeBackend {
     fn explanation(
         &self,
         id: TransferId,
-        format: ExplanationFormat,
+        options: ExplanationOptions,
     ) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
         Box::pin(async move {
-            let permits = Arc::clone(&self.permits.explaining);
-            let permit = permits.try_acquire_owned().map_err(|_| Unavailable::Busy)?;
-            let store = self.handle.store().ok_or(Unavailable::Stopped)?;
-            let asked_at = self.handle.committed();
-            let (reader, traffic) = (self.handle.reader(), Arc::clone(&self.traffic));
-            let quarantined = Arc::clone(&self.quarantined);
-            let request = ExplainRequest { id, store, reader, asked_at, traffic, quarantined };
-            let task = tokio::task::spawn_blocking(move || {
-                let answer = request.answer();
-                drop(permit);
-                answer
-            });
-            let answer = task.await.map_err(|_| Unavailable::Stopped)?.map_err(|error| {
-                tracing::error!(transfer = %id, %error, "cannot be explained");
-                Unavailable::Unreadable
-            })?;
-            let written = answer.map(|it| match format {
-                ExplanationFormat::Json => serde_json::to_vec(&it).map(Bytes::from),
-                ExplanationFormat::Text => Ok(Bytes::from(it.to_string())),
+            let answer = self.explain(id, ExplainRequest::answer).await?;
+            let written = answer.map(|mut it| {
+                if options.masked {
+                    it.mask();
+                }
+                match options.format {
+                    ExplanationFormat::Json => serde_json::to_vec(&it).map(Bytes::from),
+                    ExplanationFormat::Text => Ok(Bytes::from(it.to_string())),
+                }
             });
             written.transpose().map_err(|_| Unavailable::Unreadable)
         })
+    }
+
+    fn message_contents(
+        &self,
+        id: TransferId,
+    ) -> BoxFuture<'_, Result<Option<PaymentContents>, Unavailable>> {
+        Box::pin(self.explain(id, ExplainRequest::contents))
     }
 
     fn participant_statement(
@@ -571,6 +568,30 @@ impl NodeBackend {
             })
         });
         reading.await.map_err(|_| Unavailable::Stopped)?
+    }
+
+    /// Reads the history of a transfer on a separate thread, within the limit of explanations.
+    async fn explain<R: Send + 'static>(
+        &self,
+        id: TransferId,
+        read: impl FnOnce(&ExplainRequest) -> Result<Option<R>, String> + Send + 'static,
+    ) -> Result<Option<R>, Unavailable> {
+        let permits = Arc::clone(&self.permits.explaining);
+        let permit = permits.try_acquire_owned().map_err(|_| Unavailable::Busy)?;
+        let store = self.handle.store().ok_or(Unavailable::Stopped)?;
+        let asked_at = self.handle.committed();
+        let (reader, traffic) = (self.handle.reader(), Arc::clone(&self.traffic));
+        let quarantined = Arc::clone(&self.quarantined);
+        let request = ExplainRequest { id, store, reader, asked_at, traffic, quarantined };
+        let task = tokio::task::spawn_blocking(move || {
+            let answer = read(&request);
+            drop(permit);
+            answer
+        });
+        task.await.map_err(|_| Unavailable::Stopped)?.map_err(|error| {
+            tracing::error!(transfer = %id, %error, "cannot be explained");
+            Unavailable::Unreadable
+        })
     }
 
     /// Runs a query about a transfer, whose row may be in memory or in the cold store.

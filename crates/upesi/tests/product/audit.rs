@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use testkit::http::{Client, Headers, PATIENCE, Request};
 
 use crate::operators::{Office, read};
-use crate::support::scheme::Admin;
-use crate::support::switch::Printed;
+use crate::support::message::Transfer;
+use crate::support::scheme::{Admin, Scheme};
+use crate::support::switch::{Home, Printed};
 
 /// Sends a request with a token, or without one.
 fn send(office: &Office, token: Option<&Path>, method: &str, path: &str) -> (u16, Value) {
@@ -100,6 +101,63 @@ fn refused_requests_are_on_the_log_and_outlive_a_kill_and_a_snapshot() {
     assert!(data.exists());
     let home = office.end(Signal::TERM);
     home.verify().succeeds();
+}
+
+#[test]
+fn messages_are_masked_for_a_viewer_and_their_reads_are_recorded() {
+    let scheme = Scheme::at(Home::configured("[admin]\nauth = \"roles\"\n"));
+    let refused = Transfer::of("7");
+    scheme.send(&refused.prepare(), 202);
+    scheme.send(&refused.error("5104", "Ann Lee is unknown"), 200);
+    scheme.wait_until_delivered();
+    let Scheme { home, switch, payer, payee, other, .. } = scheme;
+    let (office, _banks) = (Office { home, switch }, [payer, payee, other]);
+    let [viewer, auditor] = ["viewer", "auditor"].map(|role| office.add(role, role));
+    let path = format!("/transfers/{}/messages", refused.id);
+    let read = |token: &Path, path: &str| {
+        let (status, answer) = send(&office, Some(token), "GET", path);
+        assert_eq!(status, 200, "{answer}");
+        answer
+    };
+    let [masked, full] = [&viewer, &auditor].map(|token| read(token, &path));
+    for (answer, is_masked, description) in
+        [(&masked, true, "*** *** ** *******"), (&full, false, "Ann Lee is unknown")]
+    {
+        assert_eq!(answer["masked"], is_masked, "{answer}");
+        let [prepare, error] = &answer["messages"].as_array().unwrap()[..] else {
+            panic!("two messages: {answer}")
+        };
+        assert_eq!(prepare["request"], "POST /transfers");
+        assert_eq!(prepare["body"]["transferId"], refused.id.as_str());
+        assert_eq!(prepare["body"]["amount"]["amount"], "7");
+        assert_eq!(prepare["body"]["ilpPacket"].as_str().unwrap().contains('*'), is_masked);
+        let information = &error["body"]["errorInformation"];
+        assert_eq!(information["errorCode"], "5104");
+        assert_eq!(information["errorDescription"], description);
+    }
+    // An explanation shows the description too.
+    let explanation = format!("/transfers/{}/explanation", refused.id);
+    let [masked, full] = [&viewer, &auditor].map(|token| read(token, &explanation).to_string());
+    assert!(!masked.contains("Ann") && full.contains("Ann Lee is unknown"), "{masked} {full}");
+    // The command shows the same.
+    let command = format!("explain {} --messages", refused.id);
+    let [masked, full] =
+        [&viewer, &auditor].map(|token| office.run(token, &command).succeeds().out());
+    assert!(masked.contains("personal data are masked") && !masked.contains("Ann"), "{masked}");
+    assert!(full.contains("\"errorDescription\":\"Ann Lee is unknown\""), "{full}");
+    let both = office.run(&auditor, &format!("{command} --json")).succeeds().json();
+    assert_eq!(both["contents"]["messages"], read(&auditor, &path)["messages"]);
+    assert_eq!(send(&office, None, "GET", &path).0, 401);
+    let unknown = "/transfers/00000000-0000-4000-8000-000000000000/messages";
+    assert_eq!(send(&office, Some(&viewer), "GET", unknown).0, 404);
+
+    let trail = entries(&office, &auditor, &format!("&path={path}"));
+    let readers: Vec<_> =
+        trail.iter().map(|it| it["actor"].as_str().unwrap().split(' ').next().unwrap()).collect();
+    let expected =
+        ["viewer", "auditor", "viewer", "auditor", "auditor", "auditor", "unauthenticated"];
+    assert_eq!(readers, expected, "{trail:?}");
+    office.end(Signal::TERM);
 }
 
 #[test]

@@ -810,6 +810,17 @@ fn read_stored_message(record: &Record<'_>) -> (&'static str, Option<StoredMessa
     }
 }
 
+/// The message in a record, if it is stored and can be read.
+pub(crate) fn stored_message(owned: &OwnedRecord) -> Option<StoredMessage> {
+    read_stored_message(&view_of(owned)).1
+}
+
+/// Bytes of headers and body.
+pub(crate) fn length_of_message(message: &StoredMessage) -> usize {
+    let (_, head, body) = sizes_of(message);
+    head + body
+}
+
 /// Number of header lines, bytes of headers, and bytes of the body.
 fn sizes_of(message: &StoredMessage) -> (usize, usize, usize) {
     let line = |(name, value): (&_, &_)| length_of(name) + length_of(value);

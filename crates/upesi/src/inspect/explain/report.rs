@@ -154,6 +154,32 @@ pub(crate) enum EventDetail {
     },
 }
 
+impl EventDetail {
+    /// The message of a participant; `None` if the event has none.
+    pub(crate) const fn message(&self) -> Option<&MessageReport> {
+        match self {
+            Self::Message { message, .. } => Some(message),
+            Self::Quarantined { message, .. } => message.as_ref(),
+            Self::Expiry { .. } | Self::Operator { .. } | Self::Delivery(_) => None,
+        }
+    }
+}
+
+impl Explanation {
+    /// Masks the free texts of participants: descriptions of errors.
+    pub(crate) fn mask(&mut self) {
+        for event in &mut self.events {
+            if let EventDetail::Message { message, .. }
+            | EventDetail::Quarantined { message: Some(message), .. } = &mut event.detail
+                && message.request.ends_with("/error")
+                && let Some((known, description)) = message.says.split_once('"')
+            {
+                message.says = format!("{known}\"{}", operations::masked_text(description));
+            }
+        }
+    }
+}
+
 /// A stored message.
 #[derive(Debug, Serialize)]
 pub(crate) struct MessageReport {

@@ -19,7 +19,7 @@ Permissions:
   operate   participants, accounts, endpoints, parties, oracles, dead letters, snapshots
   finance   funds, caps, fee rules, settlement models, windows, settlements
   security  public keys, operators, roles, tokens
-  audit     explanations, transaction objects, hashes of the state";
+  audit     unmasked messages, transaction objects, hashes of the state, the audit trail";
 
 /// Arguments of `role`.
 #[derive(clap::Args)]

@@ -93,6 +93,11 @@ impl Scheme {
         self.switch.fspiop
     }
 
+    /// The hub's process.
+    pub(super) fn switch(&self) -> &Switch {
+        &self.switch
+    }
+
     /// Registers a party of `payeebank` with the hub.
     fn register(&self, party: &str) {
         let message = Message::new("POST", &format!("/participants/MSISDN/{party}"), "payeebank")
@@ -106,8 +111,8 @@ impl Scheme {
 
     /// Starts killed adapters again, on the same ports and directories.
     pub(super) fn restart(&mut self) {
-        self.payer.adapter = self.payer.launch();
-        self.payee.adapter = self.payee.launch();
+        self.payer.restart();
+        self.payee.restart();
     }
 
     /// Stops everything and verifies the hub's log.
@@ -207,8 +212,9 @@ impl Bank {
         Self { name, directory, adapter, inbox, _backend: backend, _ports: ports, _cache: cache }
     }
 
-    fn launch(&self) -> Running {
-        launch(&self.directory)
+    /// Starts the killed adapter again, on the same ports and directory.
+    pub(super) fn restart(&mut self) {
+        self.adapter = launch(&self.directory);
     }
 
     /// The address of the API for back ends.
@@ -313,6 +319,15 @@ impl Bank {
             found.map(|(_, body)| body.clone())
         });
         found.unwrap_or_else(|| panic!("{line} is missing: {:?}", self.requests()))
+    }
+
+    /// Waits until the back end has received a request this number of times.
+    pub(super) fn wait_for_number(&self, line: &str, number: usize) {
+        let found = self.inbox.wait(PATIENCE, |ledger| {
+            let count = ledger.requests.iter().filter(|(known, _)| known == line).count();
+            (number <= count).then_some(())
+        });
+        found.unwrap_or_else(|| panic!("{line}: {:?}", self.requests()));
     }
 
     /// Whether the back end leaves transfers without an answer.

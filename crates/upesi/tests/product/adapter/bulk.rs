@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use testkit::http::PATIENCE;
 
@@ -219,16 +220,58 @@ fn killed_adapters_continue_a_bulk() {
     scheme.payee.hold_transfers(false);
     scheme.restart();
     let path = format!("/bulkTransfers/{}", transfer["bulkTransferId"].as_str().unwrap());
+    wait_until_completed(&scheme, &path);
+    assert_eq!(scheme.admin.position("payerbank"), "30");
+    scheme.end();
+}
+
+/// Both adapters are killed after the payee has answered and before the hub has: the hub is stopped
+/// meanwhile. After the restart each back end learns the hub's result for each item.
+#[test]
+fn killed_adapters_report_the_result_that_they_awaited() {
+    let mut scheme = Scheme::start("expiry_seconds = 60", "");
+    let (_, quoted) = scheme.payer.post("/bulkQuotes", &bulk_quote(&["10", "66"]));
+    let transfer = bulk_transfer(&quoted);
+    scheme.payee.hold_transfers(true);
+    let held = scheme.payer.begin("/bulkTransfers", &transfer);
+    scheme.payee.wait_for("POST /bulkTransfers");
+    scheme.payee.kill();
+    scheme.switch().signal(Signal::STOP);
+    scheme.payee.hold_transfers(false);
+    scheme.payee.restart();
+    // The payee's response is on its way to the hub.
+    scheme.payee.wait_for_number("POST /bulkTransfers", 2);
+    scheme.payer.kill();
+    scheme.payee.kill();
+    assert!(held.join().unwrap().is_none(), "the connection breaks");
+    scheme.switch().signal(Signal::CONT);
+    scheme.restart();
+
+    let notice = wait_for_notice(&scheme, &transfer);
+    let items = &notice["individualTransferResults"];
+    assert_eq!(items[0]["currentState"], "COMPLETED", "{notice}");
+    assert_eq!(items[1]["currentState"], "ABORTED", "{notice}");
+    let path = format!("/bulkTransfers/{}", transfer["bulkTransferId"].as_str().unwrap());
+    let shown = wait_until_completed(&scheme, &path);
+    let results = &shown["individualTransferResults"];
+    assert!(results[0]["fulfilment"].is_string(), "{shown}");
+    assert_eq!(error_of(&results[1]), "3100", "{shown}");
+    let (status, again) = scheme.payer.post("/bulkTransfers", &transfer);
+    assert_eq!((status, &again["individualTransferResults"]), (200, results), "{again}");
+    assert_eq!(scheme.admin.position("payerbank"), "10");
+    scheme.end();
+}
+
+/// Reads a bulk of the payer until it has been completed.
+fn wait_until_completed(scheme: &Scheme, path: &str) -> Value {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let (status, shown) = scheme.payer.get(&path);
+        let (status, shown) = scheme.payer.get(path);
         if status == 200 && shown["currentState"] == "COMPLETED" {
-            break;
+            return shown;
         }
         assert!(Instant::now() < deadline, "{shown}");
     }
-    assert_eq!(scheme.admin.position("payerbank"), "30");
-    scheme.end();
 }
 
 /// The payee's back end learns which items it must reverse: one whose fulfilment the hub has

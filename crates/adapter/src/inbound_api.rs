@@ -29,7 +29,8 @@ use crate::outbound_api::callback_event;
 use crate::request_to_pay::{self, backend_transaction_request};
 use crate::store::RowKind;
 use crate::tenants::Tenants;
-use crate::{bulk, inbound_bulk};
+use crate::unsupported::Unsupported;
+use crate::{bulk, inbound_bulk, unsupported};
 
 /// Attempts to deliver a response to a look-up or a quote.
 const ATTEMPTS: u32 = 3;
@@ -80,7 +81,15 @@ fn refusal(why: &Refusal) -> Answered {
 
 async fn respond(dfsp: &Arc<Dfsp>, head: &Parts, path: &str, body: &[u8]) -> Result<u16, Refusal> {
     fspiop::request_head::check(head)?;
-    let MatchedRoute::Api(api) = fspiop::find(&head.method, path)? else {
+    let unsupported = unsupported::inbound(head.method.as_str(), path);
+    if let Some(Unsupported::Operation(why)) = unsupported {
+        return Err(Refusal::new(ErrorCode::NOT_IMPLEMENTED, why));
+    }
+    let route = fspiop::find(&head.method, path).map_err(|why| match unsupported {
+        Some(Unsupported::Method) => Refusal::method_not_allowed(),
+        _ => why,
+    })?;
+    let MatchedRoute::Api(api) = route else {
         return Err(Refusal::unknown_uri());
     };
     let headers = completed(head);

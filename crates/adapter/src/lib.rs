@@ -36,6 +36,7 @@ pub mod simulator;
 mod start;
 mod store;
 mod tenants;
+mod unsupported;
 mod waits;
 
 pub use crate::backend::BackendError;

@@ -26,7 +26,8 @@ use crate::outbound_checks as checks;
 use crate::outbound_flow::{OutboundFlow, flow_key, origin, origin_key};
 use crate::store::RowKind;
 use crate::tenants::Tenants;
-use crate::{accounts, bulk, request_to_pay};
+use crate::unsupported::Unsupported;
+use crate::{accounts, bulk, request_to_pay, unsupported};
 
 /// Time added to the longest wait of a transfer, so that the transfer itself answers first.
 const MARGIN: Duration = Duration::from_secs(5);
@@ -103,7 +104,16 @@ async fn respond(
         | (_, ["bulkQuotes" | "bulkTransfers", ..]) => {
             plain_error(405, "3000", "the path has no such method")
         }
-        _ => plain_error(404, "3002", "unknown path"),
+        _ => unserved(method, path),
+    }
+}
+
+/// The answer to a path that is not served.
+fn unserved(method: &Method, path: &str) -> BackendReply {
+    match unsupported::outbound(method.as_str(), path) {
+        Some(Unsupported::Operation(why)) => plain_error(501, "2002", why),
+        Some(Unsupported::Method) => plain_error(405, "3000", "the path has no such method"),
+        None => plain_error(404, "3002", "unknown path"),
     }
 }
 

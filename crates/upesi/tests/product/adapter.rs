@@ -3,6 +3,7 @@
 mod bank;
 mod bulk;
 mod conformance;
+mod operations;
 #[cfg(feature = "real-receivers")]
 mod reference;
 mod security;
@@ -145,10 +146,6 @@ fn single_steps_have_routes_of_their_own() {
     assert_eq!((status, &error["statusCode"]), (404, &json!("3204")), "{error}");
     let (status, _) = scheme.payer.get("/parties/PHONE/1");
     assert_eq!(status, 400);
-    for path in ["/fxQuotes", "/fxTransfers"] {
-        let (status, error) = scheme.payer.post(path, &json!({}));
-        assert_eq!((status, &error["statusCode"]), (404, &json!("3002")), "{error}");
-    }
 
     // The terms of a paused transfer are used for single steps with new ids.
     let (_, paused) = scheme.payer.post("/transfers", &payment("home-1", "10"));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use toml::{Table, Value};
 
-use crate::{console, counts, coverage, proof_totals, tidy, tools};
+use crate::{console, counts, coverage, package, proof_totals, tidy, tools};
 
 /// The steps of both commands, as data.
 const STEPS: &str = include_str!("../steps.toml");
@@ -145,6 +145,7 @@ fn inside(name: &str) -> fn(&Path) -> bool {
         "counts" => |root| counts::run(root, true),
         "console" => console::check,
         "coverage" => coverage::run,
+        "package" => package::prove,
         other => panic!("no step is called {other:?}"),
     }
 }

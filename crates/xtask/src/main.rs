@@ -12,6 +12,7 @@ mod fuzz;
 mod kafka;
 mod mutants;
 mod openapi_documents;
+mod package;
 mod proof_totals;
 mod tidy;
 mod tools;
@@ -81,6 +82,8 @@ enum Command {
     },
     /// Writes docs/openapi/*.json anew from the code.
     Openapi,
+    /// The files of a release: static program, Debian package, list of contents, checksums.
+    Package(package::PackageOptions),
     /// Compares docs/openapi/*.json with the published documents (needs python3 and npm).
     Published,
     /// Plays the API documents against a switch with Schemathesis (needs python3 and npm).
@@ -139,6 +142,7 @@ fn main() -> ExitCode {
             deployment::check(&root, kept)
         }
         Command::Openapi => openapi_documents::write(&root),
+        Command::Package(options) => package::run_command(&root, &options),
         Command::Published => openapi_documents::compare(&root),
         Command::Schemathesis { seconds, seed, only } => {
             openapi_documents::play(&root, &openapi_documents::Play { seconds, seed, only })

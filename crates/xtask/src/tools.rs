@@ -19,6 +19,18 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     }
 }
 
+/// The output of a program that must succeed, without the last line's end.
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| format!("{program} did not start: {error}"))?;
+    if !output.status.success() {
+        let error = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{program} ended with {}: {error}", output.status));
+    }
+    let text = String::from_utf8(output.stdout).map_err(|error| format!("{program}: {error}"))?;
+    Ok(text.trim_end_matches('\n').to_owned())
+}
+
 /// Installs the Debian packages of missing programs, which are given with their packages.
 pub(crate) fn install_missing(programs: &[(&str, &str)]) -> Result<(), String> {
     let path = env::var_os("PATH").unwrap_or_default();

@@ -69,6 +69,40 @@ export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return (await response.json()) as T;
 }
 
+/**
+ * Follows server-sent events of JSON until they end. Fails if none comes within `silence`
+ * milliseconds.
+ */
+export async function follow<T>(
+  path: string,
+  { signal, silence }: { signal: AbortSignal; silence: number },
+  onData: (data: T) => void,
+): Promise<void> {
+  const ended = new AbortController();
+  const end = () => ended.abort();
+  signal.addEventListener('abort', end);
+  let timer = setTimeout(end, silence);
+  try {
+    const headers = { Accept: 'text/event-stream' };
+    const response = await send('GET', path, { headers, signal: ended.signal });
+    const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+    let text = '';
+    for (;;) {
+      const read = await reader?.read();
+      if (read === undefined || read.done) return;
+      clearTimeout(timer);
+      timer = setTimeout(end, silence);
+      const events = (text + read.value).split('\n\n');
+      text = events.pop() ?? '';
+      for (const event of events) onData(JSON.parse(event.replace(/^data: /, '')) as T);
+    }
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener('abort', end);
+    ended.abort();
+  }
+}
+
 /** Reads text and its media type, for files. */
 export async function download(path: string): Promise<Blob> {
   return (await send('GET', path, {})).blob();

@@ -220,6 +220,7 @@ export const texts = {
     proposal: (id: number) => `Proposal ${id}`,
   },
   overview: {
+    polled: 'Live figures are interrupted: this page asks for them each second, and tries to follow them again.',
     health: { OK: 'healthy', DOWN: 'not healthy' } as Record<string, string>,
     nothing: 'Nothing needs attention.',
     committed: 'Committed transfers',

@@ -33,6 +33,38 @@ test('payments appear within seconds, without a reload', async () => {
   await close();
 });
 
+test('the figures follow one stream, and are read each second if it fails', async () => {
+  const { page, close } = await open(browser, hub);
+  let requests = 0;
+  page.on('request', (it) => (requests += new URL(it.url()).pathname === '/status' ? 1 : 0));
+  await logIn(page, hub);
+  const time = () => page.locator('.hint', { hasText: /^Upesi .* as of / }).innerText();
+  const changes = async (count) => {
+    for (let seen = await time(); 0 < count; count -= 1) {
+      const before = seen;
+      seen = await eventually(async () => {
+        const now = await time();
+        return now === before ? undefined : now;
+      }, 'newer figures');
+    }
+  };
+  await changes(3);
+  assert.equal(requests, 1);
+  assert.equal(await page.getByText('Live figures are interrupted').count(), 0);
+  await page.route('**/status', (route) =>
+    route.request().headers()['accept'] === 'text/event-stream'
+      ? route.fulfill({ status: 429, body: '{}' })
+      : route.continue(),
+  );
+  await page.reload();
+  await page.getByText('Live figures are interrupted').waitFor();
+  await changes(3);
+  assert.ok(3 < requests);
+  await page.unroute('**/status');
+  await page.getByText('Live figures are interrupted').waitFor({ state: 'hidden' });
+  await close();
+});
+
 test('dead letters and participants near their cap are shown', async () => {
   callbacks.status = 400;
   await prepare(hub, 'greenbank', 'bluebank', 450);

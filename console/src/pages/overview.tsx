@@ -1,7 +1,7 @@
 // The overview: what needs attention, rate and latency of the last minute, queues and headroom.
 
 import { Figure, Sparkline } from '../chart';
-import { useData } from '../load';
+import { useData, useFollowed } from '../load';
 import { address } from '../router';
 import { columns, texts } from '../texts';
 import { Await, Badge, CommandLine, Note, Table, Title, type Column } from '../ui';
@@ -9,7 +9,10 @@ import { amount } from './participants';
 import { FindPayment, PAYMENT_COLUMNS, type Listed } from './payments';
 
 const words = texts.overview;
-/** Pauses between two reads, in milliseconds: of the figures, and of the failed payments. */
+/**
+ * Pauses between two reads, in milliseconds: of the figures, if they cannot be followed, and of the
+ * failed payments.
+ */
 const EVERY = 1_000;
 const FAILURES_EVERY = 10_000;
 /** The pages that alarms are about, by their subject. */
@@ -64,7 +67,7 @@ interface Status {
 }
 
 export function Overview() {
-  const status = useData<Status>('/status', EVERY);
+  const status = useFollowed<Status>('/status', EVERY);
   return (
     <>
       <Title text={texts.navigation.overview}>
@@ -76,6 +79,7 @@ export function Overview() {
         )}
       </Title>
       <FindPayment />
+      {status.polled ? <Note mood="warn">{words.polled}</Note> : null}
       <Await of={status}>{(data) => <Figures data={data} />}</Await>
       <CommandLine command={`upesi top --admin ${location.origin}`} />
     </>

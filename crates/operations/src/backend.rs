@@ -276,6 +276,9 @@ pub enum Unavailable {
     /// The limit of clients that follow the events is reached.
     #[error("8 clients already follow the events; retry after 1 s")]
     TooManyFollow,
+    /// The limit of clients that follow the status is reached.
+    #[error("32 clients already follow the status; retry after 1 s")]
+    StatusFollowed,
     /// The disk is full; nothing was recorded.
     #[error("the disk of the log is full; nothing was recorded")]
     DiskFull,

@@ -219,7 +219,7 @@ async fn list(request: &AdminRequest<'_>) -> HandlerResult {
 }
 
 /// Whether the client wants server-sent events.
-fn accepts_stream(headers: &HeaderMap) -> bool {
+pub(crate) fn accepts_stream(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let types = accepted.flat_map(|value| value.split(','));
     types

@@ -88,6 +88,7 @@ mod settlements;
 mod snapshots;
 mod statements;
 mod status;
+mod status_stream;
 mod storage;
 mod token;
 mod tokens;

@@ -29,10 +29,14 @@ use crate::proposals::ProposalResponse;
 use crate::response::AdminResponse;
 use crate::route::{Parameter, Route, parameter};
 use crate::schema;
+use crate::status_stream::StatusFeed;
 
 /// An authenticated request with its body.
 pub(crate) struct AdminRequest<'a> {
     pub(crate) backend: &'a dyn AdminBackend,
+    /// The hub itself, also in a dry run.
+    pub(crate) hub: &'a Arc<dyn AdminBackend>,
+    pub(crate) status_feed: &'a Arc<StatusFeed>,
     pub(crate) options: &'a AdminOptions,
     pub(crate) counters: AdminCounters,
     pub(crate) times: &'a AdminRequestTimes,

@@ -11,6 +11,7 @@ use http_body_util::{Either, Full};
 use serde::Serialize;
 
 use crate::event_stream::EventStream;
+use crate::status_stream::StatusStream;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -38,11 +39,14 @@ pub(crate) struct AdminResponse {
     /// Path of a resource that the request created.
     location: Option<String>,
     /// Events that follow instead of a body.
-    stream: Option<EventStream>,
+    stream: Option<Events>,
 }
 
 /// The body of a response.
-pub(crate) type ResponseBody = Either<Full<Bytes>, EventStream>;
+pub(crate) type ResponseBody = Either<Full<Bytes>, Events>;
+
+/// Server-sent events: of the log, or the status.
+pub(crate) type Events = Either<EventStream, StatusStream>;
 
 impl AdminResponse {
     /// A status without a body.
@@ -90,7 +94,12 @@ impl AdminResponse {
 
     /// 200 with events that follow.
     pub(crate) fn event_stream(stream: EventStream) -> Self {
-        Self { stream: Some(stream), ..Self::with_body(EVENTS, Bytes::new()) }
+        Self { stream: Some(Either::Left(stream)), ..Self::with_body(EVENTS, Bytes::new()) }
+    }
+
+    /// 200 with the status each second.
+    pub(crate) fn status_stream(stream: StatusStream) -> Self {
+        Self { stream: Some(Either::Right(stream)), ..Self::with_body(EVENTS, Bytes::new()) }
     }
 
     /// 200 with an HTML page.

@@ -48,6 +48,7 @@ use crate::probes;
 use crate::request::AdminRequest;
 use crate::response::{AdminResponse, BARE_HEADERS, HandlerResult, ResponseBody};
 use crate::route::{MatchedResource, Resource, Route};
+use crate::status_stream::StatusFeed;
 
 /// Maximum number of headers of a request.
 const HEADERS_MAX: usize = 100;
@@ -127,6 +128,7 @@ struct Server {
     failed_logins: Arc<FailedTokens>,
     request_times: AdminRequestTimes,
     dry_runs: DryRuns,
+    status_feed: Arc<StatusFeed>,
     callers: CallerCounts,
     logins: Logins,
     audit_trail: Arc<AuditTrail>,
@@ -185,6 +187,7 @@ async fn listen(listener: TcpListener, server: Server, shutdown: impl Future) {
     drop(stop);
     let drained = async { while tasks.join_next().await.is_some() {} };
     // Tasks that have not ended by then are dropped with the set.
+    server.status_feed.stop();
     let _ended = timeout(server.options.limits.shutdown_time, drained).await;
 }
 
@@ -285,6 +288,7 @@ impl Server {
             failed_logins: Arc::new(FailedTokens::new(FailureKind::Login)),
             request_times: AdminRequestTimes::default(),
             dry_runs: DryRuns::default(),
+            status_feed: Arc::default(),
             callers: CallerCounts::default(),
             logins: Logins::default(),
             audit_trail: Arc::default(),
@@ -370,10 +374,7 @@ impl Server {
             let resource = OracleResource::find(head.uri.path())?;
             allow = Some(resource.methods().to_owned());
             fspiop::headers::check_content_encoding(&head.headers)?;
-            let body = match auth::is_reading(&head.method) {
-                true => Bytes::new(),
-                false => read_body(head, body, self.options.limits).await?,
-            };
+            let body = read_body(head, body, self.options.limits).await?;
             let _answering = permit.map(ConnectionPermit::begin_request);
             api.respond(resource, (head, &body), peer).await
         };
@@ -421,10 +422,7 @@ impl Server {
         let route = route.ok_or_else(Refusal::method_not_allowed)?;
         self.authorize(&caller, route, &backend.operators())?;
         fspiop::headers::check_content_encoding(&head.headers)?;
-        let body = match auth::is_reading(&head.method) {
-            true => Bytes::new(),
-            false => read_body(head, body, self.options.limits).await?,
-        };
+        let body = read_body(head, body, self.options.limits).await?;
         // From here on the client waits for the hub, and cannot be evicted.
         let _answering = permit.map(ConnectionPermit::begin_request);
         let trial = match &dry_run {
@@ -438,6 +436,8 @@ impl Server {
         };
         let request = AdminRequest {
             backend: trial.as_ref().map_or(&**backend, |trial| trial),
+            hub: backend,
+            status_feed: &self.status_feed,
             options: &self.options,
             counters: self.counters(),
             times: &self.request_times,
@@ -535,11 +535,14 @@ impl Server {
     }
 }
 
-/// Reads a JSON body within the limits on size and time.
+/// Reads a JSON body within the limits on size and time. Reads have none.
 async fn read_body<B>(head: &Parts, body: B, limits: Limits) -> Result<Bytes, Refusal>
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
 {
+    if auth::is_reading(&head.method) {
+        return Ok(Bytes::new());
+    }
     let content_type = head.headers.get(CONTENT_TYPE).map(|value| value.as_bytes());
     if !content_type.is_none_or(fspiop::media::is_json) {
         let detail = "Unsupported Media Type: the body must be application/json";

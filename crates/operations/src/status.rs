@@ -3,12 +3,15 @@
 //! Costs: values that the hub has measured or copied anyway; no query of the state. Bounds: lists
 //! have at most [`LISTED_MAX`] or [`HISTORY_MAX`] entries.
 
+use bytes::Bytes;
 use ledger::{Amount, Stamp};
 use openapi::schema::reference;
 use serde::{Serialize as _, Serializer};
 use serde_json::{Value, json};
 
-use crate::events::EventPublishing;
+use crate::backend::AdminBackend;
+use crate::events::{EventPublishing, accepts_stream};
+use crate::outcome_errors;
 use crate::reports::{
     BackgroundJob, Cluster, DiskStatus, Health, STATUSES, ServiceStatus, Snapshots, write_timestamp,
 };
@@ -38,7 +41,10 @@ routes! {
                 notices. `nearCap` lists the 10 participants and currencies that use the highest \
                 share of the net debit cap or the liquidity cover, whichever is lower. `alarms` \
                 lists what an operator should look at, critical ones first. Lists of \
-                participants are at most 1 s old, `storage` at most 10 s.",
+                participants are at most 1 s old, `storage` at most 10 s. With `Accept: \
+                text/event-stream` the response is a stream of server-sent events: the same \
+                object at once and each second. It ends after 60 s; connect again then. At most \
+                32 clients can follow; one more gets 503.",
             responses: [200: StatusResponse = "The status, also if the hub is not healthy."],
         }
     }
@@ -273,8 +279,18 @@ response_type! {
     }
 }
 
+/// `GET /status`.
 async fn show(request: &AdminRequest<'_>) -> HandlerResult {
-    let backend = request.backend;
+    if accepts_stream(request.headers) {
+        let stream = request.status_feed.follow(request.hub);
+        let stream = stream.map_err(outcome_errors::from_unavailable)?;
+        return Ok(AdminResponse::status_stream(stream));
+    }
+    Ok(AdminResponse::document(text(request.backend)))
+}
+
+/// The status as JSON, on one line.
+pub(crate) fn text(backend: &dyn AdminBackend) -> Bytes {
     let (health, storage, snapshots) = (backend.health(), backend.storage(), backend.snapshots());
     let (activity, cluster) = (backend.activity(), backend.cluster());
     let publishing = backend.event_publishing();
@@ -294,7 +310,7 @@ async fn show(request: &AdminRequest<'_>) -> HandlerResult {
         event_publishing: publishing.as_ref(),
         activity: &activity,
     };
-    Ok(AdminResponse::ok(&response))
+    serde_json::to_vec(&response).expect("a response is always writable").into()
 }
 
 /// The status of each stage; the detail is that of the first stuck stage of its kind.

@@ -38,6 +38,8 @@ pub(crate) struct BackendState {
     pub(crate) state: State,
     pub(crate) recorded: Vec<Administer>,
     pub(crate) bodies: Vec<(TransferId, Bytes)>,
+    /// Number of times that the figures of the status were read.
+    pub(crate) figures_read: u32,
     /// Windows and settlements that left the state.
     pub(crate) archived: Vec<ArchivedSettlement>,
     /// Requests for statements of participants.
@@ -64,6 +66,7 @@ impl TestBackend {
             state: State::new(),
             recorded: Vec::new(),
             bodies: Vec::new(),
+            figures_read: 0,
             archived: Vec::new(),
             statements: Vec::new(),
             unavailable: None,
@@ -273,7 +276,9 @@ impl AdminBackend for TestBackend {
     }
 
     fn activity(&self) -> Activity {
-        self.inner().activity.clone()
+        let mut inner = self.inner();
+        inner.figures_read += 1;
+        inner.activity.clone()
     }
 
     fn snapshots(&self) -> Snapshots {

@@ -10,6 +10,9 @@ use operations::{
     StalledLane, StalledLanes, StuckStage, Takeover, TransferTrace, Unavailable,
 };
 
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+
 use crate::backend::BEGINNING_MS;
 use crate::server::TestServer;
 
@@ -436,5 +439,75 @@ async fn explanations_need_the_token_and_are_limited_in_number() {
     server.check(PATH, "", expect![[r#"200 {"events":[]}"#]]).await;
     server.backend.inner().unavailable = Some(Unavailable::Busy);
     server.check(PATH, "", expect![[r#"503 {"errorInformation":{"errorCode":"2003","errorDescription":"Service currently unavailable - too many concurrent explain requests; retry after 1 s"}}"#]]).await;
+    server.stop().await;
+}
+
+/// Reads a line of data of a stream of server-sent events.
+async fn next_data(stream: &mut BufReader<TcpStream>) -> serde_json::Value {
+    loop {
+        let mut line = String::new();
+        assert_ne!(stream.read_line(&mut line).await.unwrap(), 0, "the stream has ended");
+        if let Some(data) = line.strip_prefix("data: ") {
+            return serde_json::from_str(data).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn clients_follow_the_status_and_share_its_texts() {
+    let server = TestServer::start().await;
+    let follow = async || {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let request =
+            "GET /status HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n";
+        stream.write_all(request.as_bytes()).await.unwrap();
+        BufReader::new(stream)
+    };
+    let mut followers = Vec::new();
+    for _ in 0..10 {
+        followers.push(follow().await);
+    }
+    for _ in 0..3 {
+        for follower in &mut followers {
+            assert_eq!(next_data(follower).await["status"], "OK");
+        }
+    }
+    let read = server.backend.inner().figures_read;
+    assert!((3..=6).contains(&read), "ten clients cost as much as one: {read}");
+    // Streams do not delay the end of the server.
+    let began = std::time::Instant::now();
+    server.stop().await;
+    assert!(began.elapsed() < Duration::from_millis(900), "{:?}", began.elapsed());
+    for follower in &mut followers {
+        let mut rest = String::new();
+        follower.read_to_string(&mut rest).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_status_has_a_limited_number_of_followers() {
+    let server = TestServer::start_with(|options| {
+        options.limits.connections = 100;
+        options.limits.connections_per_address = 100;
+    });
+    let server = server.await;
+    let mut followers = Vec::new();
+    let mut refused = String::new();
+    for _ in 0..33 {
+        let mut stream = BufReader::new(TcpStream::connect(server.address).await.unwrap());
+        let request =
+            "GET /status HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n";
+        stream.get_mut().write_all(request.as_bytes()).await.unwrap();
+        let mut line = String::new();
+        stream.read_line(&mut line).await.unwrap();
+        if !line.contains(" 200 ") {
+            refused = line;
+            break;
+        }
+        followers.push(stream);
+    }
+    assert_eq!(followers.len(), 32);
+    assert!(refused.contains(" 503 "), "{refused}");
+    server.check_status("GET /status", "", 200).await;
     server.stop().await;
 }

@@ -66,11 +66,18 @@ export const texts = {
   payments: {
     title: 'Payments',
     find: 'Find a payment',
-    id: 'Transfer id',
+    id: 'Transfer id or trace id',
     idHint:
-      'A UUID, such as b51ec534-ee48-4575-b6a9-ead2955b8069, or a ULID. The id of a bulk transfer or of a recorded quote works too.',
+      'A UUID, such as b51ec534-ee48-4575-b6a9-ead2955b8069, or a ULID. The id of a bulk transfer or of a recorded quote works too, and the trace id of its messages or a whole traceparent.',
     show: 'Show',
-    invalid: 'Transfer id: enter a UUID or a ULID.',
+    invalid: 'Transfer id or trace id: enter a UUID, a ULID, or 32 hexadecimal digits.',
+    trace: 'Payments of a trace',
+    traced: 'Messages with this trace id',
+    recorded: 'Recorded (UTC)',
+    searched: (found: number, from: number, to: number) =>
+      `${plural(found, 'message has', 'messages have')} this trace id in the records ${from} to ${to}. Look-ups and unrecorded quotes have no record.`,
+    searchOn: 'Search later records',
+    searchDay: 'Search the last 24 hours',
     list: 'Search',
     filters: 'Filters of payments',
     failedOnly: 'Failed payments only',

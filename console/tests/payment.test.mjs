@@ -187,8 +187,8 @@ test('a recorded quote shows its messages and what the hub decided', async () =>
   await logIn(page, hub);
   const quoteId = await quote(hub, 'greenbank', 'bluebank', 12);
   await page.getByRole('link', { name: 'Payments', exact: true }).click();
-  await page.getByLabel('Transfer id').fill(quoteId);
-  await page.getByLabel('Transfer id').press('Enter');
+  await page.getByLabel('Transfer id or trace id').fill(quoteId);
+  await page.getByLabel('Transfer id or trace id').press('Enter');
   await page.getByRole('heading', { name: 'Quote', exact: true }).waitFor();
   await page.getByRole('heading', { name: 'POST /quotes from greenbank' }).waitFor();
   assert.equal(await page.locator('[data-failure]').count(), 0);
@@ -220,7 +220,7 @@ test('a payment is found by its id, with the keyboard only', async () => {
   await press('Tab');
   await page.keyboard.type('not an id');
   await press('Enter');
-  await page.getByText('Transfer id: enter a UUID or a ULID.').waitFor();
+  await page.getByText('Transfer id or trace id: enter a UUID, a ULID, or 32 hexadecimal digits.').waitFor();
   await press('Control+a');
   await page.keyboard.type(committed.toUpperCase());
   await press('Enter');
@@ -230,6 +230,27 @@ test('a payment is found by its id, with the keyboard only', async () => {
   assert.equal(await focused(), 'Compact');
   await press('Space');
   await page.getByRole('table', { name: 'Events' }).waitFor();
+  await close();
+});
+
+test('a payment is found by the trace id of its messages', async () => {
+  const { page, close } = await open(browser, hub);
+  await logIn(page, hub, '/console/#/transfers');
+  const { events } = await hub.call('GET', `/transfers/${committed}/explanation`);
+  const { trace } = events[0].message;
+  const find = async (text) => {
+    await page.getByLabel('Transfer id or trace id').fill(text);
+    await page.getByLabel('Transfer id or trace id').press('Enter');
+  };
+  await find('0123456789abcdef0123456789abcdef');
+  await page.getByText(/^0 messages have this trace id in the records 1 to \d+/).waitFor();
+  await find(`00-${trace}-00f067aa0ba902b7-01`);
+  await page.getByRole('button', { name: 'Search the last 24 hours' }).click();
+  await page.getByRole('table', { name: 'Messages with this trace id' }).waitFor();
+  assert.match(await page.locator('.command code').innerText(), new RegExp(`--trace ${trace} --from`));
+  await checkPage(page);
+  await page.getByRole('link', { name: committed }).first().click();
+  await page.getByRole('heading', { name: 'Payment', exact: true }).waitFor();
   await close();
 });
 

@@ -8,7 +8,7 @@ import { Callbacks, Switch, eventually, onboard, pay, prepare } from './scheme.m
 const OUTPUT = fileURLToPath(new URL('../../docs/console/', import.meta.url));
 const NAMES = ['desk', 'phone'];
 
-const hub = await Switch.start();
+const hub = await Switch.start('[admin]\nauth = "roles"\n');
 const callbacks = await Callbacks.start();
 const browser = await launch();
 try {
@@ -19,15 +19,29 @@ try {
     const { queues } = await hub.call('GET', '/status');
     return queues.owed === 0 ? queues : undefined;
   }, 'all callbacks are delivered');
+  const tokens = {};
+  for (const [operator, role] of Object.entries({ amina: 'admin', vera: 'viewer' })) {
+    await hub.call('PUT', `/operators/${operator}`, { roles: [role] });
+    ({ token: tokens[operator] } = await hub.call('POST', '/tokens', { operator }));
+  }
   for (const [index, screen] of SCREENS.entries()) {
     const { page, close } = await open(browser, hub, screen);
-    await logIn(page, hub);
+    await logIn(page, { token: tokens.amina });
     await page.locator('.spark path[d*="L"]').first().waitFor();
     await page.screenshot({ path: `${OUTPUT}overview-${NAMES[index]}.png` });
     await page.goto(`/console/#/transfers/${transferId}`);
     await page.locator('[data-failure]').waitFor();
     await page.screenshot({ path: `${OUTPUT}payment-${NAMES[index]}.png` });
     await close();
+    const viewer = await open(browser, hub, screen);
+    await logIn(viewer.page, { token: tokens.vera }, `/console/#/transfers/${transferId}`);
+    await viewer.page.getByText('Message', { exact: true }).first().click();
+    const contents = viewer.page.getByText('Headers and body', { exact: true }).first();
+    await contents.click();
+    await viewer.page.getByText('masked', { exact: true }).waitFor();
+    await contents.evaluate((it) => it.scrollIntoView());
+    await viewer.page.screenshot({ path: `${OUTPUT}messages-${NAMES[index]}.png` });
+    await viewer.close();
   }
 } finally {
   await browser.close();

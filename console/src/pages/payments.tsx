@@ -1,7 +1,7 @@
 // Finding payments: by the id of one, or by participant, state, time and amount.
 
 import { useState } from 'preact/hooks';
-import { readCommand } from '../api';
+import { part, readCommand } from '../api';
 import { useData } from '../load';
 import { address, go } from '../router';
 import { columns, texts } from '../texts';
@@ -22,6 +22,9 @@ import { amount } from './participants';
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const ULID = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
+/** A trace id, alone or within a `traceparent`. */
+const TRACE = /^(?:[0-9a-f]{2}-)?([0-9a-f]{32})(?:-[0-9a-f]{16}-[0-9a-f]{2})?$/;
+const HOUR = 3_600_000;
 const AMOUNT = /^\d{1,18}(\.\d{1,4})?$/;
 /** Payments of a page. */
 const PAGE = 50;
@@ -99,8 +102,18 @@ export function Payments({ query }: { query: URLSearchParams }) {
   const asked = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ''])) as Filter;
   const cursor = query.get('cursor') ?? '';
   const path = pathOf(asked, cursor);
-  const page = useData<Page>(path);
+  const page = useData<Page>(query.has('trace') ? null : path);
   const failed = asked.state === 'ABORTED';
+  const trace = query.get('trace') ?? '';
+  if (trace !== '') {
+    return (
+      <>
+        <Title text={words.title} />
+        <FindPayment />
+        <TraceFound trace={trace} from={asked.from} after={query.get('after') ?? ''} />
+      </>
+    );
+  }
   const show = (filter: Partial<Filter>, next?: string) =>
     go(address(['transfers'], { ...asked, ...filter, cursor: next }));
   return (
@@ -219,6 +232,65 @@ function Filters(it: { asked: Filter; onShow: (filter: Filter) => void }) {
   );
 }
 
+interface TracePage {
+  messages: { transferId: string; logIndex: number; recordedDate: string }[];
+  after: number;
+  next: number;
+  end: number;
+}
+
+/** The payments of a trace, as the log has them. */
+function TraceFound({ trace, from, after }: { trace: string; from: string; after: string }) {
+  const query = new URLSearchParams();
+  if (from !== '') query.set('from', from);
+  if (after !== '') query.set('after', after);
+  const page = useData<TracePage>(`/traces/${part(trace)}?${query}`);
+  const earlier = (hours: number) =>
+    go(address(['transfers'], { trace, from: new Date(Date.now() - hours * HOUR).toISOString() }));
+  const command = `upesi transfer list --trace ${trace}${from === '' ? '' : ` --from ${from}`}`;
+  return (
+    <>
+      <h2>{words.trace}</h2>
+      <p>
+        <code>{trace}</code>
+      </p>
+      <Await of={page}>
+        {(data) => (
+          <>
+            {data.messages.length === 0 ? null : (
+              <Table caption={words.traced} columns={TRACED} rows={data.messages} />
+            )}
+            <p>{words.searched(data.messages.length, data.after + 1, data.next)}</p>
+            <div class="row">
+              {data.next === data.end ? null : (
+                <button
+                  type="button"
+                  onClick={() => go(address(['transfers'], { trace, from, after: String(data.next) }))}
+                >
+                  {words.searchOn}
+                </button>
+              )}
+              <button type="button" onClick={() => earlier(24)}>
+                {words.searchDay}
+              </button>
+            </div>
+          </>
+        )}
+      </Await>
+      <CommandLine command={`${command} --admin ${location.origin}`} />
+    </>
+  );
+}
+
+const TRACED: Column<TracePage['messages'][number]>[] = [
+  { name: words.recorded, cell: (it) => <Moment text={it.recordedDate} /> },
+  {
+    name: words.payment,
+    cell: (it) => <a href={address(['transfers', it.transferId])}>{it.transferId}</a>,
+  },
+  { name: texts.payment.record, cell: (it) => it.logIndex, number: true },
+];
+
 /** A field for the id of a transfer, and a button that opens its page. */
 export function FindPayment() {
   const [id, setId] = useState('');
@@ -229,8 +301,10 @@ export function FindPayment() {
     const found = [text.toLowerCase(), text.toUpperCase()].find(
       (one) => UUID.test(one) || ULID.test(one),
     );
-    setError(found === undefined ? texts.payments.invalid : undefined);
+    const trace = TRACE.exec(text.toLowerCase())?.[1];
+    setError(found === undefined && trace === undefined ? texts.payments.invalid : undefined);
     if (found !== undefined) go(address(['transfers', found]));
+    else if (trace !== undefined) go(address(['transfers'], { trace }));
   };
   return (
     <form class="inline" onSubmit={submit} noValidate role="search" aria-label={texts.payments.find}>

@@ -24,6 +24,7 @@ use crate::explanations::ExplanationOptions;
 use crate::reports::{Cluster, DiskStatus, Health, Snapshots, TransferTrace};
 use crate::statements::{ParticipantStatementRequest, Statement, StatementRefusal};
 use crate::status::Activity;
+use crate::trace_search::{TracePage, TraceQuery};
 
 /// Why a notice waits for its recipient to register an endpoint.
 pub const NO_ENDPOINT: &str = "no usable endpoint is registered for this callback";
@@ -62,6 +63,12 @@ pub trait AdminBackend: Send + Sync + 'static {
     /// for a hub without a log.
     fn events_page(&self, _query: EventQuery) -> BoxFuture<'_, Result<EventPage, Unavailable>> {
         Box::pin(async { Ok(EventPage::default()) })
+    }
+
+    /// A page of the messages of a trace, read from the log on a separate thread: at most
+    /// [`TRACE_READ_MAX`](crate::TRACE_READ_MAX) records. The default is for a hub without a log.
+    fn trace_page(&self, _query: TraceQuery) -> BoxFuture<'_, Result<TracePage, Unavailable>> {
+        Box::pin(async { Ok(TracePage::default()) })
     }
 
     /// The pages of events after a position, as they become durable. At most one waits to be taken.
@@ -270,6 +277,9 @@ pub enum Unavailable {
     /// The limit of concurrent pages of the audit trail is reached.
     #[error("too many concurrent audit requests; retry after 1 s")]
     AuditBusy,
+    /// The limit of concurrent searches for a trace is reached.
+    #[error("too many concurrent searches for a trace; retry after 1 s")]
+    TracesBusy,
     /// The limit of concurrent pages of events is reached.
     #[error("too many concurrent requests for events; retry after 1 s")]
     EventsBusy,

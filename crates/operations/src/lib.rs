@@ -92,6 +92,7 @@ mod status_stream;
 mod storage;
 mod token;
 mod tokens;
+mod trace_search;
 mod transactions;
 mod transfers;
 mod waterfall;
@@ -137,5 +138,8 @@ pub use status::{
 };
 pub use token::{
     Token, load_or_create_secrets_key, load_or_create_token, load_secrets_key, load_token,
+};
+pub use trace_search::{
+    TRACE_PERIOD_US, TRACE_READ_MAX, TRACED_MAX, TracePage, TraceQuery, TracedMessage,
 };
 pub use transactions::transaction_object;

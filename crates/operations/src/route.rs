@@ -25,7 +25,7 @@ use crate::{
     interchange_fee_rules, jws_certificates, keys, limits, liquidity, logins, metrics, monitoring,
     openapi_document, operators, oracles, outbox, participants, parties, proposals,
     provider_logins, roles, rules, settlement_models, settlement_windows, settlements, snapshots,
-    statements, status, storage, tokens, transactions, transfers, waterfall,
+    statements, status, storage, tokens, trace_search, transactions, transfers, waterfall,
 };
 
 /// The resources of every module, with their group in the document.
@@ -65,6 +65,7 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("hub", transfers::RESOURCES),
     ("hub", explanations::RESOURCES),
     ("hub", contents::RESOURCES),
+    ("hub", trace_search::RESOURCES),
     ("hub", events::RESOURCES),
     ("hub", dry_runs::RESOURCES),
     ("hub", endpoint_cache::RESOURCES),

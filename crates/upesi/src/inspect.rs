@@ -8,5 +8,6 @@ pub(crate) mod offline;
 pub(crate) mod replay;
 pub(crate) mod replay_store;
 pub(crate) mod statements;
+pub(crate) mod trace_search;
 pub(crate) mod verify;
 pub(crate) mod what_if;

@@ -13,6 +13,7 @@ Examples:
   upesi transfer list --state aborted
   upesi transfer list --participant greenbank --cause refused --from 2026-05-03T10:00:00Z
   upesi transfer list --currency USD --amount-min 10000 --limit 200 --json
+  upesi transfer list --trace 0af7651916cd43dd8448eb211c80319c --from 2026-05-03T08:00:00Z
   upesi transfer show b51ec534-ee48-4575-b6a9-000000000001
 The list is newest first. `upesi transfer show` shows why a payment failed, like `upesi explain`.";
 
@@ -77,6 +78,13 @@ struct ListArguments {
     #[arg(long, value_name = "COUNT", default_value_t = 50,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(ROWS_MAX)))]
     limit: u32,
+    /// Find the payments of this trace: its id, or a whole `traceparent`.
+    ///
+    /// Searches the recorded messages from --from on, by default the last hour of the log. Look-ups
+    /// and unrecorded quotes have no record.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["participant", "state", "cause",
+        "amount_min", "amount_max", "currency", "limit", "cursor"])]
+    trace: Option<String>,
     /// Continue a list: the value that it printed after its last row.
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
@@ -133,6 +141,9 @@ impl ListArguments {
 pub(crate) fn transfer(arguments: &TransferArguments) -> Result<(), CliError> {
     let mut client = AdminClient::at(&arguments.switch)?;
     match &arguments.command {
+        TransferCommand::List(list) if list.trace.is_some() => {
+            find_trace(&mut client, list, arguments.json)
+        }
         TransferCommand::List(list) => print_list(&mut client, list, arguments.json),
         TransferCommand::Show(IdArgument { id }) => {
             let format = if arguments.json { "json" } else { "text" };
@@ -142,6 +153,49 @@ pub(crate) fn transfer(arguments: &TransferArguments) -> Result<(), CliError> {
             Ok(())
         }
     }
+}
+
+/// Searches the log for a trace, page by page, until payments are found or the period ends.
+fn find_trace(
+    client: &mut AdminClient,
+    list: &ListArguments,
+    is_json: bool,
+) -> Result<(), CliError> {
+    let trace = fspiop::percent_encode(list.trace.as_deref().unwrap_or_default());
+    let filters = [("from", &list.from), ("to", &list.to)];
+    let filters = filters.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    let filters: String =
+        filters.map(|(name, value)| format!("&{name}={}", query_value(value))).collect();
+    let (mut first, mut after) = (None, String::new());
+    let page = loop {
+        let page = client.call("GET", &format!("/traces/{trace}?{filters}{after}"), None)?.value;
+        first.get_or_insert_with(|| page["after"].clone());
+        if !entries(&page["messages"]).is_empty() || page["next"] == page["end"] {
+            break page;
+        }
+        after = format!("&after={}", page["next"]);
+    };
+    if is_json {
+        println!("{page}");
+        return Ok(());
+    }
+    let searched = first.as_ref().and_then(Value::as_u64).unwrap_or_default() + 1;
+    let messages = entries(&page["messages"]);
+    if messages.is_empty() {
+        println!("no message has this trace id in records {searched} to {}", page["next"]);
+        println!("search earlier ones with --from TIME");
+        return Ok(());
+    }
+    let mut table = Table::new([
+        ("recorded", Align::Left),
+        ("transfer", Align::Left),
+        ("record", Align::Right),
+    ]);
+    for message in messages {
+        table.add(["recordedDate", "transferId", "logIndex"].map(|name| member(message, name)));
+    }
+    table.print();
+    Ok(())
 }
 
 /// Reads pages until the list is complete or has enough rows.
@@ -238,6 +292,7 @@ mod tests {
             amount_max: None,
             currency: None,
             limit: 50,
+            trace: None,
             cursor: None,
         };
         assert_eq!(none.query(), "");

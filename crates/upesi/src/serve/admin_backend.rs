@@ -24,7 +24,8 @@ use operations::{
     ExplanationOptions, Health, ListedTransfer, ListedTransfers, NO_ENDPOINT, OpenBreaker,
     OpenBreakers, PARKED_MAX, ParticipantStatementRequest, PaymentContents, PositionTrend, Queues,
     ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane, StalledLanes, Statement,
-    StatementRefusal, StuckStage, Takeover, TransferCounts, TransferTrace, Unavailable,
+    StatementRefusal, StuckStage, Takeover, TracePage, TraceQuery, TransferCounts, TransferTrace,
+    Unavailable,
 };
 use ports::{Clock, ClockReading, ColdStore, StoreError, TransferPage, TransferQuery};
 use sequencer::{Durability, Submission};
@@ -40,6 +41,7 @@ use crate::inspect::explain::report::{PendingDelivery, why};
 use crate::inspect::explain::{ExplainRequest, IO_ANSWER_TIMEOUT, wait_for_store};
 use crate::inspect::live_replay::{LiveReplay, ReplaySource};
 use crate::inspect::statements::StatementTask;
+use crate::inspect::trace_search::read_trace_page;
 use crate::operate::quarantine::Entry;
 use crate::serve::certificates::Certificates;
 use crate::serve::events::{EventPages, EventSource, PublisherStatus};
@@ -156,6 +158,24 @@ impl AdminBackend for NodeBackend {
             let page = reading.await.map_err(|_| Unavailable::Stopped)?;
             page.map_err(|error: String| {
                 tracing::error!(%error, "the audit trail cannot be read");
+                Unavailable::RecordUnreadable
+            })
+        })
+    }
+
+    fn trace_page(&self, query: TraceQuery) -> BoxFuture<'_, Result<TracePage, Unavailable>> {
+        Box::pin(async move {
+            let permits = Arc::clone(&self.permits.auditing);
+            let permit = permits.try_acquire_owned().map_err(|_| Unavailable::TracesBusy)?;
+            let (frames, reader) = (self.replays.frames.clone(), self.handle.reader());
+            let reading = tokio::task::spawn_blocking(move || {
+                let page = read_trace_page(&frames, &*reader, &query);
+                drop(permit);
+                page
+            });
+            let page = reading.await.map_err(|_| Unavailable::Stopped)?;
+            page.map_err(|error| {
+                tracing::error!(%error, "the log cannot be searched for a trace");
                 Unavailable::RecordUnreadable
             })
         })

@@ -1,6 +1,7 @@
 //! Transfers across a restart, with silent participants and full lanes. Other behaviour is in the
 //! golden conversations (`conversations/transfers`).
 
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use testkit::server::Reply;
 use crate::support::fsp::trace;
 use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
+use crate::support::switch::{PROGRAM, Printed, finish};
 
 const POST: &str = "POST /transfers from payerfsp: ";
 
@@ -147,4 +149,37 @@ fn sender_without_callbacks_is_accepted_until_two_lanes_are_full() {
     assert_eq!(connection.exchange(&prepare).unwrap().status, 202);
     scheme.wait_until_delivered();
     scheme.positions("10", "-10");
+}
+
+/// A payment is found by the trace id of its `traceparent`, within a period.
+#[test]
+fn payments_are_found_by_their_trace_id() {
+    let scheme = Scheme::start();
+    let transfer = Transfer::of("7");
+    let prepare = transfer.prepare();
+    scheme.send(&prepare, 202);
+    let fulfil = transfer.fulfil("COMMITTED");
+    scheme.send(&fulfil, 200);
+    scheme.wait_until_delivered();
+    let find = |rest: &str| {
+        let mut command = Command::new(PROGRAM);
+        let arguments = format!("transfer list --trace {}{rest}", prepare.trace);
+        command.args(arguments.split(' '));
+        command.arg("--admin").arg(format!("http://{}", scheme.switch.admin));
+        command.arg("--token").arg(scheme.home.data().join("admin-token"));
+        finish(command)
+    };
+    let found = find(" --json").succeeds().json();
+    let messages = found["messages"].as_array().unwrap();
+    assert_eq!(messages.len(), 1, "the fulfilment has another trace: {found}");
+    assert_eq!(messages[0]["transferId"], transfer.id.as_str());
+    assert!(find("").succeeds().out().contains(&transfer.id));
+    let none = find(" --to 2020-01-01").succeeds().out();
+    assert!(none.contains("no message has this trace id"), "{none}");
+    let traceparent = format!("/traces/00-{}-00f067aa0ba902b7-01", fulfil.trace);
+    let found = scheme.admin.json(&traceparent);
+    assert_eq!(found["messages"][0]["transferId"], transfer.id.as_str(), "{found}");
+    let wrong = scheme.admin.call("GET", "/traces/xyz", "");
+    assert_eq!(wrong.status, 400, "{}", wrong.text());
+    scheme.end();
 }

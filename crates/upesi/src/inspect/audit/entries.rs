@@ -63,7 +63,7 @@ pub(crate) fn read_page<D: Disk>(
 }
 
 /// The last record after `after` that is earlier than a time; `after` if none is.
-fn last_before(
+pub(crate) fn last_before(
     reader: &dyn RecordReader,
     (after, end): (LogIndex, LogIndex),
     from: Stamp,

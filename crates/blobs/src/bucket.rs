@@ -15,7 +15,9 @@
 //! Error messages are built here from the status, code and text of a response. They never contain a
 //! request URL, because some stores put signatures into it.
 
+use std::fs;
 use std::future::Future;
+use std::io;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -25,9 +27,10 @@ use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::path::Path;
 use object_store::{
-    Error, GetOptions, GetRange, MultipartUpload, ObjectStore, ObjectStoreExt, ObjectStoreScheme,
-    PutPayload, RetryConfig,
+    Certificate, ClientOptions, Error, GetOptions, GetRange, MultipartUpload, ObjectStore,
+    ObjectStoreExt, ObjectStoreScheme, PutPayload, RetryConfig,
 };
+use tls::HandshakeFault;
 use tokio::runtime::{Builder, Runtime};
 use url::Url;
 
@@ -53,7 +56,9 @@ pub(crate) fn open(
     let (scheme, prefix) =
         ObjectStoreScheme::parse(&url).map_err(|error| bad(one_line(&error.to_string())))?;
     let kind = Kind::of(&scheme).ok_or_else(|| bad("not a bucket".to_owned()))?;
-    let store = kind.store(text, environment).map_err(|error| bad(said(&error, kind)))?;
+    let environment: Vec<(String, String)> = environment.collect();
+    let client = kind.client(&environment).map_err(bad)?;
+    let store = kind.store(text, client, environment).map_err(|error| bad(said(&error, kind)))?;
     let runtime = Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("bucket")
@@ -88,7 +93,8 @@ impl Kind {
     fn store(
         self,
         url: &str,
-        environment: impl Iterator<Item = (String, String)>,
+        client: ClientOptions,
+        environment: Vec<(String, String)>,
     ) -> object_store::Result<Arc<dyn ObjectStore>> {
         let retry = RetryConfig {
             max_retries: RETRIES,
@@ -96,6 +102,7 @@ impl Kind {
             ..RetryConfig::default()
         };
         let settings = environment
+            .into_iter()
             .filter(|(name, _)| name.starts_with(self.prefix()))
             .map(|(name, value)| (name.to_ascii_lowercase(), value));
         macro_rules! build {
@@ -104,7 +111,9 @@ impl Kind {
                     Ok(key) => builder.with_config(key, value),
                     Err(_) => builder,
                 };
-                let builder = settings.fold(<$builder>::new(), set);
+                // Variables such as `AWS_ALLOW_HTTP` change these options.
+                let builder = <$builder>::new().with_client_options(client);
+                let builder = settings.fold(builder, set);
                 Arc::new(builder.with_url(url).with_retry(retry).build()?)
             }};
         }
@@ -113,6 +122,33 @@ impl Kind {
             Self::Google => build!(GoogleCloudStorageBuilder),
             Self::Azure => build!(MicrosoftAzureBuilder),
         })
+    }
+
+    /// Options of the HTTP client: it trusts the authorities in the file that the environment
+    /// names, or those of the system.
+    fn client(self, environment: &[(String, String)]) -> Result<ClientOptions, String> {
+        let name = self.authorities();
+        let is_set = |(known, value): &&(String, String)| known == name && !value.is_empty();
+        let Some((_, file)) = environment.iter().find(is_set) else {
+            return Ok(ClientOptions::new());
+        };
+        let fault = |what: &str| format!("{name}: {file}: {what}");
+        let pem = fs::read(file).map_err(|error| fault(&error.to_string()))?;
+        let authorities = Certificate::from_pem_bundle(&pem).unwrap_or_default();
+        if authorities.is_empty() {
+            return Err(fault("no certificate in PEM"));
+        }
+        let options = ClientOptions::new().with_no_system_certificates(true);
+        Ok(authorities.into_iter().fold(options, ClientOptions::with_root_certificate))
+    }
+
+    /// Setting that names a PEM file with the authorities of the server's certificate.
+    fn authorities(self) -> &'static str {
+        match self {
+            Self::S3 => "AWS_CA_BUNDLE",
+            Self::Google => "GOOGLE_CA_BUNDLE",
+            Self::Azure => "AZURE_CA_BUNDLE",
+        }
     }
 
     /// Prefix of the provider's environment variables.
@@ -460,6 +496,10 @@ fn said(error: &Error, kind: Kind) -> String {
     if METADATA.iter().any(|host| outer.contains(host) || inner.contains(host)) {
         return format!("missing credentials: set {}", kind.credentials());
     }
+    if let Some(fault) = handshake_fault(error) {
+        let (text, authorities) = (fault.text(), kind.authorities());
+        return format!("TLS: {text}: check {} and {authorities}", kind.endpoint());
+    }
     let code = within(&outer, "<Code>", "</Code>");
     let status = within(&outer, "status code: ", ":");
     let answered = [status, code].into_iter().flatten().collect::<Vec<_>>().join(", ");
@@ -475,6 +515,28 @@ fn said(error: &Error, kind: Kind) -> String {
         () if !answered.is_empty() => answered,
         () => one_line(&inner),
     }
+}
+
+/// Why the handshake with the server failed, if it did.
+fn handshake_fault(error: &(dyn std::error::Error + 'static)) -> Option<HandshakeFault> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let fault = error.downcast_ref().map(|error| HandshakeFault::from(deepest(error)));
+        // These are not of TLS.
+        let fault =
+            fault.filter(|it| !matches!(it, HandshakeFault::Closed | HandshakeFault::TimedOut));
+        if fault.is_some() {
+            return fault;
+        }
+        cause = error.source();
+    }
+    None
+}
+
+/// An error in an error of I/O is not among its sources.
+fn deepest(error: &io::Error) -> &io::Error {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    inner.map_or(error, deepest)
 }
 
 /// The text of the innermost cause.

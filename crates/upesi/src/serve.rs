@@ -66,6 +66,7 @@ use traces::SpanQueue;
 
 use crate::CliError;
 use crate::cli::stdout;
+use crate::cli::units::counted;
 use crate::config::{self, AuditedReads, Config, LogFormat, Ownership};
 use crate::data::layout::has_segments;
 use crate::inspect::live_replay::ReplaySource;
@@ -644,7 +645,8 @@ fn describe_replay_error(error: &ReplayError) -> String {
 }
 
 fn print_replayed(from: LogIndex, records: u64, took: Duration) {
-    let replayed = format!("replayed {records} records in {:.1} s", took.as_secs_f64());
+    let replayed =
+        format!("replayed {} in {:.1} s", counted(records, "record"), took.as_secs_f64());
     match from {
         LogIndex(0) => stdout::print_message(format_args!("{replayed}")),
         LogIndex(from) => {
@@ -835,7 +837,8 @@ fn print_tiers(disk: &TieredDisk<RealDisk>) -> Result<(), CliError> {
         let from_archives = archived.iter().map(|(place, count)| format!(", {count} from {place}"));
         let from_archives: String = from_archives.collect();
         stdout::print_message(format_args!(
-            "reads {plain} segments here, {compressed} compressed here{from_archives}"
+            "reads {} here, {compressed} compressed here{from_archives}",
+            counted(plain as u64, "segment")
         ));
     }
     Ok(())

@@ -15,6 +15,16 @@ impl Display for Count {
     }
 }
 
+/// A count and its noun, in the plural unless the count is 1: `1 problem`, `2 batches`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    let ending = match noun {
+        _ if count == 1 => "",
+        _ if noun.ends_with("ch") => "es",
+        _ => "s",
+    };
+    format!("{} {noun}{ending}", Count(count))
+}
+
 /// A size in the largest binary unit of which there is at least one: 812 B, 1.5 GiB.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes(pub(crate) u64);
@@ -60,6 +70,17 @@ mod tests {
             [(0, "0"), (999, "999"), (1_000, "1,000"), (3_600_000, "3,600,000")]
         {
             assert_eq!(Count(count).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn nouns_of_one_are_in_the_singular() {
+        for (count, noun, expected) in [
+            (0, "problem", "0 problems"),
+            (1, "problem", "1 problem"),
+            (1_000, "batch", "1,000 batches"),
+        ] {
+            assert_eq!(counted(count, noun), expected);
         }
     }
 

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::CliError;
 use crate::cli::stdout::print_json;
 use crate::cli::table::{Align, Table};
-use crate::cli::units::{Bytes, Count};
+use crate::cli::units::{Bytes, Count, counted};
 use crate::data::layout::refuse_without_log;
 
 const EXAMPLES: &str = "\
@@ -129,10 +129,8 @@ fn archive_segments(
         });
         progress.end();
         let archived = archived.map_err(|error| {
-            let done = lines.len();
-            CliError::new(format!(
-                "{error}: {done} segments were archived before; run the command again"
-            ))
+            let done = counted(lines.len() as u64, "segment");
+            CliError::new(format!("{error}: archived {done} before; run the command again"))
         })?;
         before += archived.plain_bytes;
         lines.push(Line::done(&archived));
@@ -188,7 +186,7 @@ fn print(report: &Report) {
     let (segments, are) = match report.segments.len() {
         0 => return println!("no closed segment is due"),
         1 => ("1 segment".to_owned(), "is"),
-        count => (format!("{count} segments"), "are"),
+        count => (counted(count as u64, "segment"), "are"),
     };
     match (report.dry_run, &report.to) {
         (true, _) => println!("{segments} {are} due; nothing was done"),

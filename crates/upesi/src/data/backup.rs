@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::CliError;
 use crate::cli::stdout::print_json;
-use crate::cli::units::Bytes;
+use crate::cli::units::{Bytes, counted};
 
 /// Attempts to open a segment, because a running switch may archive it in between.
 const ATTEMPTS: usize = 3;
@@ -147,7 +147,9 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), CliError> {
     }
     let Report { to, end, chain_head, segments, files, bytes, .. } = &report;
     println!("{to} holds the log up to record {end}, chain head {chain_head}");
-    println!("copied now: {}, {segments} closed segments, {files} other files", Bytes(*bytes));
+    let segments = counted(*segments as u64, "closed segment");
+    let files = counted(*files as u64, "other file");
+    println!("copied now: {}, {segments}, {files}", Bytes(*bytes));
     for object in &report.mended {
         println!("{object}: was missing or damaged; rewritten");
     }

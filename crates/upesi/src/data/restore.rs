@@ -29,7 +29,7 @@ use serde::Serialize;
 
 use crate::CliError;
 use crate::cli::stdout::{moment, print_json};
-use crate::cli::units::{Bytes, Count};
+use crate::cli::units::{Bytes, counted};
 use crate::config::Config;
 #[cfg(feature = "kafka")]
 use crate::data::layout;
@@ -122,9 +122,10 @@ pub(crate) fn begin(from: &str, data: &Path) -> Result<(), CliError> {
     };
     let proof = make(&arguments, StagingDirectory::of_node(data)?)?;
     println!(
-        "upesi: started from the copy in {from}: {} records replayed, up to record {}, in \
-         {:.1} s",
-        proof.records, proof.last_record, proof.seconds
+        "upesi: started from the copy in {from}: replayed {}, up to record {}, in {:.1} s",
+        counted(proof.records, "record"),
+        proof.last_record,
+        proof.seconds
     );
     Ok(())
 }
@@ -467,22 +468,22 @@ fn print(proof: &Proof, arguments: &RestoreArguments) -> Result<(), CliError> {
     let data = arguments.data.display();
     println!("restored {data} from {} and verified it in {:.1} s", arguments.from, proof.seconds);
     println!(
-        "  decisions     {} records in {} batches replayed with the recorded outcomes, up to \
-         record {}, stamped {}",
-        Count(proof.records),
-        Count(proof.batches),
+        "  decisions     {} in {} replayed with the recorded outcomes, up to record {}, \
+         stamped {}",
+        counted(proof.records, "record"),
+        counted(proof.batches, "batch"),
         proof.last_record,
         proof.last_stamp
     );
     println!(
-        "  chain         {} segments, {}, head {}",
-        proof.segments,
+        "  chain         {}, {}, head {}",
+        counted(proof.segments as u64, "segment"),
         Bytes(proof.bytes),
         proof.chain_head
     );
     println!("  snapshots     {} equal the replayed states", proof.snapshots);
     if 0 < proof.quarantined {
-        println!("  quarantine    {} records are skipped", proof.quarantined);
+        println!("  quarantine    skipped {}", counted(proof.quarantined as u64, "record"));
     }
     if 0 < proof.torn_bytes {
         println!(

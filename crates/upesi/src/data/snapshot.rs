@@ -18,7 +18,7 @@ use snapshots::{
 
 use crate::CliError;
 use crate::cli::stdout::print_json;
-use crate::cli::units::{Bytes, Count};
+use crate::cli::units::{Bytes, counted};
 use crate::config::Config;
 use crate::data::layout::refuse_without_log;
 use crate::operate::quarantine;
@@ -114,11 +114,11 @@ fn print(report: &Report, json: bool) -> Result<(), CliError> {
     }
     match report.bytes {
         Some(bytes) => println!(
-            "{}: state after record {}, {}; {} records replayed in {:.1} s",
+            "{}: state after record {}, {}; replayed {} in {:.1} s",
             report.file,
             report.log_index,
             Bytes(bytes),
-            Count(report.records),
+            counted(report.records, "record"),
             report.seconds
         ),
         None => println!(

@@ -23,7 +23,7 @@ use store::{Disk, StoreOptions, WriteBehind};
 
 use crate::CliError;
 use crate::cli::stdout::{moment, print_json};
-use crate::cli::units::Count;
+use crate::cli::units::{Count, counted};
 use crate::data::restore::tail_after;
 use crate::data::snapshot::{SnapshotChecks, SnapshotFault};
 use crate::inspect::offline::{OfflineLog, OpenFailure};
@@ -616,13 +616,13 @@ fn print(proof: &Proof, json: bool) -> Result<(), CliError> {
     let Figures { postings, reserved, committed, aborted, expired, .. } = proof.figures;
     let figures = &proof.figures;
     println!("verified in {:.1} s, {} records/s", proof.seconds, Count(proof.records_per_second));
-    println!("  chain            unbroken, {} segments, head {}", proof.segments, proof.chain_head);
+    let segments = counted(proof.segments as u64, "segment");
+    println!("  chain            unbroken, {segments}, head {}", proof.chain_head);
     println!(
-        "  decisions        {} records in {} batches replayed; recorded outcomes of {} batches \
-         confirmed, digest {}",
-        Count(proof.records),
-        Count(proof.batches),
-        Count(proof.batches_confirmed),
+        "  decisions        {} in {} replayed; recorded outcomes of {} confirmed, digest {}",
+        counted(proof.records, "record"),
+        counted(proof.batches, "batch"),
+        counted(proof.batches_confirmed, "batch"),
         proof.outcome_digest
     );
     println!(

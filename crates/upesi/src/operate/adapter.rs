@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::CliError;
 use crate::cli::stdout::{print_json, print_message};
+use crate::cli::units::counted;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -125,7 +126,10 @@ async fn run(config: &AdapterConfig) -> Result<(), CliError> {
     let addresses = adapter.addresses();
     let addresses = addresses.map_err(|error| CliError::new(format!("adapter: {error}")))?;
     if 0 < adapter.continued {
-        print_message(format!("adapter: continuing {} transfers", adapter.continued));
+        print_message(format!(
+            "adapter: continuing {}",
+            counted(adapter.continued as u64, "transfer")
+        ));
     }
     print_message(format!(
         "adapter: ready; back ends on {}, hub on {}, health on {}",
@@ -177,8 +181,7 @@ fn doctor(arguments: &DoctorArguments) -> Result<(), CliError> {
     }
     match problems {
         0 => Ok(()),
-        1 => Err(CliError::new("adapter: 1 problem")),
-        problems => Err(CliError::new(format!("adapter: {problems} problems"))),
+        count => Err(CliError::new(format!("adapter: {}", counted(count as u64, "problem")))),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::CliError;
 use crate::cli::admin_client::{AdminClient, AdminConnection, entries, member};
 use crate::cli::admin_get::query_value;
 use crate::cli::table::{Align, Table};
-use crate::cli::units::Count;
+use crate::cli::units::{Count, counted};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -258,7 +258,7 @@ fn change(
         (false, true) => (change_selected(client, action, &arguments.filters)?, done.to_owned()),
         (false, false) => (change_each(client, action, &arguments.ids)?, done.to_owned()),
     };
-    let text = format!("{verb} {} callbacks", Count(count));
+    let text = format!("{verb} {}", counted(count, "callback"));
     let json = json!({"count": count, "dryRun": arguments.dry_run, "done": text});
     connection.print(&json.to_string(), || println!("{text}"));
     Ok(())
@@ -321,9 +321,9 @@ fn print_letters(letters: &[Value]) {
 
 fn print_owed(page: &Value) {
     let notices = entries(&page["notices"]);
-    let all = Count(page["owed"].as_u64().unwrap_or_default());
+    let all = page["owed"].as_u64().unwrap_or_default();
     if notices.is_empty() {
-        println!("no callback matches; {all} are owed in all");
+        println!("no callback matches; owed in all: {}", counted(all, "callback"));
         return;
     }
     let mut table = Table::new([
@@ -339,7 +339,7 @@ fn print_owed(page: &Value) {
         table.add(members.map(|name| member(notice, name)));
     }
     table.print();
-    println!("{all} callbacks are owed in all");
+    println!("owed in all: {}", counted(all, "callback"));
     if let Some(next) = page["next"].as_u64() {
         println!("more: --after {next}");
     }

@@ -11,6 +11,7 @@ use tokio::runtime::Builder;
 
 use crate::CliError;
 use crate::cli::stdout::{print_json, print_message};
+use crate::cli::units::counted;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -115,8 +116,10 @@ pub(crate) fn conformance(arguments: &ConformanceArguments) -> Result<(), CliErr
     }
     match failed {
         0 => Ok(()),
-        1 => Err(CliError::new("conformance: 1 check failed")),
-        failed => Err(CliError::new(format!("conformance: {failed} checks failed"))),
+        count => {
+            let failed = counted(count as u64, "check");
+            Err(CliError::new(format!("conformance: {failed} failed")))
+        }
     }
 }
 

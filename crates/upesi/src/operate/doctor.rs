@@ -19,6 +19,7 @@ use crate::cli::admin_client::{entries, member};
 use crate::cli::admin_get::admin_get;
 use crate::cli::stdout::print_json;
 use crate::cli::terminal::{Colour, coloured};
+use crate::cli::units::counted;
 use crate::config::Config;
 use crate::config::check::check_start;
 use crate::operate::liquidity::now_ms;
@@ -87,7 +88,7 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<(), CliError> {
     let problems = findings.iter().filter(|it| it.gravity == Gravity::Problem).count();
     match problems {
         0 => Ok(()),
-        count => Err(CliError::new(format!("{count} problems found"))),
+        count => Err(CliError::new(format!("{} found", counted(count as u64, "problem")))),
     }
 }
 
@@ -146,7 +147,7 @@ fn certificates(config: &Config) -> Result<Vec<Finding>, CliError> {
     let finding = |(labels, expires): (::metrics::Labels, ::metrics::Number)| {
         let names: Vec<_> = labels.iter().map(|(_, value)| &**value).collect();
         let days = (expires.to_f64() as i64 - now).div_euclid(DAY);
-        let found = format!("{}: {days} days left", names.join(" "));
+        let found = format!("{}: days left: {days}", names.join(" "));
         let [warning, problem] = CERTIFICATE_DAYS;
         let remedy = "renew it; the switch loads a changed file by itself";
         match days {

@@ -15,7 +15,7 @@ use crate::CliError;
 use crate::cli::admin_address::AdminAddress;
 use crate::cli::admin_get::admin_get;
 use crate::cli::stdout::print_json;
-use crate::cli::units::{Bytes, Count, Milliseconds};
+use crate::cli::units::{Bytes, Count, Milliseconds, counted};
 use crate::data::restore::{RestoredLog, restore_for_drill};
 use crate::operate::liquidity::now_ms;
 
@@ -167,14 +167,14 @@ fn print(report: &DrillReport) {
     println!("  recovery point  {}", seconds(report.recovery_point_seconds));
     println!("  recovery time   {}", seconds(report.recovery_time_seconds));
     let missing = report.records_missing.map_or_else(String::new, |count| {
-        format!(", {} records before the end of the log", Count(count))
+        format!(", {} before the end of the log", counted(count, "record"))
     });
     println!(
         "  last record     {}, stamped {}{missing}",
         Count(report.last_record),
         report.last_time
     );
-    println!("  replayed        {} records, {}", Count(report.records), Bytes(report.bytes));
+    println!("  replayed        {}, {}", counted(report.records, "record"), Bytes(report.bytes));
     println!("  state hash      {}", report.state_hash);
 }
 

@@ -22,6 +22,7 @@ use serde_json::json;
 use crate::CliError;
 use crate::cli::admin_address::AdminAddress;
 use crate::cli::admin_get::{admin_get, query_value};
+use crate::cli::units::counted;
 
 /// The first line of a file, and with it the order of its columns.
 const HEADER: &str = "type,id,sub_id,fsp,currency";
@@ -219,7 +220,8 @@ fn import(arguments: &ImportArguments) -> Result<(), CliError> {
     match import.refused {
         0 => Ok(()),
         refused => Err(CliError::new(format!(
-            "{refused} lines were rejected, see above; the others are {}",
+            "rejected {}, see above; the others are {}",
+            counted(refused, "line"),
             if arguments.dry_run { "valid" } else { "registered" }
         ))),
     }
@@ -370,7 +372,8 @@ impl<'a> Import<'a> {
         }
         let done = if dry_run { "valid" } else { "registered" };
         println!(
-            "{lines} lines in {seconds:.1} s ({rate:.0}/s): {registered} {done}, {refused} rejected"
+            "{} in {seconds:.1} s ({rate:.0}/s): {registered} {done}, {refused} rejected",
+            counted(*lines, "line")
         );
     }
 }
@@ -494,9 +497,9 @@ impl CsvFile {
         while self.line < line {
             if self.next()?.is_none() {
                 return Err(CliError::new(format!(
-                    "{}: has only {} lines; --from-line is {line}",
+                    "{}: has only {}; --from-line is {line}",
                     self.path.display(),
-                    self.line - 1
+                    counted(self.line - 1, "line")
                 )));
             }
         }

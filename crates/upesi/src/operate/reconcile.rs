@@ -20,6 +20,7 @@ use serde_json::Value;
 use crate::CliError;
 use crate::cli::admin_address::AdminAddress;
 use crate::cli::stdout::{moment, print_json};
+use crate::cli::units::counted;
 use crate::inspect::replay::Until;
 use crate::inspect::statements::{compute_all_offline, participants_of};
 use crate::operate::reconcile::bank::{BankStatement, Holder, NOT_COMPARED, SETTLEMENT};
@@ -88,7 +89,8 @@ pub(crate) fn reconcile(arguments: &ReconcileArguments) -> Result<(), CliError> 
     match comparison.differences() {
         0 => Ok(()),
         count => {
-            Err(CliError::new(format!("{}: {count} differences", arguments.files().join(", "))))
+            let differences = counted(count as u64, "difference");
+            Err(CliError::new(format!("{}: {differences}", arguments.files().join(", "))))
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::cli::admin_client::{entries, member};
 use crate::cli::admin_get::admin_get;
 use crate::cli::table::{Align, Table};
 use crate::cli::terminal::{self, Colour, Keys, coloured, shown_width};
-use crate::cli::units::{Bytes, Count, Milliseconds};
+use crate::cli::units::{Bytes, Count, Milliseconds, counted};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -281,7 +281,7 @@ fn copy(copy: &Value) -> String {
     if let Some(age) = copy["ageSeconds"].as_u64() {
         text += &format!(", {} ago", Milliseconds(age * 1_000));
     }
-    text += &format!(", {} records after it", Count(number(&copy["recordsAfter"])));
+    text += &format!(", {} after it", counted(number(&copy["recordsAfter"]), "record"));
     if let Some(failing) = copy["failing"].as_str() {
         text += &format!(", {}", coloured(&format!("fails: {failing}"), Colour::Red));
     }

@@ -12,6 +12,7 @@ use switch::{Signatures, Signer};
 
 use crate::CliError;
 use crate::cli::stdout;
+use crate::cli::units::counted;
 use crate::config::Config;
 
 /// The setting that names the hub's private key.
@@ -138,7 +139,9 @@ pub(crate) async fn reload(directory: Arc<KeyDirectory>) {
         tracing::warn!(%fault, "jws.keys: the previous keys stay in force");
     }
     stdout::print_message(format_args!(
-        "jws.keys: {keys} keys of {participants} participants loaded"
+        "jws.keys: loaded {} of {}",
+        counted(keys as u64, "key"),
+        counted(participants as u64, "participant")
     ));
 }
 

@@ -140,7 +140,7 @@ fn archived_log_is_verified_explained_replayed_and_served() {
     assert!(all() == plain, "archived");
 
     let switch = home.serve();
-    let reads = format!("reads 1 segments here, 0 compressed here, {} from {place}", segments - 1);
+    let reads = format!("reads 1 segment here, 0 compressed here, {} from {place}", segments - 1);
     assert!(switch.greeting.contains(&reads), "{}", switch.greeting);
     let admin = Admin::new(&home, &switch);
     let state = admin.quiet_state();

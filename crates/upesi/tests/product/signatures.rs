@@ -89,7 +89,7 @@ fn keys_in_a_directory_are_reloaded_without_a_restart() {
     keys.write("payerfsp.2.pem", &pem("ec", "public"));
     keys.write("payerfsp.pem", "half a k");
     scheme.switch.signal(Signal::HUP);
-    assert_eq!(scheme.switch.next_line(), "upesi: jws.keys: 2 keys of 1 participants loaded");
+    assert_eq!(scheme.switch.next_line(), "upesi: jws.keys: loaded 2 keys of 1 participant");
     scheme.switch.wait_for_complaint("payerfsp.pem");
     check(&scheme, "ec", true);
     check(&scheme, "rsa", true);

@@ -19,6 +19,7 @@ use self::client::{Client, Role};
 use self::latency::{Wait, waits};
 use self::rules::{Finding, Level, findings};
 use crate::CliError;
+use crate::cli::units::counted;
 
 /// Longest file, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -62,7 +63,10 @@ pub(super) fn check(file: &Path, json: bool) -> Result<(), CliError> {
     let errors = reports.iter().flat_map(|report| &report.findings);
     match errors.filter(|finding| finding.level == Level::Error).count() {
         0 => Ok(()),
-        errors => Err(failed(format!("{errors} settings with which a client cannot work"))),
+        errors => {
+            let settings = counted(errors as u64, "setting");
+            Err(failed(format!("{settings} with which a client cannot work")))
+        }
     }
 }
 

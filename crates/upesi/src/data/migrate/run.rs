@@ -22,7 +22,7 @@ use super::arguments::{ExportArguments, ImportArguments};
 use crate::CliError;
 use crate::cli::stdout;
 use crate::cli::stdout::print_json;
-use crate::cli::units::{Bytes, Count};
+use crate::cli::units::{Bytes, Count, counted};
 use crate::config::Config;
 use crate::data::layout::{MARKER, has_segments};
 use crate::inspect::offline::records_about;
@@ -98,8 +98,8 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<(), CliError> {
         address.topic, report.end, report.chain_head
     );
     println!(
-        "  {} batches, {}, {} of them sent now; all read back and compared in {:.1} s",
-        Count(frames),
+        "  {}, {}, {} of them sent now; all read back and compared in {:.1} s",
+        counted(frames, "batch"),
         Bytes(bytes),
         Count(sent),
         report.seconds
@@ -241,8 +241,8 @@ fn print_imported(report: &Report, data: &Path) {
     println!(
         "{data_dir} holds the log of topic {topic} up to record {end}, chain head {chain_head}"
     );
-    let (moved, bytes) = (Count(*moved), Bytes(*bytes));
-    println!("  {moved} batches replayed, {bytes} compared with the topic in {seconds:.1} s");
+    let (moved, bytes) = (counted(*moved, "batch"), Bytes(*bytes));
+    println!("  {moved} replayed, {bytes} compared with the topic in {seconds:.1} s");
     println!("No node can use the topic any more. Continue with:");
     println!("  upesi serve --data {data_dir}");
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::CliError;
 use crate::cli::stdout::print_json;
-use crate::cli::units::Count;
+use crate::cli::units::{Count, counted};
 use crate::data::chain_heads::{self, ChainHead};
 use crate::inspect::offline::OfflineLog;
 
@@ -91,10 +91,10 @@ pub(super) fn run(arguments: &VerifyArguments) -> Result<(), CliError> {
     match report.ok {
         true => Ok(()),
         false => Err(CliError::new(format!(
-            "{}: does not match its signed chain heads: {} faults; keep the directory and the \
+            "{}: does not match its signed chain heads: {}; keep the directory and the \
              chain heads, and compare it with a copy of the log",
             arguments.data.display(),
-            Count(report.fault_count)
+            counted(report.fault_count, "fault")
         ))),
     }
 }

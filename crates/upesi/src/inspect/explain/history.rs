@@ -21,6 +21,7 @@ use ports::{LogError, OwnedPayload, OwnedRecord, RecordReader};
 use record::frame::{Payload, Record, payload_digest};
 
 use crate::cli::stdout::moment;
+use crate::cli::units::counted;
 use crate::inspect::explain::report::{
     Attempt, BulkMembership, Decimal, DecisionReport, Delivery, Event, EventDetail, Explanation,
     MessageReport, PartyReport, PostingLeg, Source, Verdict, request_of,
@@ -675,7 +676,7 @@ fn bulk_or_quote_report(
 ) -> MessageReport {
     let place = |mut ids: Box<dyn Iterator<Item = TransferId> + '_>, count: usize| {
         if id.is_bulk() {
-            return format!("{count} items");
+            return counted(count as u64, "item");
         }
         let number = ids.position(|item| item == id).map_or(0, |at| at + 1);
         format!("item {number} of {count}")

@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 
 use crate::cli::stdout::moment;
 use crate::cli::table::{Align, Table};
-use crate::cli::units::Milliseconds;
+use crate::cli::units::{Milliseconds, counted};
 use crate::operate::quarantine::Entry;
 
 /// The history of one transfer.
@@ -465,7 +465,8 @@ impl PendingDelivery {
             (None, None) => String::new(),
         };
         let next = self.next_attempt.as_ref().map(|next| format!("; next attempt at {next}"));
-        format!("{attempts} attempts{last}; waits for {waits}{}", next.unwrap_or_default())
+        let attempts = counted(u64::from(*attempts), "attempt");
+        format!("{attempts}{last}; waits for {waits}{}", next.unwrap_or_default())
     }
 }
 
@@ -484,7 +485,8 @@ impl Display for Explanation {
             None if self.is_of_quote() => writeln!(f, "quote {}", self.transfer)?,
             None => writeln!(f, "transfer {}: {state}", self.transfer)?,
             Some(BulkMembership::Items(items)) => {
-                writeln!(f, "bulk transfer {} of {items} items: {state}", self.transfer)?;
+                let items = counted(*items as u64, "item");
+                writeln!(f, "bulk transfer {} of {items}: {state}", self.transfer)?;
             }
             Some(BulkMembership::ItemOf(bulk)) => {
                 writeln!(f, "transfer {} of bulk transfer {bulk}: {state}", self.transfer)?;
@@ -506,8 +508,8 @@ impl Display for Explanation {
         if 0 < self.left_out {
             writeln!(
                 f,
-                "{} decisions in the middle are omitted, with the deliveries of their callbacks",
-                self.left_out
+                "omitted in the middle: {}, with the deliveries of their callbacks",
+                counted(self.left_out, "decision")
             )?;
         }
         for pending in &self.under_way {
@@ -590,8 +592,7 @@ impl Display for Delivery {
             Some(status) => format!("last status {status}"),
             None => "no response".to_owned(),
         };
-        let count =
-            if *attempts == 1 { "1 attempt".into() } else { format!("{attempts} attempts") };
+        let count = counted(u64::from(*attempts), "attempt");
         writeln!(f, "  {count}, {status}, finished {}", self.finished)?;
         if tried.is_empty() {
             return Ok(());

@@ -36,6 +36,7 @@ use self::fees::{FeeRules, OpenFee};
 use self::id_hasher::IdHasher;
 use self::reserved_ids::ReservedIds;
 use self::windows::{Movement, Windows, account_of, gross_account};
+use crate::cli::units::counted;
 
 /// Batches between two comparisons of all accounts.
 const FULL_INTERVAL: u64 = 1_024;
@@ -543,8 +544,12 @@ impl Audit {
         let Some(owed) = self.owed.remove(&end.notice) else { return };
         if !self.is_possible_end(&owed, end) {
             let what = format!(
-                "its notice {} ({:?}) ended as {:?} after {} attempts with status {}",
-                end.notice.0, owed.kind, end.result, end.attempts, end.status
+                "its notice {} ({:?}) ended as {:?} after {} with status {}",
+                end.notice.0,
+                owed.kind,
+                end.result,
+                counted(end.attempts.into(), "attempt"),
+                end.status
             );
             self.find(owed.transfer, what);
         }

@@ -7,7 +7,7 @@ use crate::cli::admin_address::AdminAddress;
 use crate::cli::admin_get::admin_get;
 use crate::cli::stdout::moment;
 use crate::cli::table::{Align, Table};
-use crate::cli::units::{Count, Milliseconds};
+use crate::cli::units::{Count, Milliseconds, counted};
 
 /// Arguments of `cluster status`.
 #[derive(clap::Args)]
@@ -46,10 +46,10 @@ const SILENCE_REPORTED_MS: u64 = 3_000;
 
 fn print_report(cluster: &Cluster) {
     println!(
-        "seen by {} at record {}, lag {} messages\n",
+        "seen by {} at record {}, lag {}\n",
         cluster.node,
         Count(cluster.log_index),
-        Count(cluster.behind)
+        counted(cluster.behind, "message")
     );
     if SILENCE_REPORTED_MS <= cluster.unheard_ms {
         println!(

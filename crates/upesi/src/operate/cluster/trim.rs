@@ -81,6 +81,7 @@ mod work {
     use super::TrimArguments;
     use crate::CliError;
     use crate::cli::stdout::print_json;
+    use crate::cli::units::counted;
     use crate::config::Config;
     use crate::data::layout::MARKER;
     use crate::data::migrate::{address_of, options};
@@ -207,12 +208,14 @@ mod work {
         match (first_record, arguments.dry_run) {
             (Some(_), _) if *deleted == 0 => println!("topic {topic}: already trimmed"),
             (Some(first), true) => println!(
-                "topic {topic}: {deleted} messages would be deleted and {kept} kept; the first \
-                 kept record would be {first}"
+                "topic {topic}: would delete {} and keep {kept}; the first kept record would be \
+                 {first}",
+                counted(*deleted, "message")
             ),
             (Some(first), false) => println!(
-                "topic {topic}: {deleted} messages deleted; it begins with record {first}. Nodes \
-                 without the earlier records start with --from {}",
+                "topic {topic}: deleted {}; it begins with record {first}. Nodes without the \
+                 earlier records start with --from {}",
+                counted(*deleted, "message"),
                 arguments.copy
             ),
             (None, _) => println!(

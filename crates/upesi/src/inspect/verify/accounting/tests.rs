@@ -552,18 +552,18 @@ fn impossible_delivery_result_is_found() {
             end(2, Delivered, 0, 200),
             "its notice 2 (Fulfil) ended as Delivered after 0 attempts with status 200",
         ),
-        (end(2, Delivered, 1, 503), "ended as Delivered after 1 attempts with status 503"),
-        (end(2, Dead, 1, 200), "ended as Dead after 1 attempts with status 200"),
+        (end(2, Delivered, 1, 503), "ended as Delivered after 1 attempt with status 503"),
+        (end(2, Dead, 1, 200), "ended as Dead after 1 attempt with status 200"),
         (end(2, Dead, 0, 503), "ended as Dead after 0 attempts with status 503"),
         // A callback with the result of a transfer is never withdrawn,
         (end(2, Withdrawn, 0, 0), "its notice 2 (Fulfil) ended as Withdrawn"),
         // nor given up without a dead letter.
         (
             end(2, GivenUp, 1, 400),
-            "its notice 2 (Fulfil) ended as GivenUp after 1 attempts with status 400",
+            "its notice 2 (Fulfil) ended as GivenUp after 1 attempt with status 400",
         ),
         // A prepare that was sent is not withdrawn.
-        (end(1, Withdrawn, 1, 200), "its notice 1 (Prepare) ended as Withdrawn after 1 attempts"),
+        (end(1, Withdrawn, 1, 200), "its notice 1 (Prepare) ended as Withdrawn after 1 attempt"),
     ] {
         let falsify: Falsify<'_> = &|command, _| {
             if let Command::FinishDeliveries(ends) = command {
@@ -577,7 +577,7 @@ fn impossible_delivery_result_is_found() {
         (end(1, Withdrawn, 0, 0), "its notice 1 (Prepare) ended as Withdrawn after 0 attempts"),
         (
             end(1, GivenUp, 1, 503),
-            "its notice 1 (Prepare) ended as GivenUp after 1 attempts with status 503",
+            "its notice 1 (Prepare) ended as GivenUp after 1 attempt with status 503",
         ),
     ] {
         let falsify: Falsify<'_> = &|command, outcome| {

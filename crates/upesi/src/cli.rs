@@ -13,5 +13,6 @@ pub(crate) mod session;
 pub(crate) mod shell_files;
 pub(crate) mod stdout;
 pub(crate) mod table;
+pub(crate) mod table_form;
 pub(crate) mod terminal;
 pub(crate) mod units;

@@ -28,7 +28,7 @@ pub(crate) struct AdminAddress {
     pub(crate) token: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) files: TlsFiles,
-    /// Show complete tables, whatever the width of the terminal.
+    /// Show complete tables, like `--output wide`.
     #[arg(long, global = true)]
     wide: bool,
 }

@@ -11,6 +11,8 @@ use crate::cli::shell_files::{
     CompletionsArguments, ManArguments, print_completions, write_man_pages,
 };
 use crate::cli::stdout;
+use crate::cli::table_form;
+use crate::cli::units::counted;
 use crate::data::{archive, backup, migrate, restore, snapshot};
 use crate::inspect::{audit, events, explain, replay, verify, what_if};
 use crate::operate::{
@@ -395,6 +397,7 @@ enum DescribedApi {
 #[must_use]
 pub fn run() -> ExitCode {
     let matches = command_line().get_matches();
+    table_form::apply(&matches);
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     #[cfg(feature = "rehearsed-rules")]
     arguments.inject_rules.into_iter().for_each(ledger::claim_rules);
@@ -408,8 +411,8 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn command_line() -> clap::Command {
-    with_command_groups(Arguments::command(), GROUPS)
+pub(crate) fn command_line() -> clap::Command {
+    with_command_groups(table_form::with_table_form(Arguments::command()), GROUPS)
 }
 
 impl Command {
@@ -502,7 +505,10 @@ fn demo(options: &harness::DemoOptions) -> Result<(), CliError> {
     match results.map_err(|error| CliError::new(error.to_string()))? {
         (0, true) => Ok(()),
         (0, false) => Err(CliError::new("demo: the ledger was not verified; see above")),
-        (failed, _) => Err(CliError::new(format!("demo: {failed} transactions failed; see above"))),
+        (failed, _) => {
+            let failed = counted(failed, "transaction");
+            Err(CliError::new(format!("demo: {failed} failed; see above")))
+        }
     }
 }
 
@@ -519,7 +525,8 @@ mod tests {
 
     #[test]
     fn help_follows_the_rules() {
-        let faults = testkit::cli_help::faults(&Arguments::command(), GROUPS);
+        let faults =
+            testkit::cli_help::faults(&table_form::with_table_form(Arguments::command()), GROUPS);
         assert!(faults.is_empty(), "{}", faults.join("\n"));
     }
 

@@ -1,7 +1,7 @@
 //! Tables for people: rows of text with aligned columns.
 //!
 //! A printed table fits the terminal: the widest texts are cut, and if that is not enough, columns
-//! on the right are left out. Other outputs, and `--wide`, get the complete table.
+//! on the right are left out. Other outputs, `--output wide` and `--wide` get the complete table.
 
 use std::fmt::{self, Display, Formatter};
 

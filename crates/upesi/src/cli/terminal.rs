@@ -13,7 +13,7 @@ use rustix::termios::{
 
 use crate::CliError;
 
-/// Whether `--wide` asks for complete tables.
+/// Whether `--output wide` asks for complete tables.
 static IS_WIDE: AtomicBool = AtomicBool::new(false);
 
 /// The byte of ctrl-c.

@@ -3,11 +3,11 @@
 
 use ledger::{Amount, Currency, FspName, TransferId};
 use serde::Deserialize;
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::CliError;
-use crate::cli::admin_client::{AdminClient, AdminConnection};
+use crate::cli::admin_client::{AdminClient, AdminConnection, entries, member};
 use crate::cli::admin_get::query_value;
 use crate::cli::table::{Align, Table};
 use crate::operate::apply::scheme::{amount_of, currency_of, participant_name};
@@ -19,7 +19,7 @@ Examples:
   upesi funds list
   upesi funds commit b51ec534-ee48-4575-b6a9-000000000001 --reason 'paid out'
   upesi funds abort b51ec534-ee48-4575-b6a9-000000000001 --reason 'returned by the bank'
-The same command with the same --id moves the funds once.";
+The same command with the same --id moves the funds once. A second `commit` changes nothing.";
 
 /// Arguments of `funds`.
 #[derive(clap::Args)]
@@ -187,14 +187,61 @@ fn end(
     (id, action): (&TransferId, &str),
 ) -> Result<(), CliError> {
     let Some(FundsOut { participant, account_id, .. }) = find(client, id)? else {
-        return Err(CliError::new(format!("{id}: it is not a reserved withdrawal")));
+        return repeated_end(client, connection, (id, action));
     };
     let path = format!("/participants/{participant}/accounts/{account_id}/transfers/{id}");
     let reason = connection.reason().unwrap_or("by the operator");
     client.call("PUT", &path, Some(&json!({"action": action, "reason": reason})))?;
-    let verb = if action == "recordFundsOutCommit" { "committed" } else { "aborted" };
+    let verb = ended_as(action);
     done(connection, (id, &participant), &format!("{verb} funds out {id} of {participant}"));
     Ok(())
+}
+
+fn ended_as(action: &str) -> &'static str {
+    if action == "recordFundsOutCommit" { "committed" } else { "aborted" }
+}
+
+/// The end of a withdrawal that is not reserved any more: it has succeeded if the withdrawal ended
+/// like this before.
+fn repeated_end(
+    client: &mut AdminClient,
+    connection: &AdminConnection,
+    (id, action): (&TransferId, &str),
+) -> Result<(), CliError> {
+    let path = format!("/transfers/{id}/explanation");
+    let (status, answer) = client.status_of("GET", &path, None)?;
+    let end = earlier_end(&answer.value).filter(|_| status == 200);
+    let Some(EarlierEnd { participant, verb, time }) = end else {
+        return Err(CliError::new(format!("{id}: it is not a reserved withdrawal")));
+    };
+    if verb != ended_as(action) {
+        return Err(CliError::new(format!(
+            "{id}: nothing was changed; the withdrawal of {participant} was {verb} at {time}"
+        )));
+    }
+    let text = format!("funds out {id} of {participant}: already {verb} at {time}; nothing to do");
+    done(connection, (id, &participant), &text);
+    Ok(())
+}
+
+/// How and when a withdrawal ended.
+#[derive(Debug, PartialEq, Eq)]
+struct EarlierEnd {
+    participant: String,
+    verb: &'static str,
+    time: String,
+}
+
+/// The accepted end in the explanation of a withdrawal.
+fn earlier_end(explanation: &Value) -> Option<EarlierEnd> {
+    let is_accepted = |event: &&Value| event["decision"]["outcome"] == "Accepted";
+    let mut ends = entries(&explanation["events"]).iter().filter(is_accepted).filter_map(|event| {
+        let change = event["change"].as_str()?.strip_prefix("funds out of ")?;
+        let (participant, end) = change.split_once(", ")?;
+        let verb = if end.starts_with("commit") { "committed" } else { "aborted" };
+        Some(EarlierEnd { participant: participant.to_owned(), verb, time: member(event, "time") })
+    });
+    ends.next_back()
 }
 
 fn find(client: &mut AdminClient, id: &TransferId) -> Result<Option<FundsOut>, CliError> {
@@ -258,6 +305,18 @@ fn print_rows(rows: Vec<FundsOut>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_accepted_end_of_a_withdrawal_is_found() {
+        let event = |change: &str, outcome: &str| json!({"time": "noon", "change": change, "decision": {"outcome": outcome}});
+        let reserved = event("funds out, reservation: 5 USD of bank", "Accepted");
+        let refused = event("funds out of bank, abort", "FundsOutNotReserved");
+        let committed = event("funds out of bank, commit (approval of proposal 3)", "Accepted");
+        let found = earlier_end(&json!({"events": [reserved, committed, refused]}));
+        let (participant, time) = ("bank".to_owned(), "noon".to_owned());
+        assert_eq!(found, Some(EarlierEnd { participant, verb: "committed", time }));
+        assert_eq!(earlier_end(&json!({"events": [reserved, refused]})), None);
+    }
 
     #[test]
     fn new_ids_are_valid_and_differ() {

@@ -160,9 +160,14 @@ fn funds_move_once_and_withdrawals_end() {
     run(&scheme, &["funds", "abort", out]).succeeds();
     assert_eq!(cover(), "2100.25");
     let ended = run(&scheme, &["funds", "commit", out]).fails();
-    assert!(ended.contains("it is not a reserved withdrawal"), "{ended}");
+    assert!(ended.contains("the withdrawal of payeefsp was aborted at 20"), "{ended}");
+    let unknown = run(&scheme, &["funds", "commit", "01HV0000000000000000000010"]).fails();
+    assert!(unknown.contains("it is not a reserved withdrawal"), "{unknown}");
     let paid = answer(&scheme, &["funds", "out", "payeefsp", "100.25"]);
-    run(&scheme, &["funds", "commit", paid["transferId"].as_str().unwrap()]).succeeds();
+    let paid = paid["transferId"].as_str().unwrap();
+    run(&scheme, &["funds", "commit", paid]).succeeds();
+    let again = run(&scheme, &["funds", "commit", paid]).succeeds().out();
+    assert!(again.contains("of payeefsp: already committed at 20"), "{again}");
     assert_eq!(cover(), "2000");
     let refused = run(&scheme, &["funds", "out", "payeefsp", "1000000"]).fails();
     assert!(refused.contains("was refused"), "{refused}");

@@ -3,6 +3,10 @@
 //!
 //! Everything is compared before anything is changed. If a part differs and the admin API cannot
 //! change it, nothing is changed. A second run changes nothing.
+//!
+//! A change that needs a second operator is proposed: once, because the hub answers a repeated
+//! request with the same open proposal. The parts that depend on it wait, the others are carried
+//! out, and the same command continues after the approval.
 
 mod document;
 pub(crate) mod export;
@@ -10,6 +14,7 @@ mod fields;
 mod hub;
 pub(super) mod scheme;
 mod steps;
+mod waiting;
 
 use std::fs;
 use std::io::{IsTerminal, stdin};
@@ -21,11 +26,13 @@ use hub::KnownHub;
 use scheme::Scheme;
 use serde_json::json;
 use steps::{SchemeStep, Verdict};
+use waiting::{Proposals, listed};
 
 use crate::CliError;
 use crate::cli::admin_address::AdminAddress;
 use crate::cli::table::{Align, Table};
 use crate::cli::terminal;
+use crate::cli::units::counted;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -71,6 +78,8 @@ struct Row {
     done: &'static str,
     /// The value that the hub had, if it was another one.
     found: Option<String>,
+    /// The proposal of a change that waits for a second operator.
+    proposal: Option<u64>,
 }
 
 /// How steps are carried out and shown.
@@ -128,16 +137,26 @@ impl Provisioning<'_> {
             Ok(())
         } else {
             self.ask(&steps)?;
-            carry_out(steps, &mut hub, &mut rows)
+            self.carry_out_steps(steps, &mut hub, &mut rows)
         };
         print(&rows, self.shown.json);
         result?;
+        let mut open: Vec<_> = rows.iter().filter_map(|row| row.proposal).collect();
+        open.dedup();
+        if !open.is_empty() {
+            return Err(CliError::proposed(format!(
+                "{}: not done yet: another operator must approve {} (`upesi proposal approve \
+                 ID`); then run the same command again",
+                self.subject,
+                listed(&open)
+            )));
+        }
         match differing {
             0 => Ok(()),
             count => Err(CliError::new(format!(
-                "{}: {count} parts differ from the hub and cannot be changed through its API; \
-                 nothing was changed",
-                self.subject
+                "{}: nothing was changed: the API of the hub cannot change {} in which it differs",
+                self.subject,
+                counted(count as u64, "part")
             ))),
         }
     }
@@ -152,36 +171,61 @@ impl Provisioning<'_> {
             return Ok(());
         }
         eprint!("{}", table(&changes));
-        terminal::confirm(&format!("{}: make {} changes", self.subject, changes.len()))
+        let count = counted(changes.len() as u64, "change");
+        terminal::confirm(&format!("{}: make {count}", self.subject))
+    }
+
+    /// Carries out the steps; those after a failed one are left out.
+    fn carry_out_steps(
+        &self,
+        steps: Vec<SchemeStep>,
+        hub: &mut KnownHub,
+        rows: &mut Vec<Row>,
+    ) -> Result<(), CliError> {
+        let is_equal = |step: &SchemeStep| matches!(step.verdict, Verdict::Equal);
+        let mut proposals = Proposals::default();
+        if !steps.iter().all(is_equal) {
+            proposals = Proposals::read(hub)?;
+            let made = steps.iter().filter(|step| is_equal(step));
+            let approved = proposals.approved(made);
+            if !approved.is_empty() {
+                let approved = listed(&approved);
+                eprintln!("upesi: {}: continues; approved: {approved}", self.subject);
+            }
+        }
+        for step in steps {
+            rows.push(carry_out(step, hub, &mut proposals)?);
+        }
+        Ok(())
     }
 }
 
-/// Carries out the steps; those after a failed one are left out.
+/// Carries out a step, unless it waits for a proposal.
 fn carry_out(
-    steps: Vec<SchemeStep>,
+    step: SchemeStep,
     hub: &mut KnownHub,
-    rows: &mut Vec<Row>,
-) -> Result<(), CliError> {
-    for step in steps {
-        let (done, found) = match step.verdict {
-            Verdict::Equal => ("equal", None),
-            Verdict::Create(change) => {
-                change.send(hub)?;
-                ("created", None)
-            }
-            Verdict::Update { found, change } => {
-                change.send(hub)?;
-                ("updated", Some(found))
-            }
-            Verdict::Prune(change) => {
-                change.send(hub)?;
-                ("pruned", None)
-            }
-            Verdict::Differs { found } => ("differs", Some(found)),
-        };
-        rows.push(Row { object: step.object, wanted: step.wanted, done, found });
+    proposals: &mut Proposals,
+) -> Result<Row, CliError> {
+    let SchemeStep { object, wanted, verdict } = step;
+    let (done, found, change) = match verdict {
+        Verdict::Equal => ("equal", None, None),
+        Verdict::Create(change) => ("created", None, Some(change)),
+        Verdict::Update { found, change } => ("updated", Some(found), Some(change)),
+        Verdict::Prune(change) => ("pruned", None, Some(change)),
+        Verdict::Differs { found } => ("differs", Some(found), None),
+    };
+    let mut row = Row { object, wanted, done, found, proposal: None };
+    let Some(change) = change else { return Ok(row) };
+    if proposals.must_wait(&row.object, &row.wanted) {
+        proposals.waits(&row.object, &row.wanted);
+        return Ok(Row { done: "waits", ..row });
     }
-    Ok(())
+    row.proposal = change.send(hub)?;
+    if row.proposal.is_some() {
+        proposals.waits(&row.object, &row.wanted);
+        row.done = "proposed";
+    }
+    Ok(row)
 }
 
 impl Row {
@@ -193,13 +237,15 @@ impl Row {
             Verdict::Prune(_) => ("would prune", None),
             Verdict::Differs { found } => ("differs", Some(found.clone())),
         };
-        Self { object: step.object.clone(), wanted: step.wanted.clone(), done, found }
+        let (object, wanted) = (step.object.clone(), step.wanted.clone());
+        Self { object, wanted, done, found, proposal: None }
     }
 
     /// Whether the table shows both in one line: endpoints of one participant with one result.
     fn is_like(&self, other: &Self) -> bool {
         let is_endpoint = |row: &Self| row.wanted.starts_with("FSPIOP_") && row.found.is_none();
-        let is_same = self.object == other.object && self.done == other.done;
+        let place = |row: &Self| (row.object.clone(), row.done, row.proposal);
+        let is_same = place(self) == place(other);
         is_same && is_endpoint(self) && is_endpoint(other)
     }
 }
@@ -230,6 +276,7 @@ fn print(rows: &[Row], json: bool) {
                 "wanted": row.wanted,
                 "done": row.done,
                 "found": row.found,
+                "proposal": row.proposal,
             })
         });
         println!("{}", serde_json::Value::from_iter(rows));
@@ -250,7 +297,8 @@ fn table(rows: &[Row]) -> Table<3> {
             1 => format!("{}{found}", row.wanted),
             count => format!("{count} endpoints"),
         };
-        table.add([row.object.clone(), row.done.to_owned(), wanted]);
+        let number = row.proposal.map(|id| format!(" as {id}")).unwrap_or_default();
+        table.add([row.object.clone(), format!("{}{number}", row.done), wanted]);
     }
     table
 }

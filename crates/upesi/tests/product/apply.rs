@@ -156,7 +156,7 @@ fn differences_are_updated_or_refused() {
         let listed = changes(&output.json());
         assert!(listed.contains(&differing.to_owned()), "{listed:?}");
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(error.contains("1 parts differ"), "{error}");
+        assert!(error.contains("cannot change 1 part in which"), "{error}");
         assert_eq!(hub.content(), before);
     }
     hub.switch.stop(Signal::TERM);

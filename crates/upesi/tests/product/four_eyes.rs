@@ -173,9 +173,52 @@ fn an_onboarding_that_is_only_proposed_says_so() {
     let arguments = format!("apply {}", file.display());
     let proposed = treasury.office.run(&treasury.amina, &arguments);
     assert_eq!(proposed.status.code(), Some(3), "{proposed:?}");
-    assert!(proposed.err().contains("POST /participants: proposed as "), "{proposed:?}");
+    assert!(proposed.err().contains("must approve proposal "), "{proposed:?}");
     let found = treasury.call(&treasury.amina, "GET", "/participants/greenbank", "");
     assert_eq!(found.status, 400, "{}", found.text());
+    treasury.office.end(Signal::TERM);
+}
+
+#[test]
+fn adding_a_participant_continues_after_each_approval() {
+    let treasury = Treasury::start("");
+    run_four_eyes(&treasury, "funds limits roles participants");
+    let add = "participant add greenbank --currency USD --cap 100 --funds-in 60 --callbacks \
+        http://127.0.0.1:9";
+    let add = || treasury.office.run(&treasury.amina, add);
+    let waiting = |output: &std::process::Output| {
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        let text = output.err();
+        let (_, rest) = text.split_once("must approve proposal").unwrap();
+        let (ids, _) = rest.split_once(" (`").unwrap();
+        let ids = ids.trim_start_matches('s').replace(" and", ",");
+        ids.split(',').map(|id| id.trim().parse::<u64>().unwrap()).collect::<Vec<_>>()
+    };
+    let approve = |id: &u64| {
+        let approve = format!("proposal approve {id}");
+        treasury.office.run(&treasury.benta, &approve).succeeds();
+    };
+    let first = add();
+    let accounts = waiting(&first);
+    assert_eq!(accounts.len(), 1, "the rest needs the accounts: {first:?}");
+    assert!(first.out().contains("waits"), "{first:?}");
+    assert!(!first.err().contains("continues"), "{first:?}");
+    assert_eq!(waiting(&add()), accounts, "it is proposed once");
+    approve(&accounts[0]);
+    let second = add();
+    let continues = format!("greenbank: continues; approved: proposal {}\n", accounts[0]);
+    assert!(second.err().contains(&continues), "{second:?}");
+    let rest = waiting(&second);
+    assert!(2 <= rest.len(), "cap and funds do not wait for each other: {second:?}");
+    assert_eq!(waiting(&add()), rest, "each is proposed once");
+    rest.iter().for_each(approve);
+    let third = add();
+    assert!(third.status.success(), "{third:?}");
+    let last = add();
+    assert!(last.status.success() && last.err().is_empty(), "{last:?}");
+    let listed = treasury.office.run(&treasury.amina, "liquidity --participant greenbank --json");
+    let listed = listed.succeeds().out();
+    assert!(listed.contains("\"liquidityCover\":60"), "{listed}");
     treasury.office.end(Signal::TERM);
 }
 

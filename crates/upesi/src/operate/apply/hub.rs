@@ -9,10 +9,11 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::CliError;
-use crate::cli::admin_client::proposed;
 
 /// Status of the answer to a change that was only proposed.
 const PROPOSED: u16 = 202;
+/// Beginning of the part of a description that names the approval.
+const APPROVAL: &str = " (approval of proposal ";
 
 /// A hub, with its participants and models as they were read.
 pub(super) struct KnownHub {
@@ -101,6 +102,15 @@ impl KnownKey {
     }
 }
 
+/// A change that waits for a second operator, or waited.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct KnownProposal {
+    pub(super) proposal_id: u64,
+    pub(super) state: String,
+    pub(super) description: String,
+}
+
 #[derive(Deserialize)]
 struct Explanation {
     #[serde(default)]
@@ -172,7 +182,9 @@ impl KnownHub {
         let is_accepted = |event: &Event| {
             event.decision.as_ref().is_some_and(|decision| decision.outcome == "Accepted")
         };
-        Ok(explanation.events.into_iter().find(is_accepted).and_then(|event| event.change))
+        let change = explanation.events.into_iter().find(is_accepted).and_then(|it| it.change);
+        // A change that a second operator approved is described with the approval.
+        Ok(change.map(|it| it.split(APPROVAL).next().unwrap_or_default().to_owned()))
     }
 
     /// The number of an account, read again.
@@ -190,20 +202,27 @@ impl KnownHub {
             .ok_or_else(|| CliError::new(format!("{name}: it has no {kind} account in {currency}")))
     }
 
-    /// Sends a change that must be answered with this status.
+    /// The newest proposed changes.
+    pub(super) fn proposals(&mut self) -> Result<Vec<KnownProposal>, CliError> {
+        get(&mut self.admin, "/proposals")
+    }
+
+    /// Sends a change that must be answered with this status. Returns its proposal, if it was only
+    /// proposed.
     pub(super) fn change(
         &mut self,
         (method, path): (&str, &str),
         body: Option<&str>,
         status: u16,
-    ) -> Result<(), CliError> {
+    ) -> Result<Option<u64>, CliError> {
         let answer = self.admin.must(method, path, body, &[status, PROPOSED]);
         let answer = answer.map_err(failed)?;
         // Funds are answered with the same status, but not with a proposal.
-        let value = serde_json::from_slice(&answer.body).unwrap_or_default();
-        match proposed(&value).filter(|_| answer.status == PROPOSED) {
-            Some(text) => Err(CliError::proposed(format!("{method} {path}: {text}"))),
-            None if answer.status == status => Ok(()),
+        let value: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let proposal = value["proposalId"].as_u64().filter(|_| value["state"] == "OPEN");
+        match proposal.filter(|_| answer.status == PROPOSED) {
+            Some(id) => Ok(Some(id)),
+            None if answer.status == status => Ok(None),
             None => Err(CliError::new(format!("{method} {path}: answered {}", answer.status))),
         }
     }

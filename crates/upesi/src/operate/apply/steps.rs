@@ -67,7 +67,8 @@ impl Change {
         Self { method: "POST", target: Target::Path(path.into()), body, status }
     }
 
-    pub(super) fn send(&self, hub: &mut KnownHub) -> Result<(), CliError> {
+    /// Sends it. Returns its proposal, if it was only proposed.
+    pub(super) fn send(&self, hub: &mut KnownHub) -> Result<Option<u64>, CliError> {
         let path = match &self.target {
             Target::Path(path) => path.clone(),
             Target::Settlement(name, currency) => {

@@ -160,6 +160,30 @@ fn messages_are_masked_for_a_viewer_and_their_reads_are_recorded() {
     office.end(Signal::TERM);
 }
 
+/// With named roles and the audit trail on, payments add no entry to the trail: all entries are of
+/// this test's own reads.
+#[test]
+fn payments_do_not_pass_roles_and_audit() {
+    const PAYMENTS: u64 = 25;
+    const READS: [&str; 3] = ["/audit", "/metrics", "/participants/limits"];
+    let scheme = Scheme::at(Home::configured("[admin]\nauth = \"roles\"\n"));
+    let trail = || scheme.admin.json("/audit?limit=1000")["entries"].as_array().unwrap().clone();
+    let before = trail();
+    for _ in 0..PAYMENTS {
+        scheme.pay("1");
+    }
+    scheme.wait_until_delivered();
+    let after = trail();
+    assert!(before.len() < after.len() && after[..before.len()] == before, "{after:?}");
+    for entry in &after[before.len()..] {
+        let is_own = READS.iter().any(|path| entry["path"] == *path);
+        assert!(is_own && entry["method"] == "GET", "{entry}");
+    }
+    scheme.positions("25", "-25");
+    let Scheme { home, switch, .. } = scheme;
+    Office { home, switch }.end(Signal::TERM);
+}
+
 #[test]
 fn a_flood_of_wrong_tokens_adds_few_records() {
     let office = Office::configured("");

@@ -70,8 +70,9 @@ fn find(rows: &[Row], method: &str, path: &str) -> Option<Unsupported> {
 
 fn matches(pattern: &str, path: &str) -> bool {
     let mut segments = path.split('/');
-    let fits =
-        |wanted| segments.next().is_some_and(|it| wanted == it || (wanted == "*" && it != ""));
+    let fits = |wanted| {
+        segments.next().is_some_and(|it| wanted == it || (wanted == "*" && !it.is_empty()))
+    };
     pattern.split('/').all(fits) && segments.next().is_none()
 }
 

@@ -188,7 +188,7 @@ fn result_of(response: Result<NoticeResponse, SendError>) -> AttemptResult {
             Failure::Connect | Failure::Denied => AttemptResult::ConnectFailed,
             Failure::Tls(fault) => AttemptResult::TlsFailed(fault.text()),
             Failure::TimedOut => AttemptResult::TimedOut,
-            Failure::Broken | Failure::Unanswered => AttemptResult::Broken,
+            Failure::Broken | Failure::Unanswered | Failure::TooLong => AttemptResult::Broken,
             Failure::Unsent | Failure::Crowded | Failure::NotAnswering => AttemptResult::Unsent,
         },
     }

@@ -19,6 +19,8 @@ pub(crate) enum Failure {
     /// The connection broke before any part of the response arrived. If it was a reused connection,
     /// the peer was closing it while the request was written.
     Unanswered,
+    /// An oracle's response is longer than it may be.
+    TooLong,
     /// There was nothing to write, or it may not be sent: no call was made.
     Unsent,
     /// No connection became free in time, or this machine has none left: nothing was sent.
@@ -32,7 +34,9 @@ impl Failure {
     pub(crate) fn is_silence(self) -> bool {
         match self {
             Self::Connect | Self::Tls(_) | Self::TimedOut | Self::Broken | Self::Unanswered => true,
-            Self::Denied | Self::Unsent | Self::Crowded | Self::NotAnswering => false,
+            Self::Denied | Self::TooLong | Self::Unsent | Self::Crowded | Self::NotAnswering => {
+                false
+            }
         }
     }
 }
@@ -58,7 +62,8 @@ impl SendError {
                 Failure::Tls(_) => "tls",
                 Failure::Denied => "denied_address",
                 Failure::TimedOut => "timeout",
-                Failure::Broken | Failure::Unanswered => "connection_broken",
+                // The hub closes the connection of a response that is too long.
+                Failure::Broken | Failure::Unanswered | Failure::TooLong => "connection_broken",
                 Failure::Unsent => "not_sent",
                 Failure::Crowded => "no_free_connection",
                 Failure::NotAnswering => "circuit_breaker_open",
@@ -113,7 +118,7 @@ mod tests {
     fn each_failure_has_its_reason() {
         use Failure::*;
         let failures =
-            [Connect, Denied, TimedOut, Broken, Unanswered, Unsent, Crowded, NotAnswering];
+            [Connect, Denied, TimedOut, Broken, Unanswered, TooLong, Unsent, Crowded, NotAnswering];
         let failures = failures.into_iter().chain([Tls(HandshakeFault::Untrusted)]);
         let failed = failures.map(SendError::Failed);
         for error in failed.chain([SendError::NoEndpoint, SendError::Unusable]) {

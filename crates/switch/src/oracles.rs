@@ -486,10 +486,15 @@ impl OracleCall {
         let result = pools.send((to, &self.target), class, &mut request).await;
         match &result {
             Ok(_) => self.report(shared.breakers.answered(to)),
+            Err(Failure::TooLong) => {
+                thread.counters.oracle_errors.add(1);
+                self.report(shared.breakers.answered(to));
+            }
             Err(failure) if failure.is_silence() => self.report(permit.failed(thread.moment())),
             Err(_) => {}
         }
-        thread.counters.oracle_calls_failed.add(u64::from(result.is_err()));
+        let is_unanswered = !matches!(result, Ok(_) | Err(Failure::TooLong));
+        thread.counters.oracle_calls_failed.add(u64::from(is_unanswered));
         result
     }
 
@@ -581,6 +586,7 @@ fn failure_text(failure: Failure) -> &'static str {
         Failure::NotAnswering | Failure::TimedOut => "The oracle is not answering",
         Failure::Crowded => "Too many requests wait for the oracle",
         Failure::Denied => "The address of the oracle may not be called",
+        Failure::TooLong => "the oracle's answer is invalid: it is longer than 65536 bytes",
         Failure::Connect
         | Failure::Tls(_)
         | Failure::Broken

@@ -57,7 +57,7 @@ const IDLE_SWEEPS: u64 = 20;
 const PEERS_MAX: usize = 32;
 /// Maximum length of a response that is read completely; after a longer one the connection closes.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// Bytes kept of an error response's body.
+/// Bytes kept of an error response's body; an oracle's response may not be longer.
 const REASON_BYTES_MAX: usize = 64 << 10;
 
 /// Linux errors: the process, or the machine, has no file descriptor left.
@@ -400,7 +400,10 @@ impl Pools {
             (status, retry_after, response.into_body())
         };
         let whole = connection.drive(pin!(read_to_end(body, status, self.callees))).await;
-        let (body, reusable) = whole.map_err(|()| lease.failure())?;
+        let (body, reusable) = whole.map_err(|end| match end {
+            BodyEnd::TooLong => Failure::TooLong,
+            BodyEnd::Broken => lease.failure(),
+        })?;
         let written_ns = connection.written_at.get();
         let times = CallTimes { connected_ns, written_ns };
         drop(lease);
@@ -768,23 +771,31 @@ impl Drop for ConnectionLease<'_> {
     }
 }
 
+/// Why the body of a response has no end.
+enum BodyEnd {
+    /// An oracle's body is longer than [`REASON_BYTES_MAX`].
+    TooLong,
+    /// The connection broke.
+    Broken,
+}
+
 /// Reads a response to its end and keeps the body of a failure, or of an oracle. True if the
 /// connection is reusable.
 async fn read_to_end(
     mut body: hyper::body::Incoming,
     status: StatusCode,
     callees: Callees,
-) -> Result<(Bytes, bool), ()> {
+) -> Result<(Bytes, bool), BodyEnd> {
     let is_kept = callees == Callees::Oracles || !status.is_success();
     let (mut kept, mut length) = (BytesMut::new(), 0);
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|_| ())?.into_data() else { continue };
+        let Ok(data) = frame.map_err(|_| BodyEnd::Broken)?.into_data() else { continue };
         length += data.len();
+        if callees == Callees::Oracles && REASON_BYTES_MAX < length {
+            return Err(BodyEnd::TooLong);
+        }
         if ANSWER_BYTES_MAX < length {
             return Ok((kept.freeze(), false));
-        }
-        if callees == Callees::Oracles && REASON_BYTES_MAX < length {
-            return Err(());
         }
         if is_kept && length <= REASON_BYTES_MAX {
             kept.extend_from_slice(&data);

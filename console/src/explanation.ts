@@ -1,7 +1,10 @@
-// The history of a transfer, a bulk transfer or a quote, as `GET /transfers/{id}/explanation` gives it.
+// The history of a payment, a bulk transfer, a quote or a transaction request, as
+// `GET /transfers/{id}/explanation` gives it.
 
 export interface Explanation {
   transfer: string;
+  /** With recorded quotes or a recorded transaction request. */
+  payment?: PaymentIds;
   /** Of a bulk, or of an item of one. */
   bulk?: { items: number } | { item_of: string };
   state?: State;
@@ -14,6 +17,14 @@ export interface Explanation {
   under_way?: Pending[];
   up_to: number;
   unread?: string[];
+}
+
+export interface PaymentIds {
+  transaction_request?: string;
+  transaction_request_state?: string;
+  quotes?: string[];
+  transaction?: string;
+  transfer?: string;
 }
 
 /** The last four are those of a bulk. */
@@ -163,17 +174,19 @@ export function isFailure(decision: Decision): boolean {
 }
 
 /** What a history is about. */
-export function kindOf({ bulk, events }: Explanation): 'payment' | 'bulk' | 'quote' {
+export function kindOf({ bulk, events }: Explanation): 'payment' | 'bulk' | 'quote' | 'request' {
   if (bulk !== undefined && 'items' in bulk) return 'bulk';
-  const ofQuote = (event: Event) =>
-    event.event === 'message' && event.message.request.includes(' /quotes');
-  return events.length > 0 && events.every(ofQuote) ? 'quote' : 'payment';
+  const about = (event: Event, paths: string[]) =>
+    event.event === 'message' && paths.some((path) => event.message.request.includes(path));
+  const every = (paths: string[]) => events.length > 0 && events.every((it) => about(it, paths));
+  if (every([' /quotes'])) return 'quote';
+  return every([' /quotes', ' /transactionRequests']) ? 'request' : 'payment';
 }
 
 /**
  * The event that explains why the payment failed: the one that ended it, or, of a payment that was
- * never reserved, the first refusal. `undefined` if it did not fail. A quote failed if all its
- * messages were refused.
+ * never reserved, the first refusal. `undefined` if it did not fail. A quote or a request failed if
+ * all its messages were refused.
  */
 export function failureOf(data: Explanation): Event | undefined {
   const { state, events } = data;
@@ -182,7 +195,8 @@ export function failureOf(data: Explanation): Event | undefined {
     const decision = decisionOf(event);
     return decision !== undefined && isFailure(decision);
   });
-  if (kindOf(data) === 'quote' && failed.length < events.length) return undefined;
+  const isExchange = ['quote', 'request'].includes(kindOf(data));
+  if (isExchange && failed.length < events.length) return undefined;
   const ends = /^(aborted|expired|rejected)/;
   return failed.find((event) => ends.test(decisionOf(event)?.why ?? '')) ?? failed[0];
 }

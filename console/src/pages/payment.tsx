@@ -107,9 +107,10 @@ function Summary({ data }: { data: Explanation }) {
   const state = data.state ?? 'none';
   const failure = failureOf(data);
   const decision = failure && decisionOf(failure);
-  const isQuote = kindOf(data) === 'quote';
-  const text = isQuote ? words.quote : (words.states[state] ?? state);
-  const mood = isQuote && failure === undefined ? 'plain' : (MOODS[state] ?? 'bad');
+  const kind = kindOf(data);
+  const isExchange = kind === 'quote' || kind === 'request';
+  const text = isExchange ? words[kind] : (words.states[state] ?? state);
+  const mood = isExchange && failure === undefined ? 'plain' : (MOODS[state] ?? 'bad');
   // The same word as in the list: refused, aborted or expired.
   const [cause] = state === 'ABORTED' ? (/^\w+/.exec(decision?.why ?? '') ?? []) : [];
   return (
@@ -140,6 +141,7 @@ function Summary({ data }: { data: Explanation }) {
       ) : null}
       <Facts
         pairs={[
+          ...paymentFacts(data),
           [words.bulk, data.bulk && membership(data.bulk)],
           [words.settlement, data.settlement && settled(data.settlement)],
           [words.feeSettlement, data.fee_settlement && settled(data.fee_settlement)],
@@ -161,6 +163,20 @@ function Summary({ data }: { data: Explanation }) {
       )}
     </>
   );
+}
+
+/** The ids of the payment, each with a link to the same history. */
+function paymentFacts({ payment }: Explanation): [string, ComponentChildren][] {
+  if (payment === undefined) return [];
+  const link = (id?: string) => id && <a href={address(['transfers', id])}>{id}</a>;
+  const state = payment.transaction_request_state;
+  return [
+    [words.requestId, link(payment.transaction_request)],
+    [words.requestState, state],
+    [words.quoteId, payment.quotes?.map((id) => <p key={id}>{link(id)}</p>)],
+    [words.transactionId, link(payment.transaction)],
+    [words.transferId, link(payment.transfer)],
+  ];
 }
 
 function membership(bulk: NonNullable<Explanation['bulk']>): ComponentChildren {

@@ -148,7 +148,8 @@ impl EventRecorder {
             | Command::ChangeParties(_)
             | Command::PrepareBulk(_)
             | Command::FulfilBulk(_)
-            | Command::AbortBulk(_) => {}
+            | Command::AbortBulk(_)
+            | Command::RecordRequestToPay(_) => {}
             Command::RecordQuote(quote) => self.record_quote(&quote.quote, state),
             Command::RecordQuoteAnswer(answer) => self.record_quote(&answer.quote, state),
         }

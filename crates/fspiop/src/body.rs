@@ -13,7 +13,7 @@ use std::fmt;
 use base64::Engine;
 use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use ledger::{Amount, Currency, FSP_NAME_BYTES_MAX, FspName, TransferId};
+use ledger::{Amount, Currency, FSP_NAME_BYTES_MAX, FspName, RequestState, TransferId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -377,6 +377,8 @@ pub struct Quote {
     pub quote: CorrelationId,
     /// `transactionId`.
     pub transaction: CorrelationId,
+    /// `transactionRequestId`, if the quote follows a transaction request.
+    pub request: Option<CorrelationId>,
     /// `expiration`, in milliseconds since 1970.
     pub expiration_ms: Option<u64>,
     /// `payer.partyIdInfo.fspId`.
@@ -400,6 +402,7 @@ impl Quote {
         Ok(Self {
             quote: found.require(rules::QUOTE_ID, CorrelationId::parse),
             transaction: found.require(rules::QUOTE_TRANSACTION, CorrelationId::parse),
+            request: found.parse(rules::QUOTE_REQUEST_TO_PAY, CorrelationId::parse),
             expiration_ms: found.parse(rules::QUOTE_REQUEST_EXPIRATION, parse_date_time),
             payer: found.parse(rules::QUOTE_PAYER + rules::PARTY_FSP, fsp_id),
             payee: found.parse(rules::QUOTE_PAYEE + rules::PARTY_FSP, fsp_id),
@@ -461,13 +464,50 @@ pub fn check(operation: Operation, body: &[u8]) -> Result<(), Refusal> {
     }
 }
 
-/// `transactionRequestId` of `POST /transactionRequests`.
-///
-/// # Errors
-/// The first rule that fails: 3100 to 3103.
-pub fn parse_transaction_request(body: &[u8]) -> Result<CorrelationId, Refusal> {
-    let found = schema::check(body, &rules::TRANSACTION_REQUEST)?;
-    Ok(found.require(rules::TRANSACTION_REQUEST_ID, CorrelationId::parse))
+/// `POST /transactionRequests`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransactionRequest {
+    /// `transactionRequestId`.
+    pub request: CorrelationId,
+    /// `expiration`, in milliseconds since 1970.
+    pub expiration_ms: Option<u64>,
+}
+
+impl TransactionRequest {
+    /// Parses and checks the body.
+    ///
+    /// # Errors
+    /// The first rule that fails: 3100 to 3103.
+    pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
+        let found = schema::check(body, &rules::TRANSACTION_REQUEST)?;
+        Ok(Self {
+            request: found.require(rules::TRANSACTION_REQUEST_ID, CorrelationId::parse),
+            expiration_ms: found.parse(rules::TRANSACTION_REQUEST_EXPIRATION, parse_date_time),
+        })
+    }
+}
+
+/// `PUT /transactionRequests/{ID}`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransactionRequestResponse {
+    /// `transactionId`.
+    pub transaction: Option<CorrelationId>,
+    /// `transactionRequestState`.
+    pub state: RequestState,
+}
+
+impl TransactionRequestResponse {
+    /// Parses and checks the body.
+    ///
+    /// # Errors
+    /// The first rule that fails: 3100 to 3103.
+    pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
+        let found = schema::check(body, &rules::TRANSACTION_REQUEST_RESPONSE)?;
+        Ok(Self {
+            transaction: found.parse(rules::REQUEST_TRANSACTION, CorrelationId::parse),
+            state: found.require(rules::REQUEST_STATE_NAME, RequestState::parse),
+        })
+    }
 }
 
 /// `PUT /quotes/{ID}`.

@@ -17,10 +17,10 @@ use ledger::{
     Eviction, Fee, FeeConditions, FeePayer, FeeRule, FeeRuleId, FinalTransfer, FinishedDelivery,
     FspName, Fulfil, FulfilBulk, FulfilState, Fulfilment, FundsDirection, LogIndex, MoveFunds,
     Notice, NoticeId, Outcome, PartyBinding, PartyChangeForm, Prepare, PrepareBulk, QuoteContent,
-    QuoteOffer, RecordQuote, RecordQuoteAnswer, Redeliver, Rounding, SetAccountActive,
-    SetFeeRuleActive, SetInitialPositionAndLimits, SetLimit, SetParticipantActive,
-    SetSettlementModelActive, Settings, SettlementId, SettlementModel, SettlementState, Stamp,
-    State, TransferId, WindowId,
+    QuoteOffer, RecordQuote, RecordQuoteAnswer, RecordRequestToPay, Redeliver, RequestState,
+    RequestStatus, RequestStep, RequestTerms, Rounding, SetAccountActive, SetFeeRuleActive,
+    SetInitialPositionAndLimits, SetLimit, SetParticipantActive, SetSettlementModelActive,
+    Settings, SettlementId, SettlementModel, SettlementState, Stamp, State, TransferId, WindowId,
 };
 use record::command::{FIELDS_VERSION, read_fields, write_fields};
 use sha2::{Digest as _, Sha256};
@@ -120,6 +120,9 @@ fn command(kind: u8, input: &mut Input<'_>, histories: &Histories) -> Command {
             Command::FinishDeliveries(deliveries(input, &histories.alone.state, histories.now_ms))
         }
         10 => administer(change(input, &histories.alone.state)),
+        12 if !input.usually() => {
+            Command::RecordRequestToPay(Box::new(request_to_pay(input, histories.now_ms)))
+        }
         11 if input.flag() => Command::RecordQuote(Box::new(quote(input, histories.now_ms))),
         12 if input.flag() => Command::RecordQuoteAnswer(Box::new(quote_answer(input))),
         11 => Command::ChangeParties(Box::new(parties(input))),
@@ -224,7 +227,28 @@ fn quote(input: &mut Input<'_>, now_ms: u64) -> RecordQuote {
         keep_until_ms: now_ms + keep_ms,
         hash: Digest([body; 32]),
         trace: [number; 16],
+        request: (body == 1).then(|| id(number)),
     }
+}
+
+fn request_to_pay(input: &mut Input<'_>, now_ms: u64) -> RecordRequestToPay {
+    let (number, body) = (input.id(), input.below(7) as u8);
+    let [expires_ms, keep_ms] = [(); 2].map(|()| WAITS_MS[input.below(WAITS_MS.len())]);
+    let answer =
+        |state| RequestStep::Answered(RequestStatus { state, transaction: Some(id(number)) });
+    let step = match body {
+        0..=2 => RequestStep::Requested(RequestTerms {
+            destination: input.name(),
+            expiration_ms: input.flag().then_some(now_ms + expires_ms),
+            keep_until_ms: now_ms + keep_ms,
+        }),
+        3 => answer(RequestState::Pending),
+        4 => answer(RequestState::Accepted),
+        5 => answer(RequestState::Rejected),
+        _ => RequestStep::Failed,
+    };
+    let (request, source) = (id(number), input.name());
+    RecordRequestToPay { request, source, step, hash: Digest([body; 32]), trace: [number; 16] }
 }
 
 fn quote_answer(input: &mut Input<'_>) -> RecordQuoteAnswer {

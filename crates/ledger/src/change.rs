@@ -74,6 +74,8 @@ pub enum StatePart {
     Enrolments,
     /// Recorded quotes.
     Quotes,
+    /// Recorded transaction requests.
+    TransactionRequests,
 }
 
 impl StatePart {
@@ -99,7 +101,8 @@ impl StatePart {
             | Self::Alerts
             | Self::Proposals
             | Self::Enrolments
-            | Self::Quotes => false,
+            | Self::Quotes
+            | Self::TransactionRequests => false,
         }
     }
 }

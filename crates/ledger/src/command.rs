@@ -14,6 +14,7 @@ use crate::ids::{BULK_ITEMS_MAX, Digest, FeeRuleId, FspName, NoticeId, TransferI
 use crate::money::{Amount, Currency};
 use crate::parties::{ENTRIES_MAX, PartyBinding, PartyChangeForm, PartyChangeView, PartyRule};
 use crate::quote_content::QuoteContent;
+use crate::request_content::RequestStep;
 
 /// A W3C trace id, carried so that partners can correlate later messages of the hub.
 pub type TraceId = [u8; 16];
@@ -48,6 +49,8 @@ choices! {
         12 RecordQuote(Box<RecordQuote>),
         /// `PUT /quotes/{id}` and `PUT /quotes/{id}/error`, in schemes that record quotes.
         13 RecordQuoteAnswer(Box<RecordQuoteAnswer>),
+        /// `POST /transactionRequests` and the answers to it, in schemes that record quotes.
+        83 RecordRequestToPay(Box<RecordRequestToPay>),
     }
 }
 
@@ -84,7 +87,8 @@ impl Command {
             | Self::FulfilBulk(_)
             | Self::AbortBulk(_)
             | Self::RecordQuote(_)
-            | Self::RecordQuoteAnswer(_) => None,
+            | Self::RecordQuoteAnswer(_)
+            | Self::RecordRequestToPay(_) => None,
         }
     }
 
@@ -128,7 +132,8 @@ impl Command {
             | Self::FulfilBulk(_)
             | Self::AbortBulk(_)
             | Self::RecordQuote(_)
-            | Self::RecordQuoteAnswer(_) => None,
+            | Self::RecordQuoteAnswer(_)
+            | Self::RecordRequestToPay(_) => None,
         }
     }
 
@@ -149,7 +154,8 @@ impl Command {
             | Self::FulfilBulk(_)
             | Self::AbortBulk(_)
             | Self::RecordQuote(_)
-            | Self::RecordQuoteAnswer(_) => None,
+            | Self::RecordQuoteAnswer(_)
+            | Self::RecordRequestToPay(_) => None,
         }
     }
 
@@ -169,7 +175,8 @@ impl Command {
             | Self::FulfilBulk(_)
             | Self::AbortBulk(_)
             | Self::RecordQuote(_)
-            | Self::RecordQuoteAnswer(_) => &[],
+            | Self::RecordQuoteAnswer(_)
+            | Self::RecordRequestToPay(_) => &[],
         }
     }
 }
@@ -438,6 +445,8 @@ stored! {
         pub hash: Digest,
         /// Trace of the request.
         pub trace: TraceId,
+        /// `transactionRequestId`, if the quote follows a transaction request.
+        pub request: Option<TransferId> as AtEnd,
     }
 }
 
@@ -454,6 +463,23 @@ stored! {
         /// Digest of the body without insignificant white space.
         pub hash: Digest,
         /// Trace of the request.
+        pub trace: TraceId,
+    }
+}
+
+stored! {
+    /// The fields of a message about a transaction request that the ledger decides on.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct RecordRequestToPay {
+        /// `transactionRequestId`.
+        pub request: TransferId,
+        /// `FSPIOP-Source`.
+        pub source: FspName,
+        /// The request, or an answer to it.
+        pub step: RequestStep,
+        /// Digest of the body without insignificant white space.
+        pub hash: Digest,
+        /// Trace of the message.
         pub trace: TraceId,
     }
 }

@@ -6,6 +6,7 @@
 use crate::change::{AdjustBalance, Change, EndFundsOut, MoveFunds, TransferChange};
 use crate::command::{BulkItem, Command, FinishedDelivery, Prepare};
 use crate::ids::{NoticeId, TransferId};
+use crate::request_content::RequestStep;
 
 /// Rows, notices and accounts that a command concerns.
 #[derive(Clone, Copy)]
@@ -24,8 +25,9 @@ pub(crate) enum CommandScope<'a> {
     Adjustment(&'a AdjustBalance),
     /// A reserved outflow that it may end.
     Outflow(&'a EndFundsOut),
-    /// A quote. It has no row among the transfers; the decision about it is recorded.
-    Quote(&'a TransferId),
+    /// A quote or a transaction request. It has no row among the transfers; the decision about it
+    /// is recorded.
+    Exchange(&'a TransferId),
     /// Notices with a finished delivery.
     Deliveries(&'a [FinishedDelivery]),
     /// The transfer of a dead letter. Its row is not needed.
@@ -42,7 +44,7 @@ impl<'a> CommandScope<'a> {
             Self::Adjustment(adjustment) => Some(&adjustment.id),
             Self::Outflow(end) => Some(&end.id),
             Self::Bulk(..)
-            | Self::Quote(_)
+            | Self::Exchange(_)
             | Self::Deliveries(_)
             | Self::DeadLetter(_)
             | Self::Nothing => None,
@@ -55,18 +57,32 @@ impl Command {
     /// bulk, whose decision follows those of its items.
     pub(crate) fn subject(&self) -> Option<&TransferId> {
         match self.scope() {
-            CommandScope::Quote(id) => Some(id),
+            CommandScope::Exchange(id) => Some(id),
             scope => scope.row(),
         }
     }
 
-    /// The quote, for a message about one that is recorded.
+    /// The quote or the transaction request, for a message about one that is recorded.
     #[must_use]
-    pub fn quote(&self) -> Option<&TransferId> {
+    pub fn exchange(&self) -> Option<&TransferId> {
         match self.scope() {
-            CommandScope::Quote(id) => Some(id),
+            CommandScope::Exchange(id) => Some(id),
             _ => None,
         }
+    }
+
+    /// References to the payments that a message about a quote or a transaction request names. An
+    /// accepted one is recorded under them too ([`TransferId::as_payment`]).
+    pub fn payments(&self) -> impl Iterator<Item = TransferId> {
+        let named = match self {
+            Self::RecordQuote(quote) => [Some(quote.transaction), quote.request],
+            Self::RecordRequestToPay(request) => match request.step {
+                RequestStep::Answered(status) => [status.transaction, None],
+                RequestStep::Requested(_) | RequestStep::Failed => [None; 2],
+            },
+            _ => [None; 2],
+        };
+        named.into_iter().flatten().map(TransferId::as_payment)
     }
 
     /// The rows of transfers and of movements of funds that the decision needs.
@@ -89,7 +105,7 @@ impl Command {
             | CommandScope::Funds(_)
             | CommandScope::Adjustment(_)
             | CommandScope::Outflow(_)
-            | CommandScope::Quote(_)
+            | CommandScope::Exchange(_)
             | CommandScope::Nothing => (&[][..], None),
         };
         ends.iter().map(|end| end.notice).chain(letter)
@@ -105,8 +121,9 @@ impl Command {
             Self::PrepareBulk(bulk) => CommandScope::Bulk(&bulk.id, &bulk.items),
             Self::FulfilBulk(bulk) => CommandScope::Bulk(&bulk.id, &[]),
             Self::AbortBulk(bulk) => CommandScope::Bulk(&bulk.id, &[]),
-            Self::RecordQuote(quote) => CommandScope::Quote(&quote.quote),
-            Self::RecordQuoteAnswer(answer) => CommandScope::Quote(&answer.quote),
+            Self::RecordQuote(quote) => CommandScope::Exchange(&quote.quote),
+            Self::RecordQuoteAnswer(answer) => CommandScope::Exchange(&answer.quote),
+            Self::RecordRequestToPay(request) => CommandScope::Exchange(&request.request),
             Self::Genesis(_) | Self::Tick | Self::ChangeParties(_) => CommandScope::Nothing,
         }
     }

@@ -1,10 +1,10 @@
 //! Records each decision when it is made: its inputs, its postings and the notices it created.
 //!
 //! A [`DecisionRecorder`] observes a batch ([`crate::State::apply_watched`]) and passes each
-//! decision about a transfer, a bulk, a quote or a movement of funds to a [`DecisionSink`]. It
-//! decides nothing. A command names the rows ([`Command::rows`]) and accounts that it concerns.
-//! Their number is not bounded. A resend is answered from the stored row, so its decision has no
-//! inputs.
+//! decision about a transfer, a bulk, a quote, a transaction request or a movement of funds to a
+//! [`DecisionSink`]. It decides nothing. A command names the rows ([`Command::rows`]) and accounts
+//! that it concerns. Their number is not bounded. A resend is answered from the stored row, so its
+//! decision has no inputs.
 //!
 //! Costs: a few look-ups per message. Buffers are reused, so only their growth allocates.
 
@@ -86,7 +86,7 @@ impl DecisionRecorder {
             }
             ApplyStep::Before(log_index, command) | ApplyStep::ItemBefore(log_index, command) => {
                 self.begin(log_index, effects, command.subject().copied());
-                self.add(state, command.scope());
+                self.add(state, command);
             }
             ApplyStep::After(_, command, outcome) | ApplyStep::ItemAfter(_, command, outcome) => {
                 if let CommandScope::Bulk(id, _) = command.scope() {
@@ -122,12 +122,10 @@ impl DecisionRecorder {
         self.inputs.hub.clear();
     }
 
-    fn add(&mut self, state: &State, scope: CommandScope<'_>) {
-        match scope {
-            CommandScope::Bulk(..)
-            | CommandScope::Quote(_)
-            | CommandScope::Deliveries(_)
-            | CommandScope::Nothing => {}
+    fn add(&mut self, state: &State, command: &Command) {
+        match command.scope() {
+            CommandScope::Bulk(..) | CommandScope::Deliveries(_) | CommandScope::Nothing => {}
+            CommandScope::Exchange(_) => self.rows.extend(command.payments()),
             CommandScope::NewTransfer(prepare) => self.inputs.add_new(state, prepare),
             CommandScope::OpenTransfer(id) => self.inputs.add_open(state, id),
             CommandScope::Funds(funds) => {
@@ -172,7 +170,11 @@ impl DecisionRecorder {
         let mut decision =
             Decision { transfer: *first, log_index: self.log_index, outcome, inputs, owed };
         let new = &effects.notices[self.notices_before..];
+        let is_refused = outcome != Outcome::Accepted;
         for row in rows.drain(..) {
+            if is_refused && row.is_payment() {
+                continue;
+            }
             decision.transfer = row;
             decision.owed.clear();
             let own = new.iter().filter(|notice| notice.transfer == Some(row));

@@ -199,7 +199,7 @@ impl fmt::Debug for FspName {
 /// parsed text is always reproduced exactly.
 ///
 /// The id of a bulk transfer has forms of its own, because a transfer may have the same text
-/// ([`TransferId::as_bulk`]).
+/// ([`TransferId::as_bulk`]), and so have references to a payment ([`TransferId::as_payment`]).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransferId([u8; 17]);
 
@@ -207,6 +207,10 @@ const FORM_UUID: u8 = 0;
 const FORM_ULID: u8 = 4;
 /// Added to the form of an id of a bulk transfer.
 const FORM_BULK: u8 = 8;
+/// Added to the form of a reference to a payment.
+const FORM_PAYMENT: u8 = 16;
+/// Number of forms of a transfer, of a bulk and of a payment together.
+const FORMS_END: u8 = FORM_PAYMENT + FORM_BULK;
 const CROCKFORD: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const HEX: &[u8; 16] = b"0123456789abcdef";
 /// The value of each digit of [`HEX`]; 255 for any other byte.
@@ -242,7 +246,7 @@ impl TransferId {
     /// Reads the stored form; `None` if its first byte is not a form that this version writes.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 17]) -> Option<Self> {
-        let form = if bytes[0] < 2 * FORM_BULK { bytes[0] % FORM_BULK } else { bytes[0] };
+        let form = if bytes[0] < FORMS_END { bytes[0] % FORM_BULK } else { bytes[0] };
         let known = form == FORM_UUID || (FORM_ULID..FORM_ULID + 4).contains(&form);
         known.then_some(Self(bytes))
     }
@@ -258,6 +262,27 @@ impl TransferId {
     #[must_use]
     pub const fn is_bulk(&self) -> bool {
         self.0[0] & FORM_BULK != 0
+    }
+
+    /// The form under which decisions about messages that name this id are found: quotes of a
+    /// transaction, quotes of a transaction request, and answers that name a transaction.
+    #[must_use]
+    pub const fn as_payment(mut self) -> Self {
+        self.0[0] = self.0[0] % FORM_BULK + FORM_PAYMENT;
+        self
+    }
+
+    /// Whether it is a reference to a payment.
+    #[must_use]
+    pub const fn is_payment(&self) -> bool {
+        self.0[0] & FORM_PAYMENT != 0
+    }
+
+    /// The id of the transfer with this text.
+    #[must_use]
+    pub const fn as_transfer(mut self) -> Self {
+        self.0[0] %= FORM_BULK;
+        self
     }
 
     fn parse_uuid(text: &[u8]) -> Option<Self> {
@@ -296,7 +321,7 @@ impl TransferId {
 impl fmt::Display for TransferId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = [0u8; 36];
-        let form = self.0[0] & !FORM_BULK;
+        let form = self.0[0] % FORM_BULK;
         let len = if form == FORM_UUID {
             let mut at = 0;
             for (index, byte) in self.0[1..].iter().enumerate() {
@@ -355,6 +380,10 @@ mod tests {
             assert_eq!((bulk.to_string().as_str(), bulk.as_bulk()), (text, bulk));
             assert_eq!(TransferId::from_bytes(bulk.to_bytes()), Some(bulk));
             assert!(bulk.is_bulk() && !id.is_bulk() && bulk != id);
+            let payment = id.as_payment();
+            assert_eq!((payment.to_string().as_str(), payment.as_transfer()), (text, id));
+            assert_eq!(TransferId::from_bytes(payment.to_bytes()), Some(payment));
+            assert!(payment.is_payment() && !payment.is_bulk() && !id.is_payment());
         }
     }
 
@@ -379,7 +408,7 @@ mod tests {
         let of_form = |form| TransferId::from_bytes([form; 17]);
         let known: alloc::vec::Vec<u8> =
             (0..=255).filter(|form| of_form(*form).is_some()).collect();
-        assert_eq!(known, [0, 4, 5, 6, 7, 8, 12, 13, 14, 15]);
+        assert_eq!(known, [0, 4, 5, 6, 7, 8, 12, 13, 14, 15, 16, 20, 21, 22, 23]);
         let id = TransferId::from_bytes([0; 17]).expect("the form of a UUID");
         assert_eq!(alloc::format!("{id:?}"), id.to_string());
     }

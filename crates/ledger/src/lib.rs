@@ -54,6 +54,7 @@ mod query;
 mod quote_content;
 mod quotes;
 mod registry;
+mod request_content;
 mod reservations;
 mod rules;
 mod settlement;
@@ -64,6 +65,7 @@ mod state_hash;
 mod table;
 #[cfg(test)]
 mod tests;
+mod transaction_requests;
 mod transfers;
 mod trial;
 
@@ -75,7 +77,8 @@ pub use change::*;
 pub use command::{
     Abort, AbortBulk, Administer, BulkItem, BulkItemAnswer, BulkItemResult, ChangeParties, Command,
     DeliveryResult, FinishedDelivery, Fulfil, FulfilBulk, FulfilState, Fulfilment, Genesis,
-    Prepare, PrepareBulk, RecordQuote, RecordQuoteAnswer, TraceId, TransferMessage,
+    Prepare, PrepareBulk, RecordQuote, RecordQuoteAnswer, RecordRequestToPay, TraceId,
+    TransferMessage,
 };
 pub use decision::{
     BalanceChange, Decision, DecisionInputs, FeeAccount, HubAccount, OwedNotice, PartyInputs,
@@ -120,6 +123,7 @@ pub use registry::{
     CurrencyAccounts, ENDPOINTS_MAX, KEYS_MAX, LEDGER_ACCOUNT_TYPES_MAX, NetDebitCap, ORACLES_MAX,
     PARTICIPANTS_MAX, Participant, PublicKey, Registry, SETTLEMENT_MODELS_MAX,
 };
+pub use request_content::{RequestState, RequestStatus, RequestStep, RequestTerms};
 pub use reservations::Reservation;
 #[cfg(feature = "rehearsed-rules")]
 pub use rules::claim_rules;
@@ -134,5 +138,8 @@ pub use state::{
     StepResult,
 };
 pub use state_hash::{STATE_HASH_VERSION, StateHashes};
+pub use transaction_requests::{
+    TRANSACTION_REQUESTS_MAX, TransactionRequestAnswer, TransactionRequestRow,
+};
 pub use transfers::{FinalTransfer, RecordedResponse, ResponseKind, TransferState};
 pub use trial::Trial;

@@ -132,6 +132,14 @@ admin_outcomes! { outcomes {
         /// Prepare: amount, ILP packet, condition or parties differ from those of the quote.
         PrepareDiffersFromQuote = 195,
 
+        /// Transaction request: a request with a known id and other content, or another answer
+        /// after the final one.
+        TransactionRequestModified = 196,
+        /// Answer to a transaction request: no such request, or the sender was not asked.
+        TransactionRequestNotFound = 197,
+        /// Transaction request: its expiration has passed.
+        TransactionRequestExpired = 198,
+
         /// Registration by an FSP that is not a participant.
         RegistrarNotFound = 100,
         /// Admin: a reserved outflow was returned. A result of the outflow, never of a command.
@@ -225,6 +233,7 @@ families! {
         ResponseStateNotReserved, FulfilmentInvalid, AbortedWithUnknownCode, Aborted, AbortedByPut,
         Expired, FundsInsufficient, FundsOutAborted, BulkItemNotFound, ResponseOfBulkItem,
         QuoteModified, QuoteNotFound, QuoteExpired, PrepareDiffersFromQuote,
+        TransactionRequestModified, TransactionRequestNotFound, TransactionRequestExpired,
     }
 
     /// Outcomes of decisions about a transfer, a bulk or a movement of funds, which `explain`
@@ -242,6 +251,7 @@ families! {
         AbortedByPut, Expired, ResponseOfBulkItem, BulkAccepted, BulkRejected, BulkProcessing,
         BulkCompleted, BulkItemNotFound,
         QuoteModified, QuoteNotFound, QuoteExpired, PrepareDiffersFromQuote,
+        TransactionRequestModified, TransactionRequestNotFound, TransactionRequestExpired,
         ParticipantNotFound, HubAccountsMissing, AccountNotFound, AccountKindWrong, AccountInactive,
         CurrencyMismatch, FundsOutNotReserved, FundsInsufficient, DeadLetterNotFound, FundsRepeated,
         FundsModified, ParticipantInactive, FundsOutAborted,
@@ -251,6 +261,12 @@ families! {
 
     /// Outcomes of a quote and of its answer, in order of precedence.
     pub enum QuoteOutcome { SenderNotFound, QuoteNotFound, QuoteModified, QuoteExpired, Accepted }
+
+    /// Outcomes of a transaction request and of its answers, in order of precedence.
+    pub enum TransactionRequestOutcome {
+        SenderNotFound, TransactionRequestNotFound, TransactionRequestModified,
+        TransactionRequestExpired, Accepted,
+    }
 
     /// Outcomes of a change of the party directory.
     pub enum PartiesOutcome { Accepted, RegistrarNotFound }
@@ -299,6 +315,19 @@ impl QuoteOutcome {
     }
 }
 
+impl TransactionRequestOutcome {
+    /// Whether the message is refused, which its sender gets as an error.
+    #[must_use]
+    pub const fn refuses(self) -> bool {
+        matches!(
+            self,
+            Self::TransactionRequestNotFound
+                | Self::TransactionRequestModified
+                | Self::TransactionRequestExpired
+        )
+    }
+}
+
 impl ResponseOutcome {
     /// Whether it is reported to a participant as an error.
     #[must_use]
@@ -338,6 +367,7 @@ macro_rules! has_words {
 has_words!(PrepareOutcome, PrepareOutcome::refuses);
 has_words!(ResponseOutcome, ResponseOutcome::is_error);
 has_words!(QuoteOutcome, QuoteOutcome::refuses);
+has_words!(TransactionRequestOutcome, TransactionRequestOutcome::refuses);
 
 impl ResponseEnd {
     /// Whether the transfer is committed; it is aborted otherwise.

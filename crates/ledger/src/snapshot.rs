@@ -51,6 +51,9 @@ use crate::settlement::{
 use crate::settlement_restore::{MISSING_ACCOUNT, SettlementRows, TOO_LARGE};
 use crate::state::{Counters, NODES_MAX, State};
 use crate::table::tables;
+use crate::transaction_requests::{
+    TRANSACTION_REQUESTS_MAX, TransactionRequestRow, TransactionRequests,
+};
 use crate::transfers::{TransferLocation, Transfers};
 
 mod alerts;
@@ -63,6 +66,7 @@ mod proposals;
 mod quotes;
 mod registry;
 mod settlement;
+mod transaction_requests;
 mod transfers;
 
 pub use crate::field::InvalidState;
@@ -166,6 +170,8 @@ tables! {
     28 OpenBulks: OpenBulk, ordered, at most UNBOUNDED;
     /// Recorded quotes, in order of their requests.
     29 Quotes: QuoteRow, ordered, at most QUOTES_MAX;
+    /// Recorded transaction requests, in their order.
+    30 TransactionRequests: TransactionRequestRow, ordered, at most TRANSACTION_REQUESTS_MAX;
 }
 
 impl Table {
@@ -194,6 +200,7 @@ impl Table {
             Self::FourEyes | Self::Proposals => &[StatePart::Proposals],
             Self::Enrolments => &[StatePart::Enrolments],
             Self::Quotes => &[StatePart::Quotes],
+            Self::TransactionRequests => &[StatePart::TransactionRequests],
         }
     }
 
@@ -225,7 +232,8 @@ impl Table {
             | Self::Proposals
             | Self::Enrolments
             | Self::OpenBulks
-            | Self::Quotes => 1,
+            | Self::Quotes
+            | Self::TransactionRequests => 1,
         }
     }
 }
@@ -333,6 +341,7 @@ impl State {
             enrolments: self.enrolments.clone(),
             bulks: self.bulks.clone(),
             quotes: self.quotes.snapshot(),
+            requests: self.requests.snapshot(),
             counters: self.counters,
             nodes: self.nodes.clone(),
             batch_digest: BatchDigest::default(),
@@ -446,6 +455,9 @@ pub struct StateBuilder {
     quotes: Quotes,
     /// The record of the last quote.
     last_quote: LogIndex,
+    requests: TransactionRequests,
+    /// The record of the last transaction request.
+    last_request: LogIndex,
     /// Items in flight besides the first one of their bulk, as far as no bulk has them.
     items_in_flight: usize,
 }
@@ -502,6 +514,8 @@ impl StateBuilder {
             bulks: Bulks::default(),
             quotes: Quotes::new(KeyedHashing::new(seed)),
             last_quote: LogIndex(0),
+            requests: TransactionRequests::new(KeyedHashing::new(seed)),
+            last_request: LogIndex(0),
             items_in_flight: 0,
         })
     }
@@ -577,6 +591,7 @@ impl StateBuilder {
             enrolments: self.enrolments,
             bulks: self.bulks,
             quotes: self.quotes,
+            requests: self.requests,
             counters: head.counters,
             nodes: head.nodes,
             batch_digest: BatchDigest::default(),

@@ -25,6 +25,7 @@ use crate::quotes::{QuoteRow, Quotes};
 use crate::registry::Registry;
 use crate::rules::RULES_VERSION;
 use crate::settlement::{ArchivedSettlement, SettlementBook};
+use crate::transaction_requests::{TransactionRequestRow, TransactionRequests};
 use crate::transfers::{FinalTransfer, Transfers};
 
 /// Maximum number of nodes that may ever write to one log.
@@ -233,6 +234,7 @@ pub struct State {
     pub(crate) enrolments: Enrolments,
     pub(crate) bulks: Bulks,
     pub(crate) quotes: Quotes,
+    pub(crate) requests: TransactionRequests,
     pub(crate) counters: Counters,
     pub(crate) nodes: Vec<NodeTail>,
     pub(crate) batch_digest: BatchDigest,
@@ -269,6 +271,7 @@ impl State {
             enrolments: Enrolments::default(),
             bulks: Bulks::default(),
             quotes: Quotes::new(keyed),
+            requests: TransactionRequests::new(keyed),
             counters: Counters::default(),
             nodes: Vec::new(),
             batch_digest: BatchDigest::default(),
@@ -369,6 +372,23 @@ impl State {
     #[must_use]
     pub fn quote_count(&self) -> usize {
         self.quotes.len()
+    }
+
+    /// A recorded transaction request; `None` if it is unknown, or no longer kept.
+    #[must_use]
+    pub fn transaction_request(&self, id: &TransferId) -> Option<&TransactionRequestRow> {
+        self.requests.find(id)
+    }
+
+    /// The recorded transaction requests, in their order.
+    pub fn transaction_requests(&self) -> impl Iterator<Item = &TransactionRequestRow> {
+        self.requests.iter()
+    }
+
+    /// Number of recorded transaction requests.
+    #[must_use]
+    pub fn transaction_request_count(&self) -> usize {
+        self.requests.len()
     }
 
     /// Whether a change is decided only as part of an approval.

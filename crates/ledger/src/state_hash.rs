@@ -129,7 +129,7 @@ impl TableVisitor for TableHasher {
             WITHOUT_SETTLEMENT => Table::DeadLetters,
             WITHOUT_FEES => Table::LiquidityAlarms,
             WITHOUT_OPERATORS => Table::PendingFees,
-            _ => Table::Quotes,
+            _ => Table::TransactionRequests,
         };
         if last < table {
             return Ok(());

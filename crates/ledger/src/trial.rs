@@ -25,6 +25,7 @@ use crate::proposals::Proposals;
 use crate::quotes::Quotes;
 use crate::settlement::ArchivedSettlement;
 use crate::state::{ChangeReply, Effects, State};
+use crate::transaction_requests::TransactionRequests;
 use crate::transfers::Transfers;
 
 /// The changes that a trial decides.
@@ -61,6 +62,7 @@ impl State {
             enrolments: Enrolments::default(),
             bulks: Bulks::default(),
             quotes: Quotes::new(self.transfers.keyed()),
+            requests: TransactionRequests::new(self.transfers.keyed()),
             nodes: Vec::new(),
             batch_digest: self.batch_digest.clone(),
             ..*self

@@ -29,6 +29,7 @@ mod quotes;
 mod reference_data;
 mod scheme;
 mod settlement;
+mod transaction_requests;
 mod transfers;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,6 +53,7 @@ use quotes::Quotes;
 use reference_data::ReferenceData;
 use scheme::Scheme;
 use settlement::Settlements;
+use transaction_requests::TransactionRequests;
 use transfers::{Transfer, TransferStatus};
 
 /// Ten-thousandths of the currency's unit.
@@ -83,6 +85,7 @@ pub struct Model {
     proposals: Proposals,
     enrolments: Enrolments,
     quotes: Quotes,
+    requests: TransactionRequests,
     counters: Counters,
     reserved: usize,
     /// Number of reserved outflows that were returned.
@@ -115,6 +118,7 @@ impl Default for Model {
             proposals: Proposals::default(),
             enrolments: Enrolments::default(),
             quotes: Quotes::default(),
+            requests: TransactionRequests::default(),
             counters: Counters::default(),
             reserved: 0,
             returned_outflows: 0,
@@ -160,6 +164,7 @@ impl Model {
             Command::AbortBulk(bulk) => self.abort_bulk(bulk),
             Command::RecordQuote(quote) => self.record_quote(quote),
             Command::RecordQuoteAnswer(answer) => self.record_quote_answer(answer),
+            Command::RecordRequestToPay(request) => self.record_request_to_pay(request),
             Command::FinishDeliveries(ends) => self.finish_deliveries(ends),
             Command::ChangeParties(change) => self.change_parties(change),
             Command::Administer(administer) => match self.must_be_approved(&administer.change) {
@@ -215,6 +220,7 @@ impl Model {
         self.proposals.compare(state);
         self.enrolments.compare(state);
         self.quotes.compare(state);
+        self.requests.compare(state);
         self.outbox.compare_in_full(state);
         assert_eq!(state.reserved_transfer_count(), self.reserved, "transfers in flight");
         for (id, transfer) in &self.transfers {

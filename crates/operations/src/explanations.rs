@@ -62,9 +62,11 @@ routes! {
             text: "\
                 The complete history of a transfer of any age: its messages, including resends \
                 and refused ones; the decision on each, with position, cover and cap before and \
-                after; its postings; its notices and their delivery. Same content as `upesi \
-                explain`. Without the permission `audit`, descriptions of errors that participants \
-                wrote are masked. Concurrent requests are limited; retry after a 503.",
+                after; its postings; its notices and their delivery. If quotes are recorded, the \
+                id of a quote, transaction or transaction request gives the whole payment too. \
+                Same content as `upesi explain`. Without the permission `audit`, descriptions of \
+                errors that participants wrote are masked. Concurrent requests are limited; retry \
+                after a 503.",
             query: [FORMAT],
             responses: [200: Explanation = "The history of the transfer."],
             refusals: [400 MALFORMED_SYNTAX, 404 TRANSFER_NOT_FOUND],
@@ -87,6 +89,7 @@ impl Schema for Explanation {
             [
                 ("events".to_owned(), true, list("object")),
                 ("transfer".to_owned(), false, schema::any_text()),
+                ("payment".to_owned(), false, json!({"type": "object"})),
                 ("state".to_owned(), false, states),
                 ("left_out".to_owned(), false, json!({"type": "integer", "minimum": 1})),
                 ("notices_pending".to_owned(), false, list("integer")),

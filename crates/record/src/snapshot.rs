@@ -38,6 +38,7 @@
 //! | 25, 26 | kinds of changes that need a second person, proposals |
 //! | 27, 28 | enrolments, open bulk transfers |
 //! | 29 | recorded quotes |
+//! | 30 | recorded transaction requests |
 //! | 255 | end: BLAKE3 of all bytes before this block |
 //!
 //! Version 3 has no kinds 22 to 29, and version 2 no kinds 20 to 29. Version 1 has no kinds 13 to

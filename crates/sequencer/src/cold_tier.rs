@@ -371,7 +371,8 @@ fn changes_settlement(command: &Command) -> bool {
         | Command::FulfilBulk(_)
         | Command::AbortBulk(_)
         | Command::RecordQuote(_)
-        | Command::RecordQuoteAnswer(_) => false,
+        | Command::RecordQuoteAnswer(_)
+        | Command::RecordRequestToPay(_) => false,
     }
 }
 

@@ -92,9 +92,9 @@ fn the_same_seed_gives_the_same_run() {
     assert_eq!(traces.len(), 12, "every seed has a run of its own");
 }
 
-/// Outcomes of bulk transfers and quotes. Simulated FSPs send none: histories of random commands compare them
-/// with the model.
-const NOT_SIMULATED: [Outcome; 10] = [
+/// Outcomes of bulk transfers, quotes and transaction requests. Simulated FSPs send none: histories
+/// of random commands compare them with the model.
+const NOT_SIMULATED: [Outcome; 13] = [
     Outcome::BulkAccepted,
     Outcome::BulkRejected,
     Outcome::BulkProcessing,
@@ -105,6 +105,9 @@ const NOT_SIMULATED: [Outcome; 10] = [
     Outcome::QuoteNotFound,
     Outcome::QuoteExpired,
     Outcome::PrepareDiffersFromQuote,
+    Outcome::TransactionRequestModified,
+    Outcome::TransactionRequestNotFound,
+    Outcome::TransactionRequestExpired,
 ];
 
 /// Outcomes that these seeds do not reach are not proved.

@@ -89,7 +89,8 @@ pub(crate) fn store(
             | Command::FulfilBulk(_)
             | Command::AbortBulk(_)
             | Command::RecordQuote(_)
-            | Command::RecordQuoteAnswer(_) => (uri.path(), None),
+            | Command::RecordQuoteAnswer(_)
+            | Command::RecordRequestToPay(_) => (uri.path(), None),
         };
         let now_ms = if headers.contains_key(DATE) { 0 } else { now_ms() };
         let (method, trace) = (&method, envelope.trace);

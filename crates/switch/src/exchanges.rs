@@ -1,15 +1,16 @@
 //! Messages that are checked and forwarded once: `/quotes`, `/bulkQuotes`, `/transactionRequests`,
 //! `/authorizations` and `/transactions` (hub-semantics 2.4 to 2.6).
 //!
-//! The hub keeps no link between a request and its answer, except for quotes in schemes that record
-//! them (`recorded_quotes`). A message that cannot be forwarded is
-//! reported to its sender by `PUT …/error`.
+//! The hub keeps no link between a request and its answer, except in schemes that record quotes and
+//! transaction requests (`recorded_quotes`, `recorded_requests`). A message that cannot be
+//! forwarded is reported to its sender by `PUT …/error`.
 
 use std::rc::Rc;
 
 use bytes::Bytes;
 use fspiop::body::{
     self, BulkQuote, CorrelationId, ErrorInformation, Extension, Quote, QuoteResponse,
+    TransactionRequest,
 };
 use fspiop::endpoint::EndpointType;
 use fspiop::quote_rules::QuoteRules;
@@ -51,8 +52,8 @@ pub(crate) fn forward(
             return post(egress, (route.resource, quote.bulk_quote), inbound, refusal);
         }
         Operation::TransactionRequestsPost => {
-            let id = body::parse_transaction_request(body)?;
-            return post(egress, (route.resource, id), inbound, None);
+            let request = TransactionRequest::parse(body)?;
+            return post(egress, (route.resource, request.request), inbound, None);
         }
         Operation::QuotesPut => {
             let currency = QuoteResponse::parse(body)?.payee_currency();
@@ -109,9 +110,14 @@ impl Exchange {
         self.id
     }
 
+    /// The id, if the message is about a quote.
+    pub(crate) fn quote(&self) -> Option<CorrelationId> {
+        self.id.filter(|_| self.resource == Resource::Quotes)
+    }
+
     /// The subject of its spans: quotes alone, as a transfer's spans name them.
     fn subject(&self) -> Option<SpanSubject> {
-        self.id.filter(|_| self.resource == Resource::Quotes).map(SpanSubject::Quote)
+        self.quote().map(SpanSubject::Quote)
     }
 
     fn to(&self, participant: ParticipantIndex, method: Method, path: String) -> Destination {

@@ -77,6 +77,7 @@ mod pending_requests;
 mod pool;
 mod quotes;
 mod recorded_quotes;
+mod recorded_requests;
 mod records;
 mod refusal_pace;
 mod resolver;

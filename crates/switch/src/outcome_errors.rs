@@ -27,11 +27,13 @@ pub(crate) fn error(outcome: ErrorOutcome, named: &PrepareFields) -> (ErrorCode,
         validation(&format!("Participant {name} {currency} account {what}"))
     };
     let (code, detail) = match outcome {
-        PrepareModified | ResponseModified | QuoteModified => {
+        PrepareModified | ResponseModified | QuoteModified | TransactionRequestModified => {
             (ErrorCode::MODIFIED_REQUEST, String::new())
         }
         QuoteNotFound => (ErrorCode::QUOTE_NOT_FOUND, String::new()),
         QuoteExpired => (ErrorCode::QUOTE_EXPIRED, String::new()),
+        TransactionRequestNotFound => (ErrorCode::TRANSACTION_REQUEST_NOT_FOUND, String::new()),
+        TransactionRequestExpired => (ErrorCode::TRANSACTION_REQUEST_EXPIRED, String::new()),
         PrepareDiffersFromQuote => {
             validation("amount, ilpPacket, condition, payerFsp or payeeFsp differs from the quote")
         }

@@ -9,8 +9,8 @@ use fspiop::quote_rules::QuoteRules;
 use fspiop::route_table::Operation;
 use fspiop::{ErrorCode, ExchangeRoute, Refusal, Resource, body_hash, quote_terms};
 use ledger::{
-    Command, Digest, ErrorOutcome, FspName, ParticipantIndex, QuoteContent, QuoteOffer,
-    QuoteOutcome, QuoteRow, RecordQuote, RecordQuoteAnswer, State,
+    Command, Digest, ErrorOutcome, FspName, Outcome, ParticipantIndex, QuoteContent, QuoteOffer,
+    QuoteOutcome, QuoteRow, RecordQuote, RecordQuoteAnswer, State, TransactionRequestOutcome,
 };
 use node::Handle;
 use tokio::sync::oneshot;
@@ -92,17 +92,23 @@ pub(crate) fn forward(
 impl QuoteRecorder {
     /// The command of a `POST /quotes` to an FSP.
     fn request(&self, quote: &Quote, to: FspName, inbound: &Inbound) -> Command {
-        let keep_ms = u64::try_from(self.keep.as_millis()).unwrap_or(u64::MAX);
         Command::RecordQuote(Box::new(RecordQuote {
             quote: quote.quote.id(),
             transaction: quote.transaction.id(),
             source: inbound.envelope.source,
             destination: to,
             expiration_ms: quote.expiration_ms,
-            keep_until_ms: self.egress.thread.wall_ms().saturating_add(keep_ms),
+            keep_until_ms: self.keep_until_ms(),
             hash: Digest(body_hash(&inbound.body)),
             trace: inbound.envelope.trace.trace_id,
+            request: quote.request.map(CorrelationId::id),
         }))
+    }
+
+    /// Until when a message of now is kept, in milliseconds since the epoch.
+    pub(crate) fn keep_until_ms(&self) -> u64 {
+        let keep_ms = u64::try_from(self.keep.as_millis()).unwrap_or(u64::MAX);
+        self.egress.thread.wall_ms().saturating_add(keep_ms)
     }
 }
 
@@ -124,12 +130,12 @@ fn answer(id: CorrelationId, offer_end_ms: Option<u64>, inbound: &Inbound) -> Co
     }))
 }
 
-/// Records a message about a quote, then forwards it, or sends its sender an error callback if the
-/// ledger refuses it. Its sender and its recipient are participants.
+/// Records a message about a quote or a transaction request, then forwards it, or sends its sender
+/// an error callback if the ledger refuses it. Its sender and its recipient are participants.
 ///
 /// # Errors
 /// 413 for a message that is too large for a record.
-fn record(
+pub(crate) fn record(
     recorder: &Rc<QuoteRecorder>,
     command: Command,
     inbound: Inbound,
@@ -137,15 +143,18 @@ fn record(
 ) -> Result<AcceptStatus, Refusal> {
     let decision = recorder.submitter.submit(command, inbound.copy())?;
     let recorder = Rc::clone(recorder);
-    let id = exchange.id();
+    let id = exchange.quote();
     let forwarding = async move {
         let outcome = decision.outcome(&recorder.egress.directory).await?;
         let accepted = inbound.accepted();
-        // A command of a quote has one of these outcomes, unless its node wrote it twice.
-        let outcome = outcome.map(QuoteOutcome::of);
+        // The command has another outcome only if its node wrote it twice.
+        let is_own = |outcome| {
+            let is_of_quote = QuoteOutcome::of(outcome).is_some();
+            is_of_quote || TransactionRequestOutcome::of(outcome).is_some()
+        };
         let refusal = match outcome {
-            Some(Some(outcome)) => refusal_of(outcome),
-            Some(None) => return Err(Refusal::unavailable()),
+            Some(outcome) if is_own(outcome) => refusal_of(outcome),
+            Some(_) => return Err(Refusal::unavailable()),
             None => None,
         };
         exchanges::send(&recorder.egress, inbound, &exchange, refusal)?;
@@ -154,9 +163,9 @@ fn record(
     Ok(AcceptStatus::AfterQuery(Box::pin(forwarding), id))
 }
 
-/// The error of a quote that the ledger refuses.
-fn refusal_of(outcome: QuoteOutcome) -> Option<ExchangeRefusal> {
-    let error = ErrorOutcome::of(outcome.outcome())?;
+/// The error of a message that the ledger refuses.
+fn refusal_of(outcome: Outcome) -> Option<ExchangeRefusal> {
+    let error = ErrorOutcome::of(outcome)?;
     Some(outcome_errors::error(error, &PrepareFields::default()))
 }
 
@@ -189,7 +198,7 @@ fn get(
         let is_party = |row: &QuoteRow| [row.source, row.destination].contains(&requester);
         match quote.filter(is_party) {
             None => {
-                let refusal = refusal_of(QuoteOutcome::QuoteNotFound);
+                let refusal = refusal_of(Outcome::QuoteNotFound);
                 exchanges::send(&recorder.egress, inbound, &exchange, refusal)?;
             }
             Some(quote) if quote.answer.is_none() => {

@@ -58,7 +58,10 @@ use crate::submitter::{AcceptStatus, Submitter};
 use crate::thread::Thread;
 use crate::trace::RequestTrace;
 use crate::transfers::{self, Transfers};
-use crate::{exchanges, http2, outcome_errors, participants, parties, recorded_quotes, spans};
+use crate::{
+    exchanges, http2, outcome_errors, participants, parties, recorded_quotes, recorded_requests,
+    spans,
+};
 
 /// Maximum time for a client to acknowledge sent data.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
@@ -517,12 +520,15 @@ fn dispatch(
         Route::PartiesGet(path) => parties::get(egress, path, inbound),
         Route::PartiesPut(path) => parties::put(egress, path, inbound),
         Route::PartiesError(path) => parties::put_error(egress, path, inbound),
-        Route::Exchange(route) => {
-            match quotes.as_ref().filter(|_| route.resource == Resource::Quotes) {
-                Some(recorder) => recorded_quotes::forward(recorder, rules, route, inbound),
-                None => exchanges::forward(egress, rules, route, inbound),
+        Route::Exchange(route) => match (quotes, route.resource) {
+            (Some(recorder), Resource::Quotes) => {
+                recorded_quotes::forward(recorder, rules, route, inbound)
             }
-        }
+            (Some(recorder), Resource::TransactionRequests) => {
+                recorded_requests::forward(recorder, route, inbound)
+            }
+            _ => exchanges::forward(egress, rules, route, inbound),
+        },
         Route::ParticipantsBatch => {
             participants::post_batch((submitter, egress), route, inbound, weigh)
         }

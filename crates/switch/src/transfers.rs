@@ -208,7 +208,8 @@ fn is_of_another(command: &Command) -> bool {
         | Command::FulfilBulk(_)
         | Command::AbortBulk(_)
         | Command::RecordQuote(_)
-        | Command::RecordQuoteAnswer(_) => false,
+        | Command::RecordQuoteAnswer(_)
+        | Command::RecordRequestToPay(_) => false,
     }
 }
 
@@ -228,7 +229,8 @@ fn expires_too_late(transfers: &Transfers, command: &Command) -> Option<Refusal>
         | Command::FulfilBulk(_)
         | Command::AbortBulk(_)
         | Command::RecordQuote(_)
-        | Command::RecordQuoteAnswer(_) => return None,
+        | Command::RecordQuoteAnswer(_)
+        | Command::RecordRequestToPay(_) => return None,
     };
     let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
     let latest_ms = transfers.egress.thread.wall_ms().saturating_add(limit_ms);

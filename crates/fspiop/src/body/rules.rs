@@ -43,6 +43,7 @@ pub(super) const QUOTE_PAYER: usize = 3;
 pub(super) const QUOTE_PAYEE: usize = 5;
 pub(super) const QUOTE_TRANSACTION: usize = 7;
 pub(super) const QUOTE_REQUEST_EXPIRATION: usize = 8;
+pub(super) const QUOTE_REQUEST_TO_PAY: usize = 9;
 
 pub(super) const TRANSFER_AMOUNT: usize = 0;
 pub(super) const RECEIVE_AMOUNT: usize = 2;
@@ -52,6 +53,10 @@ pub(super) const BULK_QUOTE_ID: usize = 0;
 pub(super) const BULK_QUOTES: usize = 1;
 
 pub(super) const TRANSACTION_REQUEST_ID: usize = 0;
+pub(super) const TRANSACTION_REQUEST_EXPIRATION: usize = 1;
+
+pub(super) const REQUEST_STATE_NAME: usize = 0;
+pub(super) const REQUEST_TRANSACTION: usize = 1;
 
 pub(crate) const BULK_ID: usize = 0;
 pub(crate) const BULK_PAYER: usize = 1;
@@ -355,7 +360,7 @@ pub(super) static QUOTE_REQUEST: Rule = closed_object(
     &[
         kept("quoteId", &QUOTE_CORRELATION_ID, QUOTE_ID),
         kept("transactionId", &QUOTE_CORRELATION_ID, QUOTE_TRANSACTION),
-        checked("transactionRequestId", &QUOTE_CORRELATION_ID),
+        kept("transactionRequestId", &QUOTE_CORRELATION_ID, QUOTE_REQUEST_TO_PAY),
         kept("payee", &QUOTE_PARTY, QUOTE_PAYEE),
         kept("payer", &QUOTE_PARTY, QUOTE_PAYER),
         checked("amountType", &AMOUNT_TYPE),
@@ -523,7 +528,7 @@ pub(super) static TRANSACTION_REQUEST: Rule = closed_object(
         checked("note", &TEXT_128),
         checked("geoCode", &GEO_CODE),
         checked("authenticationType", &AUTHENTICATION_TYPE),
-        checked("expiration", &DATE_TIME),
+        kept("expiration", &DATE_TIME, TRANSACTION_REQUEST_EXPIRATION),
         checked("extensionList", &EXTENSION_LIST_RULE),
     ],
 );
@@ -534,8 +539,8 @@ static REQUEST_STATE: Rule = one_of(&["RECEIVED", "PENDING", "ACCEPTED", "REJECT
 pub(super) static TRANSACTION_REQUEST_RESPONSE: Rule = closed_object(
     &["transactionRequestState"],
     &[
-        checked("transactionId", &CORRELATION_ID),
-        checked("transactionRequestState", &REQUEST_STATE),
+        kept("transactionId", &CORRELATION_ID, REQUEST_TRANSACTION),
+        kept("transactionRequestState", &REQUEST_STATE, REQUEST_STATE_NAME),
         checked("extensionList", &EXTENSION_LIST_RULE),
     ],
 );

@@ -9,6 +9,7 @@ use crate::notice::Outbox;
 use crate::outcome::Outcome;
 use crate::quotes::Quotes;
 use crate::registry::Registry;
+use crate::transaction_requests::TransactionRequests;
 use crate::transfers::Transfers;
 
 pub(super) fn begin(context: &mut Context<'_>, genesis: &Genesis) -> Outcome {
@@ -18,6 +19,7 @@ pub(super) fn begin(context: &mut Context<'_>, genesis: &Genesis) -> Outcome {
     state.registry = Registry::new(keyed);
     state.transfers = Transfers::new(keyed);
     state.quotes = Quotes::new(keyed);
+    state.requests = TransactionRequests::new(keyed);
     state.outbox = Outbox::new();
     let hub = state.registry.add(genesis.hub, state.stamp);
     assert_eq!(hub, ParticipantIndex::HUB, "the hub is the first participant");

@@ -1,5 +1,6 @@
 //! One file per command. Commands that share rules or a resource share a file: `funds`, `oracles`,
-//! `fee_rules`, `operators`, `bulks` (with `bulk_end`), `proposals`, `quotes`, `set_active`,
+//! `fee_rules`, `operators`, `bulks` (with `bulk_end`), `proposals`, `quotes`,
+//! `transaction_requests`, `set_active`,
 //! `set_keys`, `set_limits` and `create_settlement_model`.
 //!
 //! Each command reads, decides, writes the next state, and returns its outcome.
@@ -42,6 +43,7 @@ mod set_endpoint;
 mod set_keys;
 mod set_limits;
 mod settle;
+mod transaction_requests;
 
 use crate::change::{Change, each_change};
 use crate::command::Command;
@@ -76,6 +78,7 @@ pub(crate) fn decide(
         Command::AbortBulk(bulk) => bulks::abort(context, bulk, watch),
         Command::RecordQuote(quote) => quote.decide(context).into(),
         Command::RecordQuoteAnswer(answer) => answer.decide(context).into(),
+        Command::RecordRequestToPay(request) => request.decide(context).into(),
     }
 }
 

@@ -71,6 +71,15 @@ pub(super) fn apply(state: &mut State, batch: &Batch, commands: &[Command], effe
             }
             ApplyStep::After(log_index, command, outcome)
             | ApplyStep::ItemAfter(log_index, command, outcome) => {
+                for decision in &collected.decisions {
+                    assert_eq!((decision.log_index, decision.outcome), (log_index, outcome));
+                }
+                let is_reference = |decision: &mut Decision| decision.transfer.is_payment();
+                let named = collected.decisions.extract_if(.., is_reference);
+                let named: Vec<_> = named.map(|decision| decision.transfer).collect();
+                let is_accepted = outcome == Outcome::Accepted;
+                let expected: Vec<_> = command.payments().filter(|_| is_accepted).collect();
+                assert_eq!(named, expected, "payments of {command:?}");
                 let transfers: Vec<_> =
                     collected.decisions.iter().map(|decision| decision.transfer).collect();
                 assert_eq!(
@@ -78,9 +87,6 @@ pub(super) fn apply(state: &mut State, batch: &Batch, commands: &[Command], effe
                     Vec::from_iter(before.transfer),
                     "recorded decisions of {command:?}"
                 );
-                for decision in &collected.decisions {
-                    assert_eq!((decision.log_index, decision.outcome), (log_index, outcome));
-                }
                 if before.transfer.is_some() {
                     before.reserved = reserved_and_expired(state, command, outcome);
                     before.check(&collected.decisions, state, effects);
@@ -122,7 +128,7 @@ fn transfer_of(state: &State, command: &Command) -> Option<TransferId> {
         let letter = state.dead_letters().find(|letter| letter.notice.id == notice)?;
         return letter.notice.transfer;
     }
-    command.quote().or_else(|| command.rows().next()).copied()
+    command.exchange().or_else(|| command.rows().next()).copied()
 }
 
 /// The deliveries of owed notices that a command ends.

@@ -35,26 +35,94 @@ pub(super) const START_MS: u64 = 1_000_000;
 pub(super) enum Action {
     Prepare(PrepareAction),
     Response(ResponseAction),
-    Participant { party: usize, active: bool },
-    Account { party: usize, active: bool },
-    Cap { party: usize, units: i64 },
-    FundsIn { id: u8, party: usize, units: i64 },
-    FundsOut { id: u8, party: usize, units: i64 },
-    EndFundsOut { id: u8, party: usize, commit: bool },
-    Settings { on_us: bool, put_aborted: bool, covers_position: bool },
-    Deliver { which: Vec<u8>, result: u8 },
-    Redeliver { which: u8 },
-    Drop { which: u8 },
+    Participant {
+        party: usize,
+        active: bool,
+    },
+    Account {
+        party: usize,
+        active: bool,
+    },
+    Cap {
+        party: usize,
+        units: i64,
+    },
+    FundsIn {
+        id: u8,
+        party: usize,
+        units: i64,
+    },
+    FundsOut {
+        id: u8,
+        party: usize,
+        units: i64,
+    },
+    EndFundsOut {
+        id: u8,
+        party: usize,
+        commit: bool,
+    },
+    Settings {
+        on_us: bool,
+        put_aborted: bool,
+        covers_position: bool,
+    },
+    Deliver {
+        which: Vec<u8>,
+        result: u8,
+    },
+    Redeliver {
+        which: u8,
+    },
+    Drop {
+        which: u8,
+    },
     Settle(SettleAction),
-    Check { party: usize },
-    FinishAlerts { which: u8 },
+    Check {
+        party: usize,
+    },
+    FinishAlerts {
+        which: u8,
+    },
     Operators(Change),
     Approval(ApprovalAction),
-    Enrol { party: usize, csr: u8 },
-    EndEnrolment { party: usize, which: u8, is_issued: bool },
-    Quote { id: u8, party: usize, to: usize, body: u8, expires_ms: u64, keep_ms: u64 },
-    QuoteAnswer { id: u8, party: usize, body: u8 },
-    Adjust { id: u8, party: usize, units: i64, position: bool },
+    Enrol {
+        party: usize,
+        csr: u8,
+    },
+    EndEnrolment {
+        party: usize,
+        which: u8,
+        is_issued: bool,
+    },
+    Quote {
+        id: u8,
+        party: usize,
+        to: usize,
+        body: u8,
+        expires_ms: u64,
+        keep_ms: u64,
+    },
+    QuoteAnswer {
+        id: u8,
+        party: usize,
+        body: u8,
+    },
+    /// A transaction request; with `body` over 1, an answer to one.
+    Request {
+        id: u8,
+        party: usize,
+        to: usize,
+        body: u8,
+        expires_ms: u64,
+        keep_ms: u64,
+    },
+    Adjust {
+        id: u8,
+        party: usize,
+        units: i64,
+        position: bool,
+    },
     Tick,
 }
 
@@ -196,6 +264,11 @@ fn action() -> impl Strategy<Value = Action> {
         ),
         6 => (0..IDS, 0..4usize, 0..3u8)
             .prop_map(|(id, party, body)| Action::QuoteAnswer { id, party, body }),
+        8 => (0..IDS, 0..4usize, 0..4usize, 0..8u8, 0..90_000u64, 0..90_000u64).prop_map(
+            |(id, party, to, body, expires_ms, keep_ms)| {
+                Action::Request { id, party, to, body, expires_ms, keep_ms }
+            }
+        ),
         2 => (0..IDS, 0..4usize, -DEPOSIT / 4..DEPOSIT / 4, any::<bool>())
             .prop_map(|(id, party, units, position)| Action::Adjust { id, party, units, position }),
         3 => Just(Action::Tick),
@@ -435,6 +508,7 @@ impl TestKernel {
             }
             Action::Tick => return Command::Tick,
             Action::Quote { .. } | Action::QuoteAnswer { .. } => return quote_command(action),
+            Action::Request { .. } => return request_command(action),
             Action::Participant { party, active } => {
                 SetParticipantActive { name: name(party), active }.into()
             }
@@ -674,6 +748,7 @@ fn quote_command(action: &Action) -> Command {
                 keep_until_ms: START_MS + keep_ms,
                 hash: digest(&format!("quote {number} {body}")),
                 trace: [number; 16],
+                request: (body == 1).then(|| id(number)),
             }))
         }
         Action::QuoteAnswer { id: number, party, body } => {
@@ -691,6 +766,36 @@ fn quote_command(action: &Action) -> Command {
         }
         _ => unreachable!("another action"),
     }
+}
+
+/// A transaction request, or an answer: each state, or an error.
+fn request_command(action: &Action) -> Command {
+    let Action::Request { id: number, party, to, body, expires_ms, keep_ms } = *action else {
+        unreachable!("another action")
+    };
+    let answer = |state| {
+        let transaction = (state != RequestState::Pending).then(|| id(number));
+        RequestStep::Answered(RequestStatus { state, transaction })
+    };
+    let step = match body {
+        0..=1 => RequestStep::Requested(RequestTerms {
+            destination: name(to),
+            expiration_ms: (body == 0).then_some(START_MS + expires_ms),
+            keep_until_ms: START_MS + keep_ms,
+        }),
+        2..=3 => answer(RequestState::Received),
+        4 => answer(RequestState::Pending),
+        5 => answer(RequestState::Accepted),
+        6 => answer(RequestState::Rejected),
+        _ => RequestStep::Failed,
+    };
+    Command::RecordRequestToPay(Box::new(RecordRequestToPay {
+        request: id(number),
+        source: name(party),
+        step,
+        hash: digest(&format!("request {number} {body}")),
+        trace: [number; 16],
+    }))
 }
 
 fn response_command(action: &ResponseAction) -> Command {

@@ -159,7 +159,8 @@ impl ScenarioRunner {
             "end" => self.end_batch(),
             "show" | "get" | "owed" | "dead" | "counters" | "deadline" | "accounts"
             | "limit-of" | "oracles" | "account-types" | "keys" | "window" | "settlement"
-            | "alerts" | "fees" | "operators" | "proposals" | "enrolments" | "quotes" => {
+            | "alerts" | "fees" | "operators" | "proposals" | "enrolments" | "quotes"
+            | "requests" => {
                 let result = self.query(&words);
                 self.print(&format!("{line} -> {result}"));
             }
@@ -345,6 +346,7 @@ impl ScenarioRunner {
             "proposals" => self.proposals(),
             "enrolments" => self.enrolments(),
             "quotes" => self.quotes(),
+            "requests" => self.requests(),
             "operators" => self.operators(),
             "window" => self.window(WindowId(words.at(1).parse().expect("a number"))),
             "settlement" => self.settlement(SettlementId(words.at(1).parse().expect("a number"))),
@@ -477,6 +479,21 @@ impl ScenarioRunner {
             format!("{id} {} to {}{answer}", party(it.source), party(it.destination))
         };
         self.state.quotes().map(row).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Recorded transaction requests: id, parties, the last answer and its record.
+    fn requests(&self) -> String {
+        let party = |index| self.state.registry().get(index).name;
+        let row = |it: &TransactionRequestRow| {
+            let answer = it.answer.map(|answer| {
+                let state = answer.status.map_or("error", |status| status.state.name());
+                format!(" {state} {}", answer.record.0)
+            });
+            let answer = answer.unwrap_or_default();
+            let id = short_id(it.id);
+            format!("{id} {} to {}{answer}", party(it.source), party(it.destination))
+        };
+        self.state.transaction_requests().map(row).collect::<Vec<_>>().join(", ")
     }
 
     /// Enrolments: participant, request, and certificate.
@@ -634,6 +651,9 @@ impl ScenarioRunner {
             "bulk-abort" => Command::AbortBulk(Box::new(bulk_abort(words))),
             "quote" => Command::RecordQuote(Box::new(quote(words))),
             "offer" | "offer-error" => Command::RecordQuoteAnswer(Box::new(quote_answer(words))),
+            "request" | "request-state" | "request-error" => {
+                Command::RecordRequestToPay(Box::new(request_to_pay(words)))
+            }
             "deliver" => Command::FinishDeliveries(deliveries(words)),
             "parties" => Command::ChangeParties(Box::new(ChangeParties {
                 source: name(words.at(1)),
@@ -1224,6 +1244,33 @@ fn quote(words: &LineWords<'_>) -> RecordQuote {
         keep_until_ms: moment_ms(words.option("keep", "600s")),
         hash: digest(&[words.at(1), expiration, words.option("body", "")].join(" ")),
         trace: [3; 16],
+        request: words.given("request").map(|request| id(&request)),
+    }
+}
+
+/// `request r1 dfsp2 dfsp1 exp=60s keep=90s body=other`, `request-state r1 dfsp1 ACCEPTED
+/// transaction=t1`, `request-error r1 dfsp1`.
+fn request_to_pay(words: &LineWords<'_>) -> RecordRequestToPay {
+    let expiration = words.option("exp", "");
+    let step = match words.verb() {
+        "request" => RequestStep::Requested(RequestTerms {
+            destination: name(words.at(3)),
+            expiration_ms: (!expiration.is_empty()).then(|| moment_ms(expiration)),
+            keep_until_ms: moment_ms(words.option("keep", "600s")),
+        }),
+        "request-state" => RequestStep::Answered(RequestStatus {
+            state: RequestState::parse(words.at(3)).expect("a state"),
+            transaction: words.given("transaction").map(|transaction| id(&transaction)),
+        }),
+        _ => RequestStep::Failed,
+    };
+    let body = [words.verb(), expiration, words.option("body", ""), &format!("{step:?}")];
+    RecordRequestToPay {
+        request: id(words.at(1)),
+        source: name(words.at(2)),
+        step,
+        hash: digest(&body.join(" ")),
+        trace: [5; 16],
     }
 }
 

@@ -11,8 +11,8 @@ use std::{format, panic};
 use ledger::field::{Chooser, Field};
 use ledger::{
     Amount, Batch, Change, ChangeParties, Currency, DeliveryResult, Digest, ENTRIES_MAX, Effects,
-    FinishedDelivery, FspName, Genesis, LogIndex, NoticeId, Outcome, Prepare, Stamp, State,
-    TransferId,
+    FinishedDelivery, FspName, Genesis, LogIndex, NoticeId, Outcome, Prepare, RecordQuote, Stamp,
+    State, TransferId,
 };
 use proptest::prelude::*;
 
@@ -62,9 +62,10 @@ proptest! {
             &command,
             Command::Prepare(it) if it.fee_rule.is_none() || it.quote_terms.is_none()
         );
+        let lacks_request = matches!(&command, Command::RecordQuote(it) if it.request.is_none());
         let lacks_rule =
             matches!(&command, Command::ChangeParties(change) if change.rule.is_none());
-        let expected = match (lacks_field, lacks_rule) {
+        let expected = match (lacks_field || lacks_request, lacks_rule) {
             (true, _) => FieldError::Short,
             (_, true) => FieldError::Value,
             (false, false) => FieldError::Long,
@@ -250,6 +251,10 @@ fn without_last_field(command: &Command) -> Option<Command> {
     if let Command::ChangeParties(change) = command {
         let change = ChangeParties { rule: None, ..(**change).clone() };
         return Some(Command::ChangeParties(Box::new(change)));
+    }
+    if let Command::RecordQuote(quote) = command {
+        let quote = RecordQuote { request: None, ..(**quote).clone() };
+        return Some(Command::RecordQuote(Box::new(quote)));
     }
     let Command::Prepare(prepare) = command else { return None };
     Some(Command::Prepare(Box::new(Prepare { fee_rule: None, ..(**prepare).clone() })))

@@ -358,6 +358,9 @@ fn end_from_error(error: ErrorOutcome) -> Option<TransferEnd> {
         | PrepareDiffersFromQuote => Some(TransferEnd::Aborted),
         PrepareModified
         | QuoteModified
+        | TransactionRequestModified
+        | TransactionRequestNotFound
+        | TransactionRequestExpired
         | ResponseTransferNotFound
         | ResponseNotFromPayee
         | ResponseModified

@@ -276,8 +276,9 @@ settings! {
     /// Quotes. See [quotes](quotes.md).
     quotes: Quotes {
         /// Whether quotes, their answers and their errors are recorded: duplicates are recognised,
-        /// late answers are refused, and `GET /quotes/{ID}` is answered by the hub. `false`: quotes
-        /// are forwarded, and nothing is stored. Set the same on all nodes of a cluster
+        /// late answers are refused, and `GET /quotes/{ID}` is answered by the hub. Transaction
+        /// requests too. `false`: they are forwarded, and nothing is stored. Set the same on all
+        /// nodes of a cluster
         persist: bool = false;
         /// Time for which a recorded quote is kept in memory, from its request on. The log keeps
         /// all of them

@@ -1,5 +1,5 @@
-//! `upesi explain` and `GET /transfers/{id}/explanation`: the history of one transfer, or of one
-//! bulk transfer.
+//! `upesi explain` and `GET /transfers/{id}/explanation`: the history of one payment, with its
+//! transaction request and its quotes, or of one bulk transfer.
 //!
 //! The switch records each decision with its inputs ([`ledger::DecisionRecorder`]), and the cold
 //! store keeps these decisions ([`ports::ColdStore::decisions`]). A history therefore needs a few
@@ -9,7 +9,9 @@
 
 mod contents;
 pub(crate) mod history;
+pub(crate) mod payment;
 pub(crate) mod report;
+mod stored_command;
 pub(crate) mod windows;
 
 use std::collections::BTreeMap;
@@ -33,6 +35,7 @@ use crate::cli::stdout::print_json;
 use crate::data::layout;
 use crate::inspect::explain::contents::Contents;
 use crate::inspect::explain::history::{TransferDecisions, build_history};
+use crate::inspect::explain::payment::{Payment, ROUNDS_MAX};
 use crate::inspect::explain::report::{
     Explanation, MessageReport, PendingDelivery, Source, request_of,
 };
@@ -54,7 +57,7 @@ Without --data, a running switch is asked. It locks its directory.";
 /// Arguments of `explain`.
 #[derive(clap::Args)]
 pub(crate) struct ExplainArguments {
-    /// Id of a transfer, bulk or quote, as in its first message: a UUID or a ULID.
+    /// Id of a transfer, bulk, quote or transaction request: a UUID or a ULID.
     #[arg(value_name = "TRANSFER_ID")]
     transfer: String,
     /// Directory of the log; read only. The switch must not be running on it.
@@ -145,10 +148,9 @@ fn from_store(log: &OfflineLog, data: &Path, id: TransferId) -> Result<Explanati
         journal::OfflineReader::open(log.disk().clone()).map_err(|error| error.to_string())?;
     let store = Disk::open_for_queries(&data.join(layout::STORE), records.identity())?;
     let mark = store.mark();
-    let mut decisions = read_decisions(&store, id).map_err(|error| error.to_string())?;
+    let mut decisions = read_payment(&store, &records, id)?;
     decisions.read_beginning(&records).map_err(|error| error.to_string())?;
     let mut check = StoreCheck {
-        id,
         deadline_ms: decisions.deadline_ms().filter(|_| is_open(&decisions)),
         decisions: &decisions,
         is_of_log: mark.log_index == LogIndex(0),
@@ -182,7 +184,6 @@ fn from_store(log: &OfflineLog, data: &Path, id: TransferId) -> Result<Explanati
 
 /// Examines the records after the store's mark.
 struct StoreCheck<'a> {
-    id: TransferId,
     decisions: &'a TransferDecisions,
     /// Deadline of a transfer that is in flight at the mark.
     deadline_ms: Option<u64>,
@@ -196,7 +197,7 @@ impl StoreCheck<'_> {
         let header = frame.header();
         let is_about = |record: &record::frame::Record<'_>| {
             let read = record::command::read_fields(record.kind, record.version, record.fields);
-            read.map_or(true, |command| self.decisions.is_about(self.id, &command))
+            read.map_or(true, |command| self.decisions.is_about(&command))
         };
         let missing = frame.records().find(is_about).map(|record| record.log_index.0);
         let has_passed = |deadline: u64| deadline <= header.batch.stamp.millis();
@@ -214,7 +215,32 @@ fn read_decisions(
     for owed in decisions.iter().flat_map(|decision| &decision.owed) {
         deliveries.insert(owed.notice, store.delivery_records(owed.notice)?);
     }
-    Ok(TransferDecisions { decisions, deliveries, beginning: None })
+    Ok(TransferDecisions { decisions, deliveries, ..TransferDecisions::default() })
+}
+
+/// Reads the decisions about all messages of a payment.
+fn read_payment(
+    store: &dyn ColdStore,
+    reader: &dyn RecordReader,
+    id: TransferId,
+) -> Result<TransferDecisions, String> {
+    let mut payment = Payment::new(id);
+    let mut all = TransferDecisions::default();
+    for _ in 0..ROUNDS_MAX {
+        all = TransferDecisions::default();
+        for id in payment.ids() {
+            let own = read_decisions(store, *id).map_err(|error| error.to_string())?;
+            all.decisions.extend(own.decisions);
+            all.deliveries.extend(own.deliveries);
+        }
+        all.decisions.sort_by_key(|decision| decision.log_index);
+        let has_more = payment.extend(&all.decisions, reader);
+        if !has_more.map_err(|error| error.to_string())? {
+            break;
+        }
+    }
+    all.decisions.retain(|decision| payment.has(decision));
+    Ok(TransferDecisions { payment, ..all })
 }
 
 /// Whether the transfer or bulk is in flight after its last stored decision.
@@ -231,38 +257,71 @@ fn is_open(decisions: &TransferDecisions) -> bool {
     is_open
 }
 
-/// Builds the history by a replay of the whole log.
+/// Builds the history by replays of the whole log: more than one only if messages about quotes or
+/// transaction requests name other ids.
 fn from_replay(log: &OfflineLog, id: TransferId) -> Result<Explanation, CliError> {
-    let mut recorder = DecisionRecorder::default();
-    let mut collected = DecisionCollector::new(id, &log.quarantined);
-    let mut windows = KnownWindows::default();
-    let (replay, walked) = log.replay(&mut |replay, placed| {
-        let frame = placed.frame;
-        replay.apply(frame, &mut |step, state, effects| {
-            recorder.observe(step, state, effects, &mut collected);
-        })?;
-        collected.copy_records(frame);
-        replay.effects().archived.iter().for_each(|row| windows.add(row));
-        Ok(Continue::On)
-    })?;
-    if let Some(torn) = walked.torn {
-        let (segment, offset) = (torn.segment, torn.offset);
-        eprintln!("upesi: {segment} ends within a frame at byte {offset}; read up to there");
+    let mut payment = Payment::new(id);
+    let mut replayed = ReplayedPayment::collect(log, &payment)?;
+    for _ in 1..ROUNDS_MAX {
+        let has_more = payment.extend(&replayed.decisions.decisions, &replayed.records);
+        if !has_more.map_err(|error| log.failure(error))? {
+            break;
+        }
+        replayed = ReplayedPayment::collect(log, &payment)?;
     }
-    let DecisionCollector { decisions, records, quarantined, .. } = &mut collected;
-    decisions.read_beginning(records).map_err(|error| log.failure(error))?;
-    let history = build_history(id, decisions, (records, quarantined));
-    let history = history.map_err(|error| log.failure(error))?;
-    windows.add_all(replay.state().settlement());
-    let settlement = settlement_of(decisions, &windows);
-    let settlement = settlement.map_err(|error| log.failure(error))?;
-    let (up_to, records) = (replay.state().log_index().0, replay.records());
-    Ok(Explanation { up_to, records, ..history.settled(settlement) })
+    replayed.decisions.decisions.retain(|decision| payment.has(decision));
+    replayed.decisions.payment = payment;
+    replayed.explain(id, &log.quarantined).map_err(|error| log.failure(error))
 }
 
-/// Collects the decisions about one transfer during a replay, with their records.
+/// The findings of a replay about a payment.
+struct ReplayedPayment {
+    decisions: TransferDecisions,
+    records: RecordsInMemory,
+    windows: KnownWindows,
+    up_to: u64,
+    records_replayed: u64,
+}
+
+impl ReplayedPayment {
+    fn collect(log: &OfflineLog, payment: &Payment) -> Result<Self, CliError> {
+        let mut recorder = DecisionRecorder::default();
+        let mut collected = DecisionCollector::new(payment, &log.quarantined);
+        let mut windows = KnownWindows::default();
+        let (replay, walked) = log.replay(&mut |replay, placed| {
+            let frame = placed.frame;
+            replay.apply(frame, &mut |step, state, effects| {
+                recorder.observe(step, state, effects, &mut collected);
+            })?;
+            collected.copy_records(frame);
+            replay.effects().archived.iter().for_each(|row| windows.add(row));
+            Ok(Continue::On)
+        })?;
+        if let Some(torn) = walked.torn {
+            let (segment, offset) = (torn.segment, torn.offset);
+            eprintln!("upesi: {segment} ends within a frame at byte {offset}; read up to there");
+        }
+        windows.add_all(replay.state().settlement());
+        let DecisionCollector { decisions, records, .. } = collected;
+        let (up_to, records_replayed) = (replay.state().log_index().0, replay.records());
+        Ok(Self { decisions, records, windows, up_to, records_replayed })
+    }
+
+    fn explain(mut self, id: TransferId, quarantined: &[Entry]) -> Result<Explanation, String> {
+        let text = |error: LogError| error.to_string();
+        self.decisions.read_beginning(&self.records).map_err(text)?;
+        let history = build_history(id, &self.decisions, (&self.records, quarantined));
+        let history = history.map_err(text)?;
+        let settlement = settlement_of(&self.decisions, &self.windows);
+        let settlement = settlement.map_err(|error| error.to_string())?;
+        let (up_to, records) = (self.up_to, self.records_replayed);
+        Ok(Explanation { up_to, records, ..history.settled(settlement) })
+    }
+}
+
+/// Collects the decisions about one payment during a replay, with their records.
 struct DecisionCollector<'a> {
-    id: TransferId,
+    payment: &'a Payment,
     quarantined: &'a [Entry],
     decisions: TransferDecisions,
     /// Records of the current frame to copy.
@@ -281,10 +340,10 @@ impl RecordReader for RecordsInMemory {
 }
 
 impl<'a> DecisionCollector<'a> {
-    fn new(id: TransferId, quarantined: &'a [Entry]) -> Self {
+    fn new(payment: &'a Payment, quarantined: &'a [Entry]) -> Self {
         let decisions = TransferDecisions::default();
         let (wanted, records) = (Vec::new(), RecordsInMemory::default());
-        Self { id, quarantined, decisions, wanted, records }
+        Self { payment, quarantined, decisions, wanted, records }
     }
 
     fn copy_records(&mut self, frame: &Frame<'_>) {
@@ -299,7 +358,7 @@ impl<'a> DecisionCollector<'a> {
 
 impl DecisionSink for DecisionCollector<'_> {
     fn record_decision(&mut self, decision: &Decision) {
-        if decision.transfer != self.id {
+        if !self.payment.ids().contains(&decision.transfer) {
             return;
         }
         for owed in &decision.owed {
@@ -402,7 +461,7 @@ impl ExplainRequest {
     }
 
     fn history_of(&self, id: TransferId) -> Result<(TransferDecisions, Explanation), String> {
-        let mut decisions = read_decisions(&*self.store, id).map_err(|error| error.to_string())?;
+        let mut decisions = read_payment(&*self.store, &*self.reader, id)?;
         decisions.read_beginning(&*self.reader).map_err(|error| error.to_string())?;
         let history = build_history(id, &decisions, (&*self.reader, &self.quarantined));
         Ok((decisions, history.map_err(|error| error.to_string())?))

@@ -75,8 +75,9 @@ fn traced(command: &Command) -> Option<(TransferId, TraceId)> {
         Command::PrepareBulk(it) => (it.id, it.trace),
         Command::FulfilBulk(it) => (it.id, it.trace),
         Command::AbortBulk(it) => (it.id, it.trace),
-        Command::RecordQuote(it) => (*command.quote()?, it.trace),
-        Command::RecordQuoteAnswer(it) => (*command.quote()?, it.trace),
+        Command::RecordQuote(it) => (*command.exchange()?, it.trace),
+        Command::RecordQuoteAnswer(it) => (*command.exchange()?, it.trace),
+        Command::RecordRequestToPay(it) => (it.request, it.trace),
         Command::Genesis(_)
         | Command::Tick
         | Command::FinishDeliveries(_)

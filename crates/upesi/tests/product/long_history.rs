@@ -389,7 +389,8 @@ impl Sample {
                     | ledger::Command::ChangeParties(_)
                     | ledger::Command::Administer(_)
                     | ledger::Command::RecordQuote(_)
-                    | ledger::Command::RecordQuoteAnswer(_) => {}
+                    | ledger::Command::RecordQuoteAnswer(_)
+                    | ledger::Command::RecordRequestToPay(_) => {}
                 }
             }
             Ok(())

@@ -75,6 +75,7 @@ mod parties;
 mod preload;
 mod provider_tokens;
 mod reconcile;
+mod requests_to_pay;
 mod settlement;
 mod settlement_commands;
 mod signatures;

@@ -14,18 +14,20 @@ use ledger::{
     Currency, Decision, DecisionInputs, DeliveryResult, ExplainedOutcome, FeeAccount, FeeRuleId,
     FinishedDelivery, FspName, Fulfilment, FundsDirection, HubAccount, LogIndex, NoticeId, Outcome,
     OwedNotice, PartyInputs, PrepareBulk, PrepareOutcome, QuoteContent, RecordQuote,
-    RecordQuoteAnswer, ResponseEnd, ResponseOutcome, Stamp, TransferChange, TransferId,
-    TransferMessage,
+    RecordQuoteAnswer, RecordRequestToPay, RequestStep, ResponseEnd, ResponseOutcome, Stamp,
+    TransferChange, TransferId, TransferMessage,
 };
 use ports::{LogError, OwnedPayload, OwnedRecord, RecordReader};
 use record::frame::{Payload, Record, payload_digest};
 
 use crate::cli::stdout::moment;
 use crate::cli::units::counted;
+use crate::inspect::explain::payment::Payment;
 use crate::inspect::explain::report::{
     Attempt, BulkMembership, Decimal, DecisionReport, Delivery, Event, EventDetail, Explanation,
     MessageReport, PartyReport, PostingLeg, Source, Verdict, request_of,
 };
+use crate::inspect::explain::stored_command::{command_of, damaged};
 use crate::inspect::verify::accounting::is_end;
 use crate::operate::quarantine::Entry;
 
@@ -37,6 +39,8 @@ const DEAD: &str = "dead";
 /// The recorded decisions about one transfer.
 #[derive(Debug, Default)]
 pub(crate) struct TransferDecisions {
+    /// The payment, with the ids that they are about.
+    pub(crate) payment: Payment,
     /// In the order of the log.
     pub(crate) decisions: Vec<Decision>,
     /// The records with the results of the deliveries of each notice.
@@ -75,14 +79,16 @@ impl TransferDecisions {
         })
     }
 
-    /// Whether a command is about the transfer `id`, to which these decisions belong. A response to
-    /// a bulk is about each item.
-    pub(crate) fn is_about(&self, id: TransferId, command: &Command) -> bool {
+    /// Whether a command is about the payment to which these decisions belong. A response to a bulk
+    /// is about each item.
+    pub(crate) fn is_about(&self, command: &Command) -> bool {
+        let ids = self.payment.ids();
         let is_owed = |notice| self.decisions.iter().any(|decision| creates(decision, notice));
         let bulk = self.bulk().map(|bulk| bulk.id);
-        let is_own = |row: &TransferId| *row == id || Some(*row) == bulk;
-        let is_quote = command.quote() == Some(&id);
-        is_quote || command.rows().any(is_own) || command.notices().any(is_owed)
+        let is_own = |row: &TransferId| ids.contains(row) || Some(*row) == bulk;
+        let is_exchange = command.exchange().is_some_and(|id| ids.contains(id));
+        let is_named = command.payments().any(|payment| ids.contains(&payment));
+        is_exchange || is_named || command.rows().any(is_own) || command.notices().any(is_owed)
     }
 
     /// The deadline of the transfer or bulk; `None` for a movement of funds.
@@ -129,7 +135,7 @@ pub(crate) fn build_history(
     }
     let mut unread = Vec::new();
     for entry in quarantined {
-        let is_about = |command: &_| decisions.is_about(id, command);
+        let is_about = |command: &_| decisions.is_about(command);
         let read = reader.reader.read(entry.log_index());
         let added = read.and_then(|owned| history.add_quarantined((entry, id), owned, &is_about));
         unread.extend(added.err().map(|error| unread_of(entry, &error)));
@@ -138,7 +144,8 @@ pub(crate) fn build_history(
     events.sort_by_key(|event| event.log_index);
     let dead_letters = dead_letters(&events, &notices_pending);
     Ok(Explanation {
-        transfer: id.to_string(),
+        transfer: decisions.payment.transfer().unwrap_or(id).to_string(),
+        payment: decisions.payment.report(),
         bulk: decisions.membership(id),
         state,
         settlement: None,
@@ -311,7 +318,8 @@ impl HistoryBuilder {
             | Command::FulfilBulk(_)
             | Command::AbortBulk(_)
             | Command::RecordQuote(_)
-            | Command::RecordQuoteAnswer(_) => {
+            | Command::RecordQuoteAnswer(_)
+            | Command::RecordRequestToPay(_) => {
                 (Some(message_report(&view_of(&owned), (&command, id), owned.stamp)), None)
             }
         };
@@ -330,7 +338,7 @@ fn state_after(command: &Command, outcome: Outcome) -> Option<&'static str> {
     if let Some(end) = ResponseEnd::of(outcome) {
         return Some(if end.commits() { "COMMITTED" } else { "ABORTED" });
     }
-    if command.quote().is_some() {
+    if command.exchange().is_some() {
         return None;
     }
     match command.change().and_then(Change::about_transfer) {
@@ -399,16 +407,6 @@ const fn state_of_prepare(outcome: PrepareOutcome) -> Option<&'static str> {
         | PrepareLiquidityInsufficient
         | PrepareCapExceeded => Some("ABORTED"),
     }
-}
-
-fn command_of(owned: &OwnedRecord) -> Result<Command, LogError> {
-    record::command::read_fields(owned.kind, owned.version, &owned.fields)
-        .map_err(|error| damaged(owned, &error))
-}
-
-fn damaged(owned: &OwnedRecord, reason: &dyn std::fmt::Display) -> LogError {
-    let place = format!("record {}", owned.log_index.0);
-    LogError::Damaged { place, reason: reason.to_string() }
 }
 
 /// The attempts of a delivery that are stored in its record. Empty if the first attempt succeeded,
@@ -623,7 +621,8 @@ const fn expiration_of(command: &Command) -> Option<u64> {
         | Command::FulfilBulk(_)
         | Command::AbortBulk(_)
         | Command::RecordQuote(_)
-        | Command::RecordQuoteAnswer(_) => None,
+        | Command::RecordQuoteAnswer(_)
+        | Command::RecordRequestToPay(_) => None,
     }
 }
 
@@ -667,7 +666,39 @@ fn quote_answer_report(
     }
 }
 
-/// A message about a quote, or about a bulk, in its history or in that of one of its items.
+/// A message about a transaction request.
+fn request_report(
+    message: &RecordRequestToPay,
+    (destination, stamp): (Option<String>, Stamp),
+    blank: MessageReport,
+) -> MessageReport {
+    let (request, says, expiration_ms) = match message.step {
+        RequestStep::Requested(terms) => {
+            ("POST /transactionRequests", "a request to pay".to_owned(), terms.expiration_ms)
+        }
+        RequestStep::Answered(status) => {
+            let transaction = status.transaction.map(|id| format!(", transaction {id}"));
+            let says = format!("{}{}", status.state.name(), transaction.unwrap_or_default());
+            ("PUT /transactionRequests/{id}", says, None)
+        }
+        RequestStep::Failed => ("PUT /transactionRequests/{id}/error", "an error".to_owned(), None),
+    };
+    let left = |end_ms: u64| end_ms.cast_signed() - stamp.millis().cast_signed();
+    MessageReport {
+        request,
+        sender: message.source.as_str().to_owned(),
+        destination,
+        says,
+        expiration: expiration_ms.map(|ms| moment(Stamp::from_millis(ms))),
+        expires_in_ms: expiration_ms.map(left),
+        trace: hexadecimal(&message.trace),
+        hash: message.hash.to_string(),
+        ..blank
+    }
+}
+
+/// A message about a quote, a transaction request or a bulk, in its history or in that of one of
+/// its items.
 fn bulk_or_quote_report(
     (command, id): (&Command, TransferId),
     destination: Option<String>,
@@ -711,6 +742,9 @@ fn bulk_or_quote_report(
         Command::RecordQuote(quote) => return quote_report(quote, stamp, blank),
         Command::RecordQuoteAnswer(answer) => {
             return quote_answer_report(answer, destination, blank);
+        }
+        Command::RecordRequestToPay(request) => {
+            return request_report(request, (destination, stamp), blank);
         }
     };
     let sender = command.payment_source().map_or_else(String::new, |name| name.as_str().to_owned());

@@ -11,12 +11,17 @@ use serde::{Serialize, Serializer};
 use crate::cli::stdout::moment;
 use crate::cli::table::{Align, Table};
 use crate::cli::units::{Milliseconds, counted};
+use crate::inspect::explain::payment::PaymentReport;
 use crate::operate::quarantine::Entry;
 
 /// The history of one transfer.
 #[derive(Debug, Serialize)]
 pub(crate) struct Explanation {
     pub(crate) transfer: String,
+    /// The payment to which it belongs, if messages about its quote or transaction request are
+    /// recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) payment: Option<PaymentReport>,
     /// Whether it is a bulk transfer, or an item of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bulk: Option<BulkMembership>,
@@ -416,20 +421,39 @@ impl Explanation {
         const ENDS: [&str; 3] = ["aborted", "expired", "rejected"];
         const REFUSALS: [&str; 2] = ["refused", "ignored"];
         let is_refusal = |event: &&Event| starts(event, &REFUSALS);
-        if self.is_of_quote() && !self.events.iter().all(|event| is_refusal(&event)) {
+        if self.is_of_exchange() && !self.events.iter().all(|event| is_refusal(&event)) {
             return None;
         }
         let ended = self.events.iter().find(|event| starts(event, &ENDS));
         ended.or_else(|| self.events.iter().find(is_refusal))
     }
 
-    /// Whether all messages are about a quote.
-    fn is_of_quote(&self) -> bool {
+    /// Whether all messages are about quotes and transaction requests.
+    fn is_of_exchange(&self) -> bool {
         let mut messages = self.events.iter().map(|event| match &event.detail {
-            EventDetail::Message { message, .. } => message.request.contains(" /quotes"),
+            EventDetail::Message { message, .. } => {
+                let paths = [" /quotes", " /transactionRequests"];
+                paths.iter().any(|path| message.request.contains(path))
+            }
             _ => false,
         });
-        !self.events.is_empty() && messages.all(|is_of_quote| is_of_quote)
+        !self.events.is_empty() && messages.all(|is_of_exchange| is_of_exchange)
+    }
+
+    /// The heading, if no message about a transfer is known.
+    fn exchange_heading(&self) -> String {
+        let Self { transfer: id, payment, .. } = self;
+        let PaymentReport { transaction_request: request, quotes, .. } =
+            payment.clone().unwrap_or_default();
+        match &self.events.first().map(|event| &event.detail) {
+            _ if request.as_ref() == Some(id) => format!("transaction request {id}"),
+            _ if quotes.contains(id) => format!("quote {id}"),
+            Some(EventDetail::Message { message, .. }) if payment.is_none() => {
+                let is_quote = message.request.contains(" /quotes");
+                format!("{} {id}", if is_quote { "quote" } else { "transaction request" })
+            }
+            _ => format!("transaction {id}"),
+        }
     }
 }
 
@@ -482,7 +506,7 @@ impl Display for Explanation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let state = self.state.unwrap_or("not created");
         match &self.bulk {
-            None if self.is_of_quote() => writeln!(f, "quote {}", self.transfer)?,
+            None if self.is_of_exchange() => writeln!(f, "{}", self.exchange_heading())?,
             None => writeln!(f, "transfer {}: {state}", self.transfer)?,
             Some(BulkMembership::Items(items)) => {
                 let items = counted(*items as u64, "item");
@@ -491,6 +515,9 @@ impl Display for Explanation {
             Some(BulkMembership::ItemOf(bulk)) => {
                 writeln!(f, "transfer {} of bulk transfer {bulk}: {state}", self.transfer)?;
             }
+        }
+        if let Some(payment) = &self.payment {
+            writeln!(f, "payment: {payment}")?;
         }
         if let Some(event) = self.failure() {
             writeln!(f, "why it failed: {}", event.detail.failure())?;
@@ -558,6 +585,20 @@ impl Display for SettlementReport {
             write!(f, "; settlement {id} by model {model}: {state}")?;
         }
         Ok(())
+    }
+}
+
+impl Display for PaymentReport {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if let Some(request) = &self.transaction_request {
+            let state = self.transaction_request_state.unwrap_or("not answered");
+            parts.push(format!("transaction request {request}: {state}"));
+        }
+        parts.extend(self.quotes.iter().map(|quote| format!("quote {quote}")));
+        parts.extend(self.transaction.iter().map(|id| format!("transaction {id}")));
+        parts.extend(self.transfer.iter().map(|id| format!("transfer {id}")));
+        f.write_str(&parts.join("; "))
     }
 }
 
@@ -775,16 +816,16 @@ pub(crate) const fn why(outcome: ExplainedOutcome) -> &'static str {
         PreparePayeeAccountNotFound => "refused: the payee has no account in the currency",
         PreparePayeeAccountInactive => "refused: the payee's account is inactive",
         PreparePayeeLaneFull => "refused: too many notices are owed to the payee",
-        PrepareLiquidityInsufficient => {
-            "refused: the payer's position would exceed its liquidity cover"
-        }
+        PrepareLiquidityInsufficient => "refused: the position would exceed its liquidity cover",
         PrepareCapExceeded => "refused: the payer's position would exceed its net debit cap",
         PrepareReserved => "reserved: the payer's position is within cover and cap",
         FulfilVersionIgnored => "ignored: FSPIOP 1.0 has no RESERVED; the transfer will time out",
         ResponseTransferNotFound => "refused: the transfer does not exist",
-        QuoteModified => "refused: the same quote with another content, 3106",
+        QuoteModified | TransactionRequestModified => "refused: the id has another content, 3106",
         QuoteNotFound => "refused: no such quote, 3205",
         QuoteExpired => "refused: the quote has expired, 3302",
+        TransactionRequestNotFound => "refused: no such request from the sender's payee, 3206",
+        TransactionRequestExpired => "refused: the transaction request has expired, 3301",
         PrepareDiffersFromQuote => "refused: the transfer differs from its quote",
         BulkAccepted => "accepted: at least one item is reserved",
         BulkRejected => "rejected: no item was accepted, or the payee aborted all of them",
@@ -860,6 +901,7 @@ mod tests {
         };
         Explanation {
             transfer: "one".into(),
+            payment: None,
             bulk: None,
             state,
             settlement: None,
@@ -901,7 +943,7 @@ mod tests {
                 Some("refused: the payer's position would exceed its net debit cap"),
             ),
             (None, &[quote, again], None),
-            (None, &[again], Some("refused: the same quote with another content, 3106")),
+            (None, &[again], Some("refused: the id has another content, 3106")),
             (Some("COMPLETED"), &bulk(answer, ResponseNotFromPayee), None),
             (Some("PROCESSING"), &bulk(answer, ResponseModified), None),
             (

@@ -360,6 +360,7 @@ impl<'r> Collector<'r> {
             Some(Command::RecordQuote(_) | Command::RecordQuoteAnswer(_)) => {
                 Cause { text: "quotes", ..none }
             }
+            Some(Command::RecordRequestToPay(_)) => Cause { text: "requests to pay", ..none },
             Some(Command::Tick) => Cause { text: "tick", ..none },
         }
     }

@@ -345,7 +345,8 @@ impl Audit {
             | Command::FulfilBulk(_)
             | Command::AbortBulk(_)
             | Command::RecordQuote(_)
-            | Command::RecordQuoteAnswer(_) => {}
+            | Command::RecordQuoteAnswer(_)
+            | Command::RecordRequestToPay(_) => {}
         }
     }
 

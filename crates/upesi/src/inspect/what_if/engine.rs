@@ -630,7 +630,8 @@ impl StateCopy {
             | Command::FulfilBulk(_)
             | Command::AbortBulk(_)
             | Command::RecordQuote(_)
-            | Command::RecordQuoteAnswer(_) => self.decide(stamp, Some(command), new),
+            | Command::RecordQuoteAnswer(_)
+            | Command::RecordRequestToPay(_) => self.decide(stamp, Some(command), new),
         }
     }
 

@@ -14,7 +14,7 @@ const STEPS: [&str; 5] = [
     "su upesi -s /bin/sh -c 'upesi init --scheme kes --to ~/scheme --hosts localhost'",
     "upesi check-config /var/lib/upesi/scheme/upesi.toml",
     "su upesi -s /bin/sh -c 'cd && upesi demo --transactions 200 --data ~/demo'",
-    "upesi verify /var/lib/upesi/demo",
+    "upesi verify --data /var/lib/upesi/demo",
 ];
 
 /// Fails unless the package can be installed, used and removed. `root` is made, and removed.

@@ -229,12 +229,13 @@ impl Reader {
         }
     }
 
-    /// Waits until a reader wants other keys. Wishes during the rest are satisfied already.
+    /// Waits until a reader wants other keys. Wishes during the rest are satisfied already. The rest
+    /// begins at the published time, as for readers: a later begin would lose a wish at its end.
     async fn wanted_after_rest(&self) {
-        let ended = tokio::time::Instant::now();
+        let attempted = self.publish.borrow().attempted;
         loop {
             self.wanted.notified().await;
-            if REFRESH_REST <= ended.elapsed() {
+            if attempted.is_none_or(|ended| REFRESH_REST <= ended.elapsed()) {
                 return;
             }
         }

@@ -4,9 +4,11 @@ import json
 import sys
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Lock
 
 ACCOUNTS = {"222": {"firstName": "Neema", "lastName": "Ali", "balance": Decimal(0)}}
 CREDITED = {}  # transferId: the answer that was given
+LOCK = Lock()  # one change of balances at a time
 
 
 class Bank(BaseHTTPRequestHandler):
@@ -26,17 +28,19 @@ class Bank(BaseHTTPRequestHandler):
             return self.answer(200, {
                 "quoteId": body["quoteId"], "transactionId": body["transactionId"],
                 "transferAmount": body["amount"], "transferAmountCurrency": body["currency"]})
-        if body["transferId"] not in CREDITED:  # the same transfer may come again
-            ACCOUNTS[body["to"]["idValue"]]["balance"] += Decimal(body["amount"])
-            CREDITED[body["transferId"]] = {"homeTransactionId": f"credit-{len(CREDITED)}"}
+        with LOCK:
+            if body["transferId"] not in CREDITED:  # the same transfer may come again
+                ACCOUNTS[body["to"]["idValue"]]["balance"] += Decimal(body["amount"])
+                CREDITED[body["transferId"]] = {"homeTransactionId": f"credit-{len(CREDITED)}"}
         self.answer(200, CREDITED[body["transferId"]])
 
     def do_PUT(self):  # the final notice: reverse the credit if the transfer was aborted
         notice = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if notice["currentState"] == "ABORTED" and CREDITED.pop(notice["transferId"], None):
-            prepare = notice["prepare"]["body"]
-            payee = notice["quote"]["internalRequest"]["to"]["idValue"]
-            ACCOUNTS[payee]["balance"] -= Decimal(prepare["amount"]["amount"])
+        with LOCK:
+            if notice["currentState"] == "ABORTED" and CREDITED.pop(notice["transferId"], None):
+                prepare = notice["prepare"]["body"]
+                payee = notice["quote"]["internalRequest"]["to"]["idValue"]
+                ACCOUNTS[payee]["balance"] -= Decimal(prepare["amount"]["amount"])
         self.answer(200, {})
 
     def answer(self, status, body):

@@ -794,7 +794,11 @@ impl OutboundTransfer {
             Phase::QuotePause => self.abort("Quote rejected by backend"),
             Phase::OtpPause => self.abort("OTP rejected by backend"),
             Phase::Failed => vec![Effect::Answer(BackendReply { status: 200, body: Value::Null })],
-            _ => vec![Effect::Answer(BackendReply { status: 200, body: self.shown() })],
+            Phase::Completed | Phase::Aborted => {
+                vec![Effect::Answer(BackendReply { status: 200, body: self.shown() })]
+            }
+            // A repeated request: it gets the answer that the first one waits for.
+            Phase::LookUp | Phase::Quote | Phase::Otp | Phase::Prepared => Vec::new(),
         }
     }
 

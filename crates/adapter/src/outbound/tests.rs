@@ -258,6 +258,33 @@ fn back_end_accepts_or_refuses_at_each_pause() {
     assert_eq!(payer.answer().body["currentState"], "ABORTED");
 }
 
+/// The payment is in progress, so a state would mislead: the answer is that of the first request.
+#[test]
+fn repeated_acceptance_gets_the_answer_of_the_first() {
+    let careful =
+        Policy { auto_accept_party: false, auto_accept_quotes: false, ..Policy::of_tests("payer") };
+    let accept = |name: &str| Event::Resume(forms::object(&json!({ name: true })));
+    let mut payer = Payer::start(careful);
+    payer.found().event(accept("acceptParty"));
+    assert!(payer.event(accept("acceptParty")).effects.is_empty());
+    payer.quoted().event(accept("acceptQuote"));
+    assert!(payer.event(accept("acceptQuote")).effects.is_empty());
+    payer.fulfilled(FULFILMENT);
+    assert_eq!(payer.answer().body["currentState"], "COMPLETED");
+}
+
+/// After its answer with 504, a repeated request waits for the outcome, and gets 504 once more.
+#[test]
+fn repeated_acceptance_of_a_transfer_in_doubt_is_answered() {
+    let mut payer = Payer::prepared();
+    let until = payer.transfer.answer_by_ms;
+    assert_eq!(payer.at(until).answer().status, 504);
+    let accept = forms::object(&json!({ "acceptQuote": true }));
+    assert!(payer.event(Event::Resume(accept)).effects.is_empty());
+    let next = payer.transfer.deadline_ms.expect("the outcome is unknown");
+    assert_eq!(payer.at(next).answer().status, 504);
+}
+
 #[test]
 fn known_party_is_not_looked_up() {
     let mut request = forms::object(&Payer::usual().transfer.object.clone().into());

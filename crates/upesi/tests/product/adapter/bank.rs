@@ -295,6 +295,15 @@ impl Bank {
         std::thread::spawn(move || call(address, "POST", &path, &body))
     }
 
+    /// Sends a request several times at once. Returns the answers.
+    pub(super) fn put_repeatedly(&self, path: &str, body: &Value) -> Vec<(u16, Value)> {
+        let address = self.adapter.outbound;
+        std::thread::scope(|scope| {
+            let calls = [(); 4].map(|()| scope.spawn(|| call(address, "PUT", path, body)));
+            calls.map(|it| it.join().unwrap().expect("an answer")).into()
+        })
+    }
+
     /// Asks until a transfer has been completed.
     pub(super) fn wait_until_paid(&self, id: &str) -> Value {
         let deadline = Instant::now() + PATIENCE;

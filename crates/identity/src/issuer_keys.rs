@@ -229,8 +229,8 @@ impl Reader {
         }
     }
 
-    /// Waits until a reader wants other keys. Wishes during the rest are satisfied already. The rest
-    /// begins at the published time, as for readers: a later begin would lose a wish at its end.
+    /// Waits until a reader wants other keys. Wishes during the rest are satisfied already. The
+    /// rest begins at the published time, as for readers: a later begin would lose a wish.
     async fn wanted_after_rest(&self) {
         let attempted = self.publish.borrow().attempted;
         loop {

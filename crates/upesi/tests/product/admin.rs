@@ -215,9 +215,9 @@ const LENIENT: [(&str, &str); 7] = [
 fn with_id(document: &Value, id: &str) -> Vec<(generate::ExampleMessage, bool)> {
     let mut all = generate::operations(document);
     all.retain(|entry| entry.operation["responses"].get("501").is_none());
-    // An explanation first, since later refusals are recorded and explained; what creates last.
+    // Explanations first, since later refusals are recorded and explained; what creates last.
     let place = |id| match id {
-        "explainTransfer" => 0,
+        "explainTransfer" | "listMessages" => 0,
         "setOperator" | "setRole" => 2,
         _ => 1,
     };

@@ -37,7 +37,7 @@ use crate::outbox::Outbox;
 use crate::outcome_errors::{self, PrepareFields, iso_text};
 use crate::party_names::{PartyNames, RegistrationCallback};
 use crate::pool::{self, RequestClass};
-use crate::records::{Records, stored_message};
+use crate::records::{Records, message_about, stored_message};
 
 /// A recipient's response to a notice.
 pub(crate) struct NoticeResponse {
@@ -405,11 +405,7 @@ async fn cause_extension(
     }
     let outcome = ErrorOutcome::of(outcome)?;
     let named = match outcome_errors::names_prepare(outcome) {
-        true => {
-            let prepare = records.load_message_about(record, id).await;
-            let prepare = prepare.map(|message| message.body);
-            prepare_fields_or_erased(records, prepare, record).await?
-        }
+        true => read_prepare_fields(records, (record, id)).await?,
         false => PrepareFields::default(),
     };
     let (code, description) = outcome_errors::error(outcome, &named);
@@ -425,21 +421,22 @@ async fn prepare_fields(
     if !outcome_errors::names_prepare(outcome) {
         return Some(PrepareFields::default());
     }
-    let prepare = message_of(records, outgoing).await.map(|message| message.body.clone());
-    prepare_fields_or_erased(records, prepare, outgoing.notice.source).await
+    let in_memory = outgoing.message.borrow().clone();
+    match in_memory {
+        Some(prepare) => Some(prepare_fields_in(&prepare.body)),
+        None => read_prepare_fields(records, (outgoing.notice.source, None)).await,
+    }
 }
 
-/// The fields of a prepare, the body of record `source`. An erased prepare has no fields; for an
-/// unreadable one the notice waits.
-async fn prepare_fields_or_erased(
+/// The fields of the prepare in a record. An erased prepare has no fields; for a record that is
+/// unreadable at the moment the notice waits. One read answers both, so that a record that becomes
+/// readable in between does not look erased.
+async fn read_prepare_fields(
     records: &Records,
-    prepare: Option<Bytes>,
-    source: LogIndex,
+    (record, id): (LogIndex, Option<TransferId>),
 ) -> Option<PrepareFields> {
-    match prepare {
-        Some(body) => Some(prepare_fields_in(&body)),
-        None => records.load(source).await.map(|_| PrepareFields::default()),
-    }
+    let prepare = message_about(records.load(record).await?, id);
+    Some(prepare.map_or_else(PrepareFields::default, |message| prepare_fields_in(&message.body)))
 }
 
 fn prepare_fields_in(body: &Bytes) -> PrepareFields {

@@ -89,7 +89,10 @@ impl Records {
 const VIEWS_AT_ONCE: usize = 256;
 
 /// The message of a record about one transfer; `None` if it has none or it was erased.
-fn message_about(record: OwnedRecord, transfer: Option<TransferId>) -> Option<ForwardedMessage> {
+pub(crate) fn message_about(
+    record: OwnedRecord,
+    transfer: Option<TransferId>,
+) -> Option<ForwardedMessage> {
     let kind = record.kind;
     let ForwardedMessage { headers, body } = stored_message(record)?;
     let Some(id) = transfer.filter(|id| !id.is_bulk()) else {

@@ -792,6 +792,8 @@ pub(crate) const fn request_of(kind: NoticeKind) -> &'static str {
     }
 }
 
+const OVER_COVER: &str = "refused: the payer's position would exceed its liquidity cover";
+
 /// An outcome as a sentence.
 pub(crate) const fn why(outcome: ExplainedOutcome) -> &'static str {
     use ExplainedOutcome::*;
@@ -816,7 +818,7 @@ pub(crate) const fn why(outcome: ExplainedOutcome) -> &'static str {
         PreparePayeeAccountNotFound => "refused: the payee has no account in the currency",
         PreparePayeeAccountInactive => "refused: the payee's account is inactive",
         PreparePayeeLaneFull => "refused: too many notices are owed to the payee",
-        PrepareLiquidityInsufficient => "refused: the position would exceed its liquidity cover",
+        PrepareLiquidityInsufficient => OVER_COVER,
         PrepareCapExceeded => "refused: the payer's position would exceed its net debit cap",
         PrepareReserved => "reserved: the payer's position is within cover and cap",
         FulfilVersionIgnored => "ignored: FSPIOP 1.0 has no RESERVED; the transfer will time out",

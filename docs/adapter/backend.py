@@ -32,7 +32,8 @@ class Bank(BaseHTTPRequestHandler):
             if body["transferId"] not in CREDITED:  # the same transfer may come again
                 ACCOUNTS[body["to"]["idValue"]]["balance"] += Decimal(body["amount"])
                 CREDITED[body["transferId"]] = {"homeTransactionId": f"credit-{len(CREDITED)}"}
-        self.answer(200, CREDITED[body["transferId"]])
+            credit = CREDITED[body["transferId"]]
+        self.answer(200, credit)
 
     def do_PUT(self):  # the final notice: reverse the credit if the transfer was aborted
         notice = json.loads(self.rfile.read(int(self.headers["content-length"])))

@@ -214,8 +214,8 @@ fn payee_forgets(scheme: &Scheme) {
     scheme.payee.take(count);
 }
 
-/// Before its transfer, a payment is headed by what was asked for, and a payment without a quote by
-/// its request. Without recorded quotes nothing is kept.
+/// Before there is a transfer, the heading names the message whose id was given, and without a
+/// quote the transaction request. Without recorded quotes nothing is kept.
 #[test]
 fn a_request_without_a_transfer_is_explained() {
     let scheme = scheme(RECORDED);

@@ -203,7 +203,7 @@ impl Payment {
     }
 }
 
-/// Whether a message was taken, so that what it names counts.
+/// Whether the hub accepted a message. Only then do the ids in it belong to the payment.
 fn is_taken(decision: &Decision) -> bool {
     decision.outcome == Outcome::Accepted
         || PrepareOutcome::of(decision.outcome).is_some_and(PrepareOutcome::begins)

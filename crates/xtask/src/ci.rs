@@ -2,9 +2,14 @@
 //!
 //! Every step runs even when an earlier one failed, so that one run shows all failures.
 
+use std::collections::VecDeque;
 use std::env;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use toml::{Table, Value};
@@ -43,10 +48,21 @@ struct Outcome {
     proves: String,
     passed: bool,
     took: Duration,
+    /// The end of its output, if it failed and another program wrote it.
+    ending: Vec<String>,
 }
+
+/// The last lines of a program's output.
+#[derive(Clone, Default)]
+struct LastLines(Arc<Mutex<VecDeque<String>>>);
 
 /// Values of placeholders.
 type Values = [(&'static str, String)];
+
+/// Lines of a failed step that are shown again at the end, where they are found at once.
+const ENDING_LINES: usize = 60;
+/// Time after the end of a program within which its output must end too.
+const LEFT_BEHIND: Duration = Duration::from_secs(5);
 
 /// The features of tests with real counterparts. Steps with the same features share one build.
 const REAL: &str = "--features kafka_testkit/real-brokers,kafka/real-brokers,stream/real-brokers,\
@@ -156,19 +172,17 @@ pub(crate) fn run(root: &Path, steps: Vec<CiStep>) -> bool {
     for step in steps {
         println!("\n== {}: {}", step.name, step.proves);
         let start = Instant::now();
-        let passed = perform(root, &step);
-        outcomes.push(Outcome {
-            name: step.name,
-            proves: step.proves,
-            passed,
-            took: start.elapsed(),
-        });
+        let lines = LastLines::default();
+        let passed = perform(root, &step, &lines);
+        let took = start.elapsed();
+        let ending = if passed { Vec::new() } else { lines.to_vec() };
+        outcomes.push(Outcome { name: step.name, proves: step.proves, passed, took, ending });
     }
-    print!("\n{}", table(&outcomes));
+    print!("\n{}{}", endings(&outcomes), table(&outcomes));
     outcomes.iter().all(|outcome| outcome.passed)
 }
 
-fn perform(root: &Path, CiStep { work, environment, .. }: &CiStep) -> bool {
+fn perform(root: &Path, CiStep { work, environment, .. }: &CiStep, lines: &LastLines) -> bool {
     let target = tools::target(root).display().to_string();
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let (program, arguments) = match work {
@@ -185,8 +199,9 @@ fn perform(root: &Path, CiStep { work, environment, .. }: &CiStep) -> bool {
     println!("   {}{name} {}", shown.collect::<String>(), arguments.join(" "));
     let mut command = Command::new(&program);
     command.args(arguments).env(proof_totals::VARIABLE, proof_totals::path(root));
-    match command.envs(environment).current_dir(root).status() {
-        Ok(status) => status.success(),
+    command.envs(environment).current_dir(root);
+    match status(&mut command, lines) {
+        Ok(succeeded) => succeeded,
         Err(error) => {
             eprintln!("{} did not start: {error}", program.display());
             false
@@ -194,10 +209,67 @@ fn perform(root: &Path, CiStep { work, environment, .. }: &CiStep) -> bool {
     }
 }
 
+/// Runs a program, shows its output and keeps the end of it. Returns whether it succeeded.
+fn status(command: &mut Command, lines: &LastLines) -> io::Result<bool> {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let (done, all) = mpsc::channel();
+    if let Some(output) = child.stdout.take() {
+        lines.follow(output, io::stdout(), done.clone());
+    }
+    if let Some(errors) = child.stderr.take() {
+        lines.follow(errors, io::stderr(), done);
+    }
+    let succeeded = child.wait()?.success();
+    // A process that the program left behind may keep its output open.
+    while all.recv_timeout(LEFT_BEHIND).is_ok() {}
+    Ok(succeeded)
+}
+
+impl LastLines {
+    /// Copies each line as soon as it is complete, on a thread, and reports the end.
+    fn follow<R, W>(&self, input: R, mut output: W, done: Sender<()>)
+    where
+        R: Read + Send + 'static,
+        W: Write + Send + 'static,
+    {
+        let lines = self.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(input).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line).into_owned();
+                // A program goes on when the output of this one is closed.
+                let _ = writeln!(output, "{line}").and_then(|()| output.flush());
+                lines.push(line);
+            }
+            let _ = done.send(());
+        });
+    }
+
+    fn push(&self, line: String) {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() == ENDING_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+
+    fn to_vec(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}
+
+/// The ends of the outputs of failed steps.
+fn endings(outcomes: &[Outcome]) -> String {
+    let shown = outcomes.iter().filter(|outcome| !outcome.ending.is_empty());
+    let text = |Outcome { name, ending, .. }: &Outcome| {
+        format!("== {name} failed; its last lines:\n{}\n\n", ending.join("\n"))
+    };
+    shown.map(text).collect()
+}
+
 fn table(outcomes: &[Outcome]) -> String {
     let total: Duration = outcomes.iter().map(|outcome| outcome.took).sum();
     let mut text = format!("{:<13} {:<8} {:>8}  {}\n", "step", "result", "seconds", "proves");
-    for Outcome { name, proves, passed, took } in outcomes {
+    for Outcome { name, proves, passed, took, .. } in outcomes {
         let result = if *passed { "passed" } else { "FAILED" };
         text += &format!("{name:<13} {result:<8} {:>8}  {proves}\n", seconds(*took));
     }
@@ -220,6 +292,7 @@ mod tests {
             proves: "a thing".to_owned(),
             passed,
             took: Duration::from_millis(millis),
+            ending: Vec::new(),
         };
         let text = table(&[outcome("one", true, 1_250), outcome("two", false, 12_000)]);
         let expected = "step          result    seconds  proves\n\
@@ -227,6 +300,25 @@ mod tests {
                         two           FAILED       12.0  a thing\n\
                         all           FAILED       13.2\n";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn the_end_of_a_failed_output_is_kept() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "seq 100; echo broken >&2; exit 3"]);
+        let lines = LastLines::default();
+        assert!(!status(&mut command, &lines).expect("a shell starts"));
+        let ending = lines.to_vec();
+        assert_eq!(ending.len(), ENDING_LINES);
+        assert!(ending.contains(&"100".to_owned()) && ending.contains(&"broken".to_owned()));
+        let failed = Outcome {
+            name: "one".to_owned(),
+            proves: String::new(),
+            passed: false,
+            took: Duration::ZERO,
+            ending: vec!["a line".to_owned()],
+        };
+        assert_eq!(endings(&[failed]), "== one failed; its last lines:\na line\n\n");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use testkit::http::{self, Client, Headers, Request};
@@ -30,9 +30,9 @@ use crate::variables::Variables;
 
 /// Time without a message after which none is expected any more.
 const QUIET: Duration = Duration::from_millis(250);
-/// Maximum number of resends of a refused message after which the state differed: deliveries and
-/// the clock change it too.
-const REFUSALS_MAX: usize = 25;
+/// Time before a refused message after which the state differed is sent again: deliveries and the
+/// clock change it too. Doubled each time up to the second value.
+const RESEND_AFTER: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(320));
 /// Headers of one connection, which no hub forwards unchanged.
 const HOP_BY_HOP: [&str; 9] = [
     "host",
@@ -226,11 +226,12 @@ impl ConversationRunner<'_> {
     }
 
     /// Sends a message that is refused, and sees that the hub stays as it was. Deliveries and the
-    /// clock change it too: then the message is sent again.
+    /// clock change it too: then the message is sent again, until patience ends.
     fn call_refused(&mut self, sent: &SentRequest) -> Result<http::Response, String> {
         let _alone = self.context.quiet.write().unwrap_or_else(PoisonError::into_inner);
-        let mut moved = String::new();
-        for _ in 0..REFUSALS_MAX {
+        let deadline = Instant::now() + self.context.patience;
+        let (mut pause, pause_max) = RESEND_AFTER;
+        loop {
             let before = self.reading()?;
             let answer = self.call(sent)?;
             let after = self.reading()?;
@@ -241,10 +242,13 @@ impl ConversationRunner<'_> {
                 self.context.tally.count(left);
                 return Ok(answer);
             }
-            moved = format!("{before:?}\nthen:     {after:?}");
-            thread::sleep(Duration::from_millis(20));
+            if deadline < Instant::now() {
+                let moved = format!("{before:?}\nthen:     {after:?}");
+                return Err(differ("a refusal leaves the hub as it was", &moved));
+            }
+            thread::sleep(pause);
+            pause = pause_max.min(2 * pause);
         }
-        Err(differ("a refusal leaves the hub as it was", &moved))
     }
 
     fn reading(&mut self) -> Result<HubReading, String> {

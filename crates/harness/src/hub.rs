@@ -1,13 +1,15 @@
 //! The hub that is measured: a switch or several nodes that are started for the run, or a running
 //! hub.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::admin::{Admin, resolve};
 use crate::error::HarnessError;
 use crate::nodes::{Nodes, NodesPlan};
-use crate::proc_stats::{ProcessFigures, process_figures};
+use crate::proc_stats::{ProcessFigures, process_figures, thread_times};
 use crate::reconcile::Check;
 use crate::switch_process::{SwitchCommand, SwitchProcess, read_token};
 
@@ -135,6 +137,15 @@ impl ActiveHub {
             HubKind::Nodes(nodes) => Some(nodes.figures()),
             HubKind::Remote(remote) => remote.process.map(process_figures),
             HubKind::Stopped => None,
+        }
+    }
+
+    /// CPU time of the threads of its process so far, by name; empty with several nodes.
+    pub fn thread_times(&self) -> BTreeMap<String, Duration> {
+        match &self.kind {
+            HubKind::Switch(switch) => thread_times(switch.process()),
+            HubKind::Remote(remote) => remote.process.map(thread_times).unwrap_or_default(),
+            HubKind::Nodes(_) | HubKind::Stopped => BTreeMap::new(),
         }
     }
 

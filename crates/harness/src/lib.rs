@@ -17,6 +17,7 @@
 //! (closed loop), in microseconds with three digits.
 
 pub mod admin;
+pub mod affinity;
 pub mod demo;
 pub mod error;
 pub mod eta;

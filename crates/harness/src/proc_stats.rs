@@ -1,5 +1,6 @@
 //! Figures about processes and the machine, from `/proc`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -104,10 +105,8 @@ impl Origin {
 pub fn process_figures(id: u32) -> ProcessFigures {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
-    let ticks = cpu_ticks(&stat).unwrap_or(0);
-    let nanos = ticks.saturating_mul(1_000_000_000) / rustix::param::clock_ticks_per_second();
     ProcessFigures {
-        cpu: Duration::from_nanos(nanos),
+        cpu: cpu_time(&stat).unwrap_or_default(),
         resident_bytes_max: number(&status, "VmHWM:").unwrap_or(0) * 1_024,
         resident_bytes: number(&status, "VmRSS:").unwrap_or(0) * 1_024,
         ..system_calls(id)
@@ -131,6 +130,19 @@ fn system_calls(id: u32) -> ProcessFigures {
         figures.switches_involuntary += count("nonvoluntary_ctxt_switches:");
     }
     figures
+}
+
+/// CPU time of the threads of a process so far, by name; threads whose names differ only in their
+/// numbers, such as `io-0` and `io-1`, are counted together.
+pub fn thread_times(id: u32) -> BTreeMap<String, Duration> {
+    let mut times = BTreeMap::new();
+    let threads = std::fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten();
+    for thread in threads.flatten() {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        let Some((name, cpu)) = thread_name(&stat).zip(cpu_time(&stat)) else { continue };
+        *times.entry(name).or_default() += cpu;
+    }
+    times
 }
 
 /// Memory, load, and the file system under `data`.
@@ -199,6 +211,19 @@ pub fn machine() -> Machine {
     }
 }
 
+/// The name of a thread without its number.
+fn thread_name(stat: &str) -> Option<String> {
+    let (_, rest) = stat.split_once('(')?;
+    let (name, _) = rest.rsplit_once(')')?;
+    let is_number = |end: char| end.is_ascii_digit() || end == '-';
+    Some(name.trim_end_matches(is_number).to_owned())
+}
+
+fn cpu_time(stat: &str) -> Option<Duration> {
+    let nanos = cpu_ticks(stat)?.saturating_mul(1_000_000_000);
+    Some(Duration::from_nanos(nanos / rustix::param::clock_ticks_per_second()))
+}
+
 /// `utime` and `stime` are the 12th and 13th field after the name, which may contain anything.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
@@ -239,6 +264,20 @@ mod tests {
         let stat = "7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 1 0 1 2 3";
         assert_eq!(cpu_ticks(stat), Some(200));
         assert_eq!(cpu_ticks(""), None);
+    }
+
+    #[test]
+    fn threads_are_counted_by_name() {
+        assert_eq!(thread_name("7 (io-12) S 1"), Some("io".to_owned()));
+        assert_eq!(thread_name("7 (a) b-) S 1"), Some("a) b".to_owned()));
+        let busy = std::thread::Builder::new().name("busy-3".to_owned()).spawn(|| {
+            while thread_cpu() < Duration::from_millis(50) {
+                std::hint::spin_loop();
+            }
+            thread_times(std::process::id())
+        });
+        let times = busy.expect("a thread").join().expect("it ends");
+        assert!(Duration::from_millis(20) < times["busy"], "{times:?}");
     }
 
     #[test]

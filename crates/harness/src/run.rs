@@ -193,6 +193,8 @@ pub struct Measured {
     pub concurrency: Option<usize>,
     /// Resources used by the hub's process in the measured part, if known.
     pub hub: Option<ProcessFigures>,
+    /// CPU time of its threads in the measured part, by name.
+    pub hub_threads: BTreeMap<String, Duration>,
     pub resident_bytes_max: Option<u64>,
     pub own_cpu: Duration,
     pub metrics_at_start: Metrics,
@@ -232,6 +234,7 @@ impl Measured {
             backlog_max: counters.backlog_max,
             concurrency: None,
             hub: end.figures.zip(start.figures).map(|(end, start)| end.since(&start)),
+            hub_threads: rises(&start.threads, end.threads),
             resident_bytes_max: None,
             own_cpu: end.own_cpu.saturating_sub(start.own_cpu),
             metrics_at_start: start.metrics,
@@ -344,6 +347,7 @@ struct Reading {
     moment: Instant,
     good: u64,
     figures: Option<ProcessFigures>,
+    threads: BTreeMap<String, Duration>,
     own_cpu: Duration,
     brokers_cpu: Duration,
     metrics: Metrics,
@@ -358,10 +362,23 @@ impl Reading {
             moment: Instant::now(),
             good: simulators.counters().good,
             figures: hub.figures(),
+            threads: hub.thread_times(),
             own_cpu: own_cpu(),
             brokers_cpu: hub.nodes().map_or(Duration::ZERO, |nodes| nodes.brokers_cpu()),
         }
     }
+}
+
+/// CPU time of each thread since `start`.
+fn rises(
+    start: &BTreeMap<String, Duration>,
+    end: BTreeMap<String, Duration>,
+) -> BTreeMap<String, Duration> {
+    let since = |name: &str, cpu: Duration| match start.get(name) {
+        Some(before) => cpu.saturating_sub(*before),
+        None => cpu,
+    };
+    end.into_iter().map(|(name, cpu)| (name.clone(), since(&name, cpu))).collect()
 }
 
 /// The measured part.

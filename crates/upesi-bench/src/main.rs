@@ -10,6 +10,7 @@ mod options;
 mod overhead;
 mod prepared_data;
 mod published;
+mod scale;
 mod settlement;
 mod stream;
 mod sweep;
@@ -41,7 +42,7 @@ Examples:
 
 const GROUPS: &[HelpGroup] = &[
     ("Measure a hub", &["transfer", "prepare", "fulfil", "lookup", "quote", "whole"]),
-    ("Measure parts", &["bulk", "settlement", "core", "stream", "harness"]),
+    ("Measure parts", &["bulk", "scale", "settlement", "core", "stream", "harness"]),
     ("Compare", &["sweep", "published"]),
     ("Prepare", &["preload"]),
     ("Generate", &["completions", "man"]),
@@ -83,6 +84,14 @@ enum Command {
     /// --seconds and has its own switch.
     #[command(after_help = bulk::EXAMPLES)]
     Bulk(Box<bulk::BulkOptions>),
+    /// The same load on 1, 2 and more cores, and what limits it next.
+    ///
+    /// Each run pins a new switch and the simulated FSPs to the same cores, and takes --seconds.
+    /// Reported are transfers per second and core, the CPU time of each thread of the switch for a
+    /// transfer, and the rate that more cores would allow if the FSPs ran elsewhere: all cores
+    /// full, or the thread full that decides all transfers in one order.
+    #[command(after_help = scale::EXAMPLES)]
+    Scale(Box<scale::ScaleOptions>),
     /// Repeat the runs of a published table and compare the figures.
     Sweep(SweepArguments),
     /// Play the published load scripts through adapters on both sides.
@@ -167,6 +176,7 @@ fn carry_out(arguments: &Arguments) -> Result<(), CliError> {
         Command::Sweep(arguments) => return sweep(&arguments.sweep),
         Command::Core(options) => return core(options),
         Command::Bulk(options) => return bulk(options),
+        Command::Scale(options) => return scale(options),
         Command::Settlement(options) => return settle(options),
         Command::Published(options) => return play_published(options),
         Command::Stream(options) => return stream::bench(options),
@@ -230,6 +240,12 @@ fn settle(options: &settlement::SettlementOptions) -> Result<(), CliError> {
 
 fn bulk(options: &bulk::BulkOptions) -> Result<(), CliError> {
     let report = bulk::bench(options, &switch_command()?)
+        .map_err(|error| CliError::new(error.to_string()))?;
+    verdict("run", report.valid, &report.invalid_because)
+}
+
+fn scale(options: &scale::ScaleOptions) -> Result<(), CliError> {
+    let report = scale::bench(options, &switch_command()?)
         .map_err(|error| CliError::new(error.to_string()))?;
     verdict("run", report.valid, &report.invalid_because)
 }

@@ -7,7 +7,7 @@ use std::env;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -62,7 +62,7 @@ type Values = [(&'static str, String)];
 /// Lines of a failed step that are shown again at the end, where they are found at once.
 const ENDING_LINES: usize = 60;
 /// Time after the end of a program within which its output must end too.
-const LEFT_BEHIND: Duration = Duration::from_secs(5);
+const OUTPUT_END: Duration = Duration::from_secs(5);
 
 /// The features of tests with real counterparts. Steps with the same features share one build.
 const REAL: &str = "--features kafka_testkit/real-brokers,kafka/real-brokers,stream/real-brokers,\
@@ -212,7 +212,7 @@ fn perform(root: &Path, CiStep { work, environment, .. }: &CiStep, lines: &LastL
 /// Runs a program, shows its output and keeps the end of it. Returns whether it succeeded.
 fn status(command: &mut Command, lines: &LastLines) -> io::Result<bool> {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let (done, all) = mpsc::channel();
+    let (done, all) = mpsc::sync_channel(2);
     if let Some(output) = child.stdout.take() {
         lines.follow(output, io::stdout(), done.clone());
     }
@@ -220,14 +220,14 @@ fn status(command: &mut Command, lines: &LastLines) -> io::Result<bool> {
         lines.follow(errors, io::stderr(), done);
     }
     let succeeded = child.wait()?.success();
-    // A process that the program left behind may keep its output open.
-    while all.recv_timeout(LEFT_BEHIND).is_ok() {}
+    // A process that the program started and did not end may keep its output open.
+    while all.recv_timeout(OUTPUT_END).is_ok() {}
     Ok(succeeded)
 }
 
 impl LastLines {
     /// Copies each line as soon as it is complete, on a thread, and reports the end.
-    fn follow<R, W>(&self, input: R, mut output: W, done: Sender<()>)
+    fn follow<R, W>(&self, input: R, mut output: W, done: SyncSender<()>)
     where
         R: Read + Send + 'static,
         W: Write + Send + 'static,
@@ -236,7 +236,7 @@ impl LastLines {
         thread::spawn(move || {
             for line in BufReader::new(input).split(b'\n').map_while(Result::ok) {
                 let line = String::from_utf8_lossy(&line).into_owned();
-                // A program goes on when the output of this one is closed.
+                // The program is not disturbed when the output of this one is closed.
                 let _ = writeln!(output, "{line}").and_then(|()| output.flush());
                 lines.push(line);
             }

@@ -149,6 +149,25 @@ fn windows_are_closed_and_settled_under_load() {
 }
 
 #[test]
+fn runs_on_few_cores_name_the_next_limit() {
+    let output =
+        bench(&["scale", "--cores", "1", "--seconds", "1", "--concurrency", "8", "--json"]);
+    let report = json_of(&output);
+    assert_eq!(report["valid"], true, "{report}");
+    let run = &report["runs"][0];
+    let (rate, idle) = (run["rate_per_s"].as_f64(), run["idle"].as_f64());
+    assert_eq!((run["cores"].as_u64(), run["per_core_second"].as_f64()), (Some(1), rate));
+    assert!(idle.is_some_and(|idle| (0.0..1.0).contains(&idle)), "{run}");
+    let threads = run["threads_cpu_us"].as_object().expect("threads by name");
+    assert!(threads.contains_key("io") && threads.contains_key("sequencer"), "{threads:?}");
+    let computed = report["computed"].as_array().expect("computed rates");
+    assert_eq!(computed.len(), 5);
+    assert!(report["next_limit"].as_str().is_some_and(|limit| limit.contains("1 core")));
+    let refused = bench(&["scale", "--cores", "0"]).err();
+    assert!(refused.ends_with("--cores: expected numbers from 1 on\n"), "{refused}");
+}
+
+#[test]
 fn open_skewed_run_reports_its_shares_and_writes_a_page() {
     let place = TempDir::new().unwrap();
     let page = place.path().join("out.html");

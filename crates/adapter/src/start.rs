@@ -279,6 +279,7 @@ fn client_tls(config: &HubTlsConfig) -> Result<Arc<ClientTls>, StartError> {
         ca_directory: None,
         crl: None,
         minimum: MinimumVersion::Tls12,
+        protocols: &[],
     };
     ClientTls::open(files).map(Arc::new).map_err(|error| StartError(error.to_string()))
 }

@@ -95,6 +95,8 @@ pub enum AttemptResult {
     ConnectFailed,
     /// No encrypted connection, for this reason.
     TlsFailed(&'static str),
+    /// The recipient broke a rule of HTTP/2.
+    Http2Failed(&'static str),
     /// The connection broke before the answer was complete.
     Broken,
     /// Nothing was sent, for reasons other than the recipient: the message could not be read, or
@@ -114,6 +116,7 @@ impl AttemptResult {
             Self::TimedOut
             | Self::ConnectFailed
             | Self::TlsFailed(_)
+            | Self::Http2Failed(_)
             | Self::Broken
             | Self::Unsent
             | Self::NoAddress => None,
@@ -132,6 +135,7 @@ impl AttemptResult {
             | Self::TimedOut
             | Self::ConnectFailed
             | Self::TlsFailed(_)
+            | Self::Http2Failed(_)
             | Self::Broken => Consequence::Retry,
             Self::Unsent => Consequence::Wait,
             Self::NoAddress => Consequence::Park,

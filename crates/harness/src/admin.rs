@@ -475,6 +475,7 @@ pub fn authorities(ca: Option<&Path>) -> Result<Arc<ClientTls>, HarnessError> {
         ca_directory: None,
         crl: None,
         minimum: MinimumVersion::Tls12,
+        protocols: &[],
     };
     let opened = ClientTls::open(files).map(Arc::new);
     opened.map_err(|error| HarnessError::Options(error.to_string()))

@@ -149,6 +149,7 @@ fn read_fsp(
         ca_directory: None,
         crl: None,
         minimum: MinimumVersion::Tls13,
+        protocols: &[],
     });
     let server = ServerTls::open(ServerFiles {
         section: "participant",

@@ -67,7 +67,8 @@ impl ProviderClient {
         }
         let minimum = MinimumVersion::Tls12;
         let (certificate, ca_directory, crl) = (None, None, None);
-        let files = ClientFiles { section, certificate, ca, ca_directory, crl, minimum };
+        let protocols = &[];
+        let files = ClientFiles { section, certificate, ca, ca_directory, crl, minimum, protocols };
         let tls = ClientTls::open(files).map_err(|error| ProviderError::new(error.to_string()))?;
         Ok(Self { tls: Some(Arc::new(tls)) })
     }

@@ -409,7 +409,7 @@ pub fn recorded_attempts(
             AttemptResult::Status(status) => AttemptEnd::Status(status),
             AttemptResult::TimedOut => AttemptEnd::TimedOut,
             AttemptResult::ConnectFailed | AttemptResult::TlsFailed(_) => AttemptEnd::ConnectFailed,
-            AttemptResult::Broken => AttemptEnd::Broken,
+            AttemptResult::Http2Failed(_) | AttemptResult::Broken => AttemptEnd::Broken,
             AttemptResult::Unsent | AttemptResult::NoAddress => return None,
         };
         let took_ms = u32::try_from(took_ms).unwrap_or(u32::MAX);

@@ -227,7 +227,9 @@ impl SimEnv {
             AttemptResult::ConnectFailed | AttemptResult::TlsFailed(_) => {
                 self.counts.no_connections += 1;
             }
-            AttemptResult::Broken => self.counts.broken_connections += 1,
+            AttemptResult::Http2Failed(_) | AttemptResult::Broken => {
+                self.counts.broken_connections += 1;
+            }
             AttemptResult::Unsent | AttemptResult::NoAddress => {
                 unreachable!("an attempt that was made was sent")
             }

@@ -15,6 +15,16 @@ pub(crate) enum CallStream {
     Tls(Box<ClientTlsStream<TcpStream>>),
 }
 
+impl CallStream {
+    /// Whether it is spoken to by HTTP/2.
+    pub(crate) fn is_http2(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(stream) => tls::is_http2(stream),
+        }
+    }
+}
+
 impl AsyncRead for CallStream {
     fn poll_read(
         self: Pin<&mut Self>,

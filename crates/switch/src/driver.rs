@@ -187,6 +187,7 @@ fn result_of(response: Result<NoticeResponse, SendError>) -> AttemptResult {
         Err(SendError::Failed(failure)) => match failure {
             Failure::Connect | Failure::Denied => AttemptResult::ConnectFailed,
             Failure::Tls(fault) => AttemptResult::TlsFailed(fault.text()),
+            Failure::Http2(fault) => AttemptResult::Http2Failed(fault.text()),
             Failure::TimedOut => AttemptResult::TimedOut,
             Failure::Broken | Failure::Unanswered | Failure::TooLong => AttemptResult::Broken,
             Failure::Unsent | Failure::Crowded | Failure::NotAnswering => AttemptResult::Unsent,

@@ -3,6 +3,8 @@
 use http::StatusCode;
 use tls::HandshakeFault;
 
+use crate::http2_calls::Http2Fault;
+
 /// The reason why a request has no status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
@@ -19,6 +21,8 @@ pub(crate) enum Failure {
     /// The connection broke before any part of the response arrived. If it was a reused connection,
     /// the peer was closing it while the request was written.
     Unanswered,
+    /// The other side broke a rule of HTTP/2.
+    Http2(Http2Fault),
     /// An oracle's response is longer than it may be.
     TooLong,
     /// There was nothing to write, or it may not be sent: no call was made.
@@ -33,7 +37,12 @@ impl Failure {
     /// Whether the participant was called and gave no HTTP response.
     pub(crate) fn is_silence(self) -> bool {
         match self {
-            Self::Connect | Self::Tls(_) | Self::TimedOut | Self::Broken | Self::Unanswered => true,
+            Self::Connect
+            | Self::Tls(_)
+            | Self::TimedOut
+            | Self::Broken
+            | Self::Unanswered
+            | Self::Http2(_) => true,
             Self::Denied | Self::TooLong | Self::Unsent | Self::Crowded | Self::NotAnswering => {
                 false
             }
@@ -62,6 +71,7 @@ impl SendError {
                 Failure::Tls(_) => "tls",
                 Failure::Denied => "denied_address",
                 Failure::TimedOut => "timeout",
+                Failure::Http2(_) => "http2",
                 // The hub closes the connection of a response that is too long.
                 Failure::Broken | Failure::Unanswered | Failure::TooLong => "connection_broken",
                 Failure::Unsent => "not_sent",
@@ -74,7 +84,7 @@ impl SendError {
 
 /// Why a participant did not accept a call: values of the label `reason`. The first
 /// [`USUAL_REASONS`] have a series from the first call on, and not from the first failure.
-pub(crate) const REASONS: [&str; 14] = [
+pub(crate) const REASONS: [&str; 15] = [
     "connect",
     "timeout",
     "5xx",
@@ -89,6 +99,7 @@ pub(crate) const REASONS: [&str; 14] = [
     "no_endpoint",
     "unusable_endpoint",
     "tls",
+    "http2",
 ];
 
 /// Number of reasons with a series from the first call on.
@@ -119,7 +130,8 @@ mod tests {
         use Failure::*;
         let failures =
             [Connect, Denied, TimedOut, Broken, Unanswered, TooLong, Unsent, Crowded, NotAnswering];
-        let failures = failures.into_iter().chain([Tls(HandshakeFault::Untrusted)]);
+        let others = [Tls(HandshakeFault::Untrusted), Http2(Http2Fault::InvalidFrame)];
+        let failures = failures.into_iter().chain(others);
         let failed = failures.map(SendError::Failed);
         for error in failed.chain([SendError::NoEndpoint, SendError::Unusable]) {
             let reason = reason_of(Err(&error)).expect("it is a failure");

@@ -57,6 +57,7 @@ mod frame_budget;
 mod gateway_names;
 mod handshakes;
 mod http2;
+mod http2_calls;
 mod inbound;
 mod incomplete_bodies;
 mod io_thread;

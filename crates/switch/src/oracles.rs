@@ -349,7 +349,7 @@ impl OracleCall {
         let path = query.path(&self.target.path, Filters::WithSubId);
         let answer = match self.send((&Method::GET, &path), Bytes::new(), (source, trace)).await {
             // One more attempt: a connection may have been lost.
-            Err(Failure::Connect | Failure::Broken | Failure::Unanswered) => {
+            Err(Failure::Connect | Failure::Broken | Failure::Unanswered | Failure::Http2(_)) => {
                 self.send((&Method::GET, &path), Bytes::new(), (source, trace)).await
             }
             answer => answer,
@@ -591,6 +591,7 @@ fn failure_text(failure: Failure) -> &'static str {
         | Failure::Tls(_)
         | Failure::Broken
         | Failure::Unanswered
+        | Failure::Http2(_)
         | Failure::Unsent => "Failed to send HTTP request to the oracle",
     }
 }

@@ -1,4 +1,5 @@
-//! Connections to participants: keep-alive HTTP/1.1 connections per participant and thread.
+//! Connections to participants, kept alive, per participant and thread. They use HTTP/1.1, or
+//! HTTP/2 with one request at a time (`http2_calls`) if the participant chooses it.
 //!
 //! A request takes an idle connection or opens one. The status of the response is kept, and, for a
 //! failure, the body. There is no timer per request: a sweep a few times a second closes the
@@ -29,8 +30,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use fspiop::egress_policy::{CallScheme, CallTarget, EgressPolicy};
 use http::header::{HOST, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Body;
 use hyper::client::conn::http1::{self, SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use ledger::ParticipantIndex;
@@ -45,6 +47,7 @@ use crate::counted_stream::{CountedStream, WrittenAt};
 use crate::directory::Directory;
 use crate::failure::Failure;
 use crate::fair_share::Shares;
+use crate::http2_calls::Http2Connection;
 use crate::resolver::{Name, Names};
 use crate::thread::Thread;
 use crate::trace::CallTimes;
@@ -207,15 +210,27 @@ struct Peer {
     busy: RefCell<Vec<Rc<Connection>>>,
 }
 
+type CallSocket = CountedStream<CallStream>;
+
 /// Reads and writes one connection.
-type ConnectionIo = http1::Connection<TokioIo<CountedStream<CallStream>>, Full<Bytes>>;
+type Http1Io = http1::Connection<TokioIo<CallSocket>, Full<Bytes>>;
+
+/// A connection by its protocol.
+enum Protocol {
+    Http1(Http1Connection),
+    Http2(Box<Http2Connection<CallSocket>>),
+}
+
+struct Http1Connection {
+    sender: RefCell<SendRequest<Full<Bytes>>>,
+    /// `None` once it has ended.
+    wire: RefCell<Option<Http1Io>>,
+}
 
 /// A connection has no task of its own: it is driven by the exchange that uses it, so that one poll
 /// builds and writes a request, and another reads and returns its response.
 struct Connection {
-    sender: RefCell<SendRequest<Full<Bytes>>>,
-    /// `None` once it has ended.
-    wire: RefCell<Option<ConnectionIo>>,
+    protocol: Protocol,
     busy_since: Cell<u64>,
     place: Cell<usize>,
     timed_out: Cell<bool>,
@@ -339,7 +354,7 @@ impl Pools {
                 if age_max < self.sweeps.get() - connection.busy_since.get() {
                     connection.timed_out.set(true);
                     // This wakes the task that waits for the response.
-                    connection.wire.take();
+                    connection.close();
                 }
             }
             if look_at_idle {
@@ -383,31 +398,29 @@ impl Pools {
         }
         let request = unsent.take().ok_or(Failure::Broken)?;
         let connected_ns = self.thread.tracer.now_ns();
-        let (status, retry_after, body) = {
-            let sent = pin!(connection.sender.borrow_mut().try_send_request(request));
-            let response = connection.drive(sent).await.map_err(|mut error| {
-                *unsent = error.take_message();
-                match lease.failure() {
-                    Failure::Broken => Failure::Unanswered,
-                    failure => failure,
-                }
-            })?;
-            let status = response.status();
-            let retry_after = match status.is_success() {
-                true => None,
-                false => response.headers().get(RETRY_AFTER).cloned(),
-            };
-            (status, retry_after, response.into_body())
+        let whole = match &connection.protocol {
+            Protocol::Http1(http1) => {
+                let sent = pin!(http1.sender.borrow_mut().try_send_request(request));
+                let response = connection.drive(sent).await.map_err(|mut error| {
+                    *unsent = error.take_message();
+                    lease.failure_unanswered()
+                })?;
+                connection.drive(pin!(self.receive(response))).await
+            }
+            Protocol::Http2(http2) => {
+                let exchanged = Box::pin(self.exchange_http2(&connection, http2, request));
+                exchanged.await.ok_or_else(|| lease.failure_unanswered())?
+            }
         };
-        let whole = connection.drive(pin!(read_to_end(body, status, self.callees))).await;
-        let (body, reusable) = whole.map_err(|end| match end {
+        let received = whole.map_err(|end| match end {
             BodyEnd::TooLong => Failure::TooLong,
             BodyEnd::Broken => lease.failure(),
         })?;
+        let ReceivedResponse { status, retry_after, body, is_complete } = received;
         let written_ns = connection.written_at.get();
         let times = CallTimes { connected_ns, written_ns };
         drop(lease);
-        if reusable && connection.advance() {
+        if is_complete && connection.advance() {
             if connection.is_ready() {
                 peer.keep_idle(connection);
             } else {
@@ -415,6 +428,32 @@ impl Pools {
             }
         }
         Ok(PeerResponse { status, body, retry_after, times })
+    }
+
+    /// The same over HTTP/2. `None` without a response.
+    async fn exchange_http2(
+        &self,
+        connection: &Connection,
+        http2: &Http2Connection<CallSocket>,
+        request: Request<Full<Bytes>>,
+    ) -> Option<Result<ReceivedResponse, BodyEnd>> {
+        let (sent, _body) = http2.send(request)?;
+        let response = connection.drive(pin!(sent)).await?;
+        Some(connection.drive(pin!(self.receive(response))).await)
+    }
+
+    /// Reads the rest of a response.
+    async fn receive<B>(&self, response: Response<B>) -> Result<ReceivedResponse, BodyEnd>
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        let status = response.status();
+        let retry_after = match status.is_success() {
+            true => None,
+            false => response.headers().get(RETRY_AFTER).cloned(),
+        };
+        let (body, is_complete) = read_to_end(response.into_body(), status, self.callees).await?;
+        Ok(ReceivedResponse { status, retry_after, body, is_complete })
     }
 
     /// Writes the rest of a request whose response arrived early.
@@ -442,12 +481,25 @@ impl Pools {
             Ok(Err(Failure::Denied)) => return Err(self.deny(&peer.name)),
             connected => connected.map_err(|_| Failure::Connect)??,
         };
+        let is_http2 = stream.is_http2();
         let stream = CountedStream::new(stream, &self.thread);
         let written_at = stream.written_at();
-        let (sender, wire) = handshake(TokioIo::new(stream)).await.map_err(|_| Failure::Connect)?;
+        let protocol = match is_http2 {
+            false => {
+                let opened = handshake(TokioIo::new(stream)).await;
+                let (sender, wire) = opened.map_err(|_| Failure::Connect)?;
+                let (sender, wire) = (RefCell::new(sender), RefCell::new(Some(wire)));
+                Protocol::Http1(Http1Connection { sender, wire })
+            }
+            true => {
+                let opening = Http2Connection::open(stream, peer.name.host.clone());
+                let opened = tokio::time::timeout(self.limits.connect, opening).await;
+                let opened = opened.ok().and_then(Result::ok);
+                Protocol::Http2(Box::new(opened.ok_or(Failure::Connect)?))
+            }
+        };
         Ok(Rc::new(Connection {
-            sender: RefCell::new(sender),
-            wire: RefCell::new(Some(wire)),
+            protocol,
             busy_since: Cell::new(0),
             place: Cell::new(0),
             timed_out: Cell::new(false),
@@ -553,17 +605,33 @@ impl Connection {
     /// open. No task is woken for later data: the next user of the connection polls it again.
     fn advance(&self) -> bool {
         self.turn(&mut Context::from_waker(Waker::noop()));
-        !self.sender.borrow().is_closed()
+        self.is_open()
+    }
+
+    fn is_open(&self) -> bool {
+        match &self.protocol {
+            Protocol::Http1(http1) => !http1.sender.borrow().is_closed(),
+            Protocol::Http2(http2) => http2.is_open(),
+        }
     }
 
     /// Whether the next request can be written.
     fn is_ready(&self) -> bool {
         let mut context = Context::from_waker(Waker::noop());
-        matches!(self.sender.borrow_mut().poll_ready(&mut context), Poll::Ready(Ok(())))
+        matches!(self.poll_ready(&mut context), Poll::Ready(Ok(())))
     }
 
-    async fn ready(&self) -> hyper::Result<()> {
-        self.drive(pin!(poll_fn(|context| self.sender.borrow_mut().poll_ready(context)))).await
+    async fn ready(&self) -> Result<(), NotReady> {
+        self.drive(pin!(poll_fn(|context| self.poll_ready(context)))).await
+    }
+
+    fn poll_ready(&self, context: &mut Context<'_>) -> Poll<Result<(), NotReady>> {
+        match &self.protocol {
+            Protocol::Http1(http1) => {
+                http1.sender.borrow_mut().poll_ready(context).map_err(|_| NotReady)
+            }
+            Protocol::Http2(http2) => http2.poll_ready(context).map_err(|_| NotReady),
+        }
     }
 
     /// Waits for the response, and drives the connection meanwhile.
@@ -576,11 +644,22 @@ impl Connection {
     }
 
     fn turn(&self, context: &mut Context<'_>) {
-        let mut wire = self.wire.borrow_mut();
+        let http1 = match &self.protocol {
+            Protocol::Http1(http1) => http1,
+            Protocol::Http2(http2) => return http2.turn(context),
+        };
+        let mut wire = http1.wire.borrow_mut();
         let ended = wire.as_mut().is_some_and(|wire| Pin::new(wire).poll(context).is_ready());
         if ended {
             // The request on it, if any, sees how it ended.
             *wire = None;
+        }
+    }
+
+    fn close(&self) {
+        match &self.protocol {
+            Protocol::Http1(http1) => drop(http1.wire.take()),
+            Protocol::Http2(http2) => http2.close(),
         }
     }
 }
@@ -621,7 +700,7 @@ impl Peer {
             let connection = self.idle.borrow_mut().pop()?;
             self.count_idle(1, 0);
             let is_current = connection.generation == generation;
-            if is_current && !connection.sender.borrow().is_closed() {
+            if is_current && connection.is_open() {
                 return Some(connection);
             }
         }
@@ -761,7 +840,22 @@ struct ConnectionLease<'a> {
 
 impl ConnectionLease<'_> {
     fn failure(&self) -> Failure {
-        if self.connection.timed_out.get() { Failure::TimedOut } else { Failure::Broken }
+        if self.connection.timed_out.get() {
+            return Failure::TimedOut;
+        }
+        let fault = match &self.connection.protocol {
+            Protocol::Http1(_) => None,
+            Protocol::Http2(http2) => http2.fault(),
+        };
+        fault.map_or(Failure::Broken, Failure::Http2)
+    }
+
+    /// The failure if no part of the response has arrived.
+    fn failure_unanswered(&self) -> Failure {
+        match self.failure() {
+            Failure::Broken => Failure::Unanswered,
+            failure => failure,
+        }
     }
 }
 
@@ -769,6 +863,19 @@ impl Drop for ConnectionLease<'_> {
     fn drop(&mut self) {
         self.peer.set_free(self.connection);
     }
+}
+
+/// The connection has ended.
+#[derive(Clone, Copy, Debug)]
+struct NotReady;
+
+/// A response with its body.
+struct ReceivedResponse {
+    status: StatusCode,
+    retry_after: Option<HeaderValue>,
+    body: Bytes,
+    /// The connection is reusable.
+    is_complete: bool,
 }
 
 /// Why the body of a response has no end.
@@ -781,8 +888,8 @@ enum BodyEnd {
 
 /// Reads a response to its end and keeps the body of a failure, or of an oracle. True if the
 /// connection is reusable.
-async fn read_to_end(
-    mut body: hyper::body::Incoming,
+async fn read_to_end<B: Body<Data = Bytes> + Unpin>(
+    mut body: B,
     status: StatusCode,
     callees: Callees,
 ) -> Result<(Bytes, bool), BodyEnd> {

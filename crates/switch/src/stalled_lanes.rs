@@ -176,6 +176,7 @@ pub fn described(last: Option<AttemptResult>) -> String {
         Some(AttemptResult::TimedOut) => "no answer in time".to_owned(),
         Some(AttemptResult::ConnectFailed) => "no connection".to_owned(),
         Some(AttemptResult::TlsFailed(reason)) => format!("TLS: {reason}"),
+        Some(AttemptResult::Http2Failed(reason)) => reason.to_owned(),
         Some(AttemptResult::Broken) => "connection broken".to_owned(),
         Some(AttemptResult::NoAddress) => "no address is registered".to_owned(),
         Some(AttemptResult::Unsent) => "not sent".to_owned(),

@@ -2,16 +2,18 @@
 //! a connection of its own, apart from the traffic: `OPTIONS` of the path `/`, which changes
 //! nothing at the participant.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use fspiop::egress_policy::{CallScheme, CallTarget, EgressPolicy, ForbiddenTarget};
 use http::header::HOST;
-use http::{Method, Request, StatusCode};
-use http_body_util::Empty;
+use http::{HeaderValue, Method, Request, StatusCode};
+use http_body_util::Full;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use ledger::FspName;
@@ -19,6 +21,7 @@ use tls::{ClientTls, HandshakeFault};
 use tokio::net::{TcpStream, lookup_host};
 
 use crate::call_stream::CallStream;
+use crate::http2_calls::{Http2Connection, Http2Fault};
 
 /// Time for a whole call, in seconds.
 const SECONDS_MAX: u64 = 5;
@@ -62,6 +65,9 @@ pub enum TestCallError {
     /// The response is not HTTP, or the connection was closed.
     #[error("no HTTP response: {0}")]
     NotHttp(hyper::Error),
+    /// The same over HTTP/2.
+    #[error("no HTTP response{}", .0.map_or_else(String::new, |reason| format!(": {reason}")))]
+    NotHttp2(Option<&'static str>),
     /// The time is over.
     #[error("no response in {SECONDS_MAX} s")]
     TimedOut,
@@ -101,7 +107,10 @@ impl TestCaller<'_> {
                 CallStream::Tls(Box::new(connecting.await.map_err(TestCallError::Tls)?))
             }
         };
-        let status = ask(stream, &target.authority).await.map_err(TestCallError::NotHttp)?;
+        let status = match stream.is_http2() {
+            false => ask(stream, &target.authority).await.map_err(TestCallError::NotHttp)?,
+            true => ask_http2(stream, &target.authority).await.map_err(TestCallError::NotHttp2)?,
+        };
         Ok(TestAnswer { address, status })
     }
 
@@ -125,14 +134,37 @@ impl TestCaller<'_> {
     }
 }
 
-async fn ask(stream: CallStream, authority: &str) -> hyper::Result<StatusCode> {
+fn question(authority: &str) -> Request<Full<Bytes>> {
     let request = Request::builder().method(Method::OPTIONS).uri("/").header(HOST, authority);
-    let request = request.body(Empty::<Bytes>::new()).expect("a checked authority is a header");
+    request.body(Full::default()).expect("a checked authority is a header")
+}
+
+async fn ask(stream: CallStream, authority: &str) -> hyper::Result<StatusCode> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let mut answer = pin!(sender.send_request(request));
+    let mut answer = pin!(sender.send_request(question(authority)));
     let response = tokio::select! {
         response = &mut answer => response,
         _ = connection => answer.await,
     };
     response.map(|response| response.status())
+}
+
+/// The error is the rule of HTTP/2 that the other side broke, if it did.
+async fn ask_http2(
+    stream: CallStream,
+    authority: &str,
+) -> Result<StatusCode, Option<&'static str>> {
+    let host = HeaderValue::from_str(authority).map_err(|_| None)?;
+    let connection = Http2Connection::open(stream, host).await.map_err(|_| None)?;
+    let Some((sent, _body)) = connection.send(question(authority)) else {
+        return Err(connection.fault().map(Http2Fault::text));
+    };
+    let mut sent = pin!(sent);
+    let answered = poll_fn(move |context| {
+        connection.turn(context);
+        let response = ready!(sent.as_mut().poll(context));
+        let status = response.map(|response| response.status());
+        Poll::Ready(status.ok_or_else(|| connection.fault().map(Http2Fault::text)))
+    });
+    answered.await
 }

@@ -196,6 +196,12 @@ impl ClientTls {
     }
 }
 
+/// Whether the called host chose HTTP/2 by ALPN.
+#[must_use]
+pub fn is_http2(stream: &TlsStream<TcpStream>) -> bool {
+    stream.get_ref().1.alpn_protocol() == Some(b"h2")
+}
+
 async fn handshake(
     config: Arc<ClientConfig>,
     host: &str,
@@ -390,12 +396,13 @@ fn client_config(
         true => builder.with_root_certificates(roots),
         false => builder.with_webpki_verifier(verifier(files, (provider, roots, lists))?),
     };
-    let config = match (own, &files.certificate) {
+    let mut config = match (own, &files.certificate) {
         (Some((chain, key)), Some((certificate, _))) => builder
             .with_client_auth_cert(chain.clone(), key.clone_key())
             .map_err(|error| file.failed(key_fault(&error, certificate)))?,
         _ => builder.with_no_client_auth(),
     };
+    config.alpn_protocols = files.protocols.iter().map(|name| name.to_vec()).collect();
     Ok(Arc::new(config))
 }
 

@@ -57,6 +57,8 @@ pub struct ClientFiles {
     pub crl: Option<PathBuf>,
     /// The lowest version of TLS.
     pub minimum: MinimumVersion,
+    /// Protocols that are offered, by their names of ALPN, the preferred one first.
+    pub protocols: &'static [&'static [u8]],
 }
 
 /// The files of the authority that signs requests of participants. Their settings are named

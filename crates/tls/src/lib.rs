@@ -49,7 +49,7 @@ pub use certificate::{split_chain, statuses, summarize};
 #[cfg(feature = "rustls")]
 pub use chain_limit::{CHAIN_BYTES_MAX, CHAIN_CERTIFICATES_MAX};
 #[cfg(feature = "rustls")]
-pub use client::{BlockingTlsStream, ClientPem, ClientTls};
+pub use client::{BlockingTlsStream, ClientPem, ClientTls, is_http2};
 #[cfg(feature = "rustls")]
 pub use enrolment::{ParticipantAuthority, SigningRequest};
 pub use fault::{HandshakeCounts, HandshakeFault};
@@ -68,5 +68,5 @@ pub use tokio_rustls::server::TlsStream;
 #[cfg(not(feature = "rustls"))]
 pub use unavailable::{
     Accepted, BlockingTlsStream, ClientTls, ClientTlsStream, ParticipantAuthority, Peer, Rejected,
-    ServerTls, SigningRequest, TlsStream, split_chain, statuses, summarize,
+    ServerTls, SigningRequest, TlsStream, is_http2, split_chain, statuses, summarize,
 };

@@ -21,6 +21,12 @@ pub type TlsStream<S> = S;
 /// A connection of a call.
 pub type ClientTlsStream<S> = S;
 
+/// False: this build has no TLS.
+#[must_use]
+pub const fn is_http2(_stream: &ClientTlsStream<TcpStream>) -> bool {
+    false
+}
+
 /// A TLS connection over a blocking socket.
 #[derive(Debug)]
 pub struct BlockingTlsStream(Infallible);

@@ -86,6 +86,7 @@ impl TlsFiles {
             ca_directory: None,
             crl: None,
             minimum: MinimumVersion::Tls12,
+            protocols: &[],
         };
         let tls = ClientTls::open(files).map_err(|error| self.named(&error))?;
         Ok(admin.over_tls(Arc::new(tls)))

@@ -384,6 +384,9 @@ settings! {
         tls_crl_file: Option<PathBuf> = None => Reload;
         /// The lowest version of TLS: `"1.3"` or `"1.2"`
         tls_version_min: TlsVersion = TlsVersion::Tls13;
+        /// Offer HTTP/2 to `https://` endpoints by ALPN; each participant's server chooses. `false`
+        /// for HTTP/1.1 only. See [TLS](security/tls.md#calls-to-participants)
+        http2: bool = true;
     }
 
     /// Signatures of messages.

@@ -42,6 +42,10 @@ impl Config {
             ca_directory: endpoints.tls_ca_directory.clone(),
             crl: endpoints.tls_crl_file.clone(),
             minimum: endpoints.tls_version_min.minimum(),
+            protocols: match endpoints.http2 {
+                true => &[b"h2", b"http/1.1"],
+                false => &[],
+            },
         }
     }
 
@@ -56,6 +60,7 @@ impl Config {
             ca_directory: None,
             crl: None,
             minimum: MinimumVersion::Tls12,
+            protocols: &[],
         })
     }
 
@@ -69,6 +74,7 @@ impl Config {
             ca_directory: None,
             crl: None,
             minimum: MinimumVersion::Tls12,
+            protocols: &[],
         }
     }
 

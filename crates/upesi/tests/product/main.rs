@@ -28,6 +28,7 @@ mod events;
 mod events_kafka;
 mod faults;
 mod four_eyes;
+mod http2_calls;
 mod init;
 mod interchange_fees;
 mod isolation;

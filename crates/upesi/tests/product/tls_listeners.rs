@@ -33,14 +33,14 @@ const HEALTH: &str = "GET /health HTTP/1.1\r\nhost: hub\r\nconnection: close\r\n
 const REVOKED: u64 = 666;
 
 /// A scheme's authority, and a directory with the files of the hub and of clients.
-struct Pki {
+pub(crate) struct Pki {
     directory: TempDir,
     authority: Authority,
 }
 
 impl Pki {
     /// With the certificate of the hub, those of three participants, and a revocation list.
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let pki = Self { directory, authority: Authority::new("Scheme CA") };
         pki.write("ca.pem", &pki.authority.pem());
@@ -56,7 +56,7 @@ impl Pki {
         self.issue("hub", &CertificateRequest::new("hub", &["localhost", "127.0.0.1"], serial));
     }
 
-    fn issue(&self, file: &str, request: &CertificateRequest) {
+    pub(crate) fn issue(&self, file: &str, request: &CertificateRequest) {
         self.keep(file, &self.authority.issue(request));
     }
 
@@ -68,7 +68,7 @@ impl Pki {
         write_at_once(&self.path(file), content).unwrap();
     }
 
-    fn path(&self, file: &str) -> PathBuf {
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
         self.directory.path().join(file)
     }
 
@@ -845,7 +845,7 @@ fn endpoints_are_called_over_tls_with_the_hubs_certificate() {
     move_to(&scheme, &good);
     for _ in 0..3 {
         scheme.send(&Transfer::of("1").prepare(), 202);
-        assert_eq!(good.next(), "hub POST /transfers HTTP/1.1");
+        assert_eq!(good.next(), "hub POST /transfers HTTP/2.0");
     }
     scheme.wait_until_delivered();
     let complete = count(&scheme, "complete");
@@ -881,7 +881,7 @@ fn endpoints_are_called_over_tls_with_the_hubs_certificate() {
     // It is trusted for this participant alone, and the owed callback is delivered.
     write_at_once(&directory.join("payeefsp.pem"), &other.pem()).unwrap();
     reload(&mut scheme, "endpoints: certificate of CN=hub, 2 authorities");
-    assert_eq!(own.next(), "hub POST /transfers HTTP/1.1");
+    assert_eq!(own.next(), "hub POST /transfers HTTP/2.0");
     scheme.wait_until_delivered();
     // The other participant's certificates are not covered by that authority.
     let value = format!("https://{}/transfers", own.address);
@@ -912,7 +912,7 @@ fn revoked_servers_of_participants_are_not_called() {
     let value = format!("https://{}/transfers", payee.address);
     scheme.admin.set_endpoint("payeefsp", "TRANSFER_POST", &value);
     scheme.send(&Transfer::of("1").prepare(), 202);
-    assert_eq!(payee.next(), "hub POST /transfers HTTP/1.1");
+    assert_eq!(payee.next(), "hub POST /transfers HTTP/2.0");
     scheme.wait_until_delivered();
 
     pki.write("crl.pem", &pki.authority.revocation_list(&[REVOKED, 50]));
@@ -936,7 +936,7 @@ fn revoked_servers_of_participants_are_not_called() {
     let renewed = SecurePayee::start(&pki, "renewed");
     let value = format!("https://{}/transfers", renewed.address);
     scheme.admin.set_endpoint("payeefsp", "TRANSFER_POST", &value);
-    assert_eq!(renewed.next(), "hub POST /transfers HTTP/1.1");
+    assert_eq!(renewed.next(), "hub POST /transfers HTTP/2.0");
     scheme.wait_until_delivered();
     scheme.switch.signal(Signal::TERM);
     let (status, complaints) = scheme.switch.end();

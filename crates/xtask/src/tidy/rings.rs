@@ -65,8 +65,9 @@ const TEST_ARROWS: [(&str, &str); 2] = [
 const TESTKIT: &str = "testkit";
 
 /// Libraries that do I/O, read clocks or draw random numbers: for drivers and above.
-const DRIVERS_ONLY: [&str; 11] = [
+const DRIVERS_ONLY: [&str; 12] = [
     "getrandom",
+    "h2",
     "hyper",
     "hyper-util",
     "libc",

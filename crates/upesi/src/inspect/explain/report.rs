@@ -374,7 +374,9 @@ impl PendingDelivery {
                 AttemptResult::Status(_) => None,
                 AttemptResult::TimedOut => Some(TIMED_OUT),
                 AttemptResult::ConnectFailed => Some(CONNECT_FAILED),
-                AttemptResult::TlsFailed(reason) => Some(reason),
+                AttemptResult::TlsFailed(reason) | AttemptResult::Http2Failed(reason) => {
+                    Some(reason)
+                }
                 AttemptResult::Broken => Some(BROKEN),
                 AttemptResult::Unsent => {
                     Some("not sent: the message could not be read from the log")

@@ -28,9 +28,10 @@ const TOPOLOGIES: [&str; 3] = ["one", "cluster", "thousand"];
 const KUBERNETES: [&str; 2] = ["1.30", "1.37"];
 const HELM: &str = "helm.sh/helm/v3/cmd/helm@v3.22.0";
 /// Topology, the extra setting, and the text that the refusal must contain.
-const REFUSED: [(&str, &str, &str); 6] = [
+const REFUSED: [(&str, &str, &str); 7] = [
     ("one", "replicas=2", "a log in files has one node"),
     ("cluster", "admin.tokenSecret.name=", "several nodes need one admin token"),
+    ("cluster", "secure.secretName=", "the Secret with the files of `upesi init`"),
     ("cluster", "end.pauseSeconds=50", "end.graceSeconds"),
     ("cluster", "replica=3", "replica"),
     ("cluster", "name=Upesi", "name"),

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use testkit::http::Connection;
 
+use crate::init::NewScheme;
 use crate::support::container::{Container, Mount};
 use crate::support::namespaces::{Need, apart, run};
 use crate::support::scheme::Admin;
@@ -68,21 +69,43 @@ fn rendered_chart_starts_is_probed_and_stops() {
     });
 }
 
+/// Files of `upesi init` that a deployment has.
+const SCHEME_FILES: [&str; 6] = [
+    "tls/ca.pem",
+    "tls/server.pem",
+    "tls/server.key",
+    "tls/client.pem",
+    "tls/client.key",
+    "jws/hub.key",
+];
+/// Names and addresses of a certificate for all deployments.
+const HOSTS: &str = "localhost,127.0.0.1,10.23.0.5,upesi-admin,node-a";
+
 fn prove_rendered(topology: &str) {
     let text = read(&format!("deploy/kubernetes/{topology}.yaml"));
     let configuration = block(&text, "upesi.toml");
+    let scheme = NewScheme::new(&["--hosts", HOSTS, "--participant", "bank-a"]);
+    let files = SCHEME_FILES.map(|path| {
+        let name = path.rsplit_once('/').unwrap().1;
+        (name, fs::read_to_string(scheme.file(path)).unwrap())
+    });
+    let token = [("admin-token", TOKEN.to_owned())];
     let mut mounts = vec![
         ("/etc/upesi", Mount::Text { name: "upesi.toml", text: &configuration }),
         ("/var/lib/upesi", Mount::Data),
+        ("/run/upesi-scheme", Mount::Secret(&files)),
     ];
     let is_given = configuration.contains("token_file");
     assert_eq!(is_given, topology != "one", "several nodes have one token");
     if is_given {
-        mounts.push(("/run/upesi", Mount::Secret { name: "admin-token", text: TOKEN }));
+        mounts.push(("/run/upesi", Mount::Secret(&token)));
     }
     for (at, _) in &mounts {
         assert!(text.contains(&format!("mountPath: {at}\n")), "{at} is mounted");
     }
+    // The Secret has no directory for the keys of participants, which the admin API takes.
+    let others = ["jws.keys", "logging.audit_file"];
+    assert_has_settings_of_init(&configuration, "/run/upesi-scheme", (&scheme, &others));
     let container = Container::new(&mounts);
     let arguments = lists(&text, "args: ").remove(0);
     let has_brokers = arguments.iter().any(|argument| argument == "--log");
@@ -97,10 +120,47 @@ fn prove_rendered(topology: &str) {
     let paths = text.lines().filter_map(|line| line.trim().strip_prefix("path: "));
     let paths: Vec<_> = paths.filter(|path| path.starts_with('/')).collect();
     assert_eq!(paths, ["/startup", "/ready"]);
-    let pod = Pod { arguments: with_log_in_files(&arguments), probes, token_file, hosts, paths };
+    let arguments = with_log_in_files(&arguments);
+    let files = |name: &str| scheme.file(name);
+    let pod = Pod { arguments, probes, token_file, hosts, paths, files: &files };
     let grace =
         text.lines().find_map(|line| line.trim().strip_prefix("terminationGracePeriodSeconds: "));
     pod.prove(&container, Duration::from_secs(grace.unwrap().parse().unwrap()));
+}
+
+/// Asserts that a deployment has each setting that `upesi init` writes, with files below `at`, apart
+/// from addresses, files of one node, and `others`.
+fn assert_has_settings_of_init(
+    configuration: &str,
+    at: &str,
+    (scheme, others): (&NewScheme, &[&str]),
+) {
+    let wanted = fs::read_to_string(scheme.file("upesi.toml")).unwrap();
+    let wanted: toml::Table = wanted.parse().unwrap();
+    let found: toml::Table = configuration.parse().unwrap();
+    let mut compared = 0;
+    for (section, settings) in wanted {
+        for (setting, value) in settings.as_table().unwrap() {
+            let name = format!("{section}.{setting}");
+            let is_own = ["listen", "hosts"].contains(&&**setting)
+                || ["chain_heads", "enrolment"].contains(&&*section);
+            if is_own || others.contains(&&*name) {
+                continue;
+            }
+            let place = scheme.file("").display().to_string();
+            let expected = match value.as_str().and_then(|text| text.strip_prefix(&place)) {
+                // In a Secret, a file has no directory.
+                Some(path) if at.starts_with("/run/") => {
+                    format!("{at}/{}", path.rsplit('/').next().unwrap()).into()
+                }
+                Some(path) => format!("{at}/{path}").into(),
+                None => value.clone(),
+            };
+            assert_eq!(found[&section].get(setting), Some(&expected), "{name}");
+            compared += 1;
+        }
+    }
+    assert!(15 < compared, "{compared}");
 }
 
 #[test]
@@ -111,23 +171,36 @@ fn compose_deployment_starts_is_probed_and_stops() {
         run("ip", &["address", "add", &format!("{ADDRESS}/32"), "dev", "lo"]);
         let text = read("deploy/compose/compose.yaml");
         let configuration = read("deploy/compose/upesi.toml");
-        let nodes = lists(&text, "command: ");
-        let nodes: Vec<_> = nodes.iter().filter(|command| command[0] == "serve").collect();
+        let scheme = NewScheme::new(&[]);
+        let others = ["logging.audit_file"];
+        assert_has_settings_of_init(&configuration, "/etc/upesi/scheme", (&scheme, &others));
+        let all = lists(&text, "command: ");
+        let nodes: Vec<_> = all.iter().filter(|command| command[0] == "serve").collect();
         let names: BTreeSet<_> = nodes.iter().map(|command| command.last().unwrap()).collect();
         assert_eq!(names.len(), 3, "three nodes, each with a name of its own");
         let container = Container::new(&[
             ("/etc/upesi", Mount::Text { name: "upesi.toml", text: &configuration }),
             ("/var/lib/upesi", Mount::Data),
-            ("/run/secrets", Mount::Secret { name: "admin-token", text: TOKEN }),
+            ("/etc/upesi/scheme", Mount::Data),
         ]);
+        let mut init = all.iter().find(|command| command[0] == "init").unwrap().clone();
+        let hosts = init.last_mut().unwrap();
+        assert!(hosts.contains("node-a,node-b,node-c"), "{hosts}");
+        // For the address of this container, and a participant that calls it.
+        *hosts += &format!(",{ADDRESS}");
+        init.extend(["--participant", "bank-a"].map(str::to_owned));
+        let init: Vec<_> = init.iter().map(String::as_str).collect();
+        container.run(&init).succeeds();
         // The arguments of the image.
         let image = read("deploy/container/Dockerfile");
+        let files = |name: &str| container.inside("/etc/upesi/scheme").join(name);
         let pod = Pod {
             arguments: with_log_in_files(nodes[0]),
             probes: lists(&image, "CMD ").into_iter().take(1).collect(),
-            token_file: "/run/secrets/admin-token",
+            token_file: "/etc/upesi/scheme/data/admin-token",
             hosts: &["node-a:3001"],
             paths: Vec::new(),
+            files: &files,
         };
         pod.prove(&container, Duration::from_secs(60));
     });
@@ -160,6 +233,17 @@ fn brokers_of_compose_are_safe() {
     }
 }
 
+/// The credentials and headers of a request.
+#[derive(Clone, Copy)]
+struct Caller<'a> {
+    /// A certificate and its key.
+    files: Option<[&'a str; 2]>,
+    host: Option<&'a str>,
+    token: Option<&'a str>,
+}
+
+const ANYONE: Caller<'static> = Caller { files: None, host: None, token: None };
+
 /// Properties of a container that runs the switch.
 struct Pod<'a> {
     arguments: Vec<String>,
@@ -170,6 +254,8 @@ struct Pod<'a> {
     hosts: &'a [&'a str],
     /// Paths of the probes by HTTP.
     paths: Vec<&'a str>,
+    /// The path of a file of `upesi init`, with the participant `bank-a`.
+    files: &'a dyn Fn(&str) -> PathBuf,
 }
 
 impl Pod<'_> {
@@ -189,25 +275,64 @@ impl Pod<'_> {
         for path in &self.paths {
             assert_eq!(ask(&format!("{ADDRESS}:3002"), &format!("GET {path}"), ADDRESS, ""), 200);
         }
+        let participant =
+            ["participants/bank-a/certificate.pem", "participants/bank-a/certificate.key"];
+        assert_eq!(
+            self.call("GET", 4000, "/health", Caller { files: Some(participant), ..ANYONE }),
+            200
+        );
+        assert_eq!(self.call("GET", 4000, "/health", ANYONE), 0, "a certificate is needed");
+        let token = fs::read_to_string(container.inside(self.token_file)).unwrap();
+        let operator = Caller { token: Some(token.trim_end()), ..ANYONE };
         let admin = format!("{ADDRESS}:3001");
-        assert_eq!(ask(&format!("{ADDRESS}:4000"), "GET /health", "any", ""), 200);
         for host in self.hosts.iter().chain([&&*admin, &ADDRESS]) {
-            assert_eq!(ask(&admin, "GET /metrics", host, ""), 200, "{host}");
+            let caller = Caller { host: Some(host), ..operator };
+            assert_eq!(self.call("GET", 3001, "/metrics", caller), 200, "{host}");
         }
         for host in ["10.23.0.6:3001", "evil.example"] {
-            assert_eq!(ask(&admin, "GET /metrics", host, ""), 403, "{host}");
+            let caller = Caller { host: Some(host), ..operator };
+            assert_eq!(self.call("GET", 3001, "/metrics", caller), 403, "{host}");
         }
-        let token = fs::read_to_string(container.inside(self.token_file)).unwrap();
-        let known = format!("authorization: Bearer {}\r\n", token.trim_end());
-        for (token, expected) in [("", 401), (&*known, 202)] {
-            assert_eq!(ask(&admin, "POST /snapshots", "localhost", token), expected);
+        for (caller, expected) in [(ANYONE, 401), (operator, 202)] {
+            assert_eq!(self.call("POST", 3001, "/snapshots", caller), expected);
         }
+        assert_eq!(ask(&format!("{ADDRESS}:4000"), "GET /health", "any", ""), 400, "not encrypted");
         let started = Instant::now();
-        switch.stop_after_refused_tokens(Signal::TERM);
+        switch.signal(Signal::TERM);
+        let (status, output_text) = switch.end();
+        assert!(status.success(), "{status}: {output_text}");
+        let expected = [
+            "\"level\":\"INFO\"",
+            "the break-glass token was used",
+            "admin requests without a valid token",
+        ];
+        let is_expected = |line: &str| expected.iter().any(|part| line.contains(part));
+        assert!(output_text.lines().all(is_expected), "{output_text}");
         assert!(started.elapsed() < grace, "{:?}", started.elapsed());
         let data = &self.arguments[2];
         container.belongs_to_nobody(data);
         container.run(&["verify", "--data", data]).succeeds();
+    }
+
+    /// The status of a request by `curl` over TLS; 0 without a response.
+    fn call(&self, method: &str, port: u16, path: &str, caller: Caller<'_>) -> u16 {
+        let mut curl = std::process::Command::new("curl");
+        curl.args(["--silent", "--max-time", "20", "--output", "/dev/null"]);
+        curl.args(["--write-out", "%{http_code}", "--request", method]);
+        curl.arg("--cacert").arg((self.files)("tls/ca.pem"));
+        if let Some([certificate, key]) = caller.files {
+            curl.arg("--cert").arg((self.files)(certificate));
+            curl.arg("--key").arg((self.files)(key));
+        }
+        if let Some(host) = caller.host {
+            curl.args(["--header", &format!("Host: {host}")]);
+        }
+        if let Some(token) = caller.token {
+            curl.args(["--header", &format!("Authorization: Bearer {token}")]);
+        }
+        curl.arg(format!("https://{ADDRESS}:{port}{path}"));
+        let output = curl.output().unwrap();
+        String::from_utf8(output.stdout).unwrap().parse().unwrap()
     }
 
     fn probe(&self, container: &Container, probe: &[String]) -> bool {

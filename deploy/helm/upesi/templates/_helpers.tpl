@@ -26,6 +26,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if and (gt (int .Values.replicas) 1) (not .Values.admin.tokenSecret.name) -}}
 {{- fail "several nodes need one admin token: create a Secret (kubectl create secret generic upesi-admin --from-file=admin-token=FILE) and set admin.tokenSecret.name" -}}
 {{- end -}}
+{{- if and .Values.secure.enabled (not .Values.secure.secretName) -}}
+{{- fail "secure.secretName is the Secret with the files of `upesi init`: see docs/operating/install.md. Set secure.enabled to false only with a gateway in front that authenticates participants" -}}
+{{- end -}}
 {{- if lt (int .Values.end.graceSeconds) (add (int .Values.end.pauseSeconds) 20 | int) -}}
 {{- fail "end.graceSeconds must be at least end.pauseSeconds plus 20: an orderly stop takes a few seconds" -}}
 {{- end -}}
@@ -47,6 +50,38 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- concat $hosts .Values.admin.hosts | uniq | toJson -}}
 {{- end -}}
 
+{{/* The settings of `upesi init`; its files are in the Secret. */}}
+{{- define "upesi.secure" -}}
+{{- $each := list "participants" "parties" "quotes" "bulkQuotes" "transactionRequests" "authorizations" "transactions" "transfers" "bulkTransfers" -}}
+fspiop:
+  tls_certificate_file: /run/upesi-scheme/server.pem
+  tls_key_file: /run/upesi-scheme/server.key
+  tls_client_ca_file: /run/upesi-scheme/ca.pem
+  callers: certificate
+  participant_rate_max: 2000
+  participant_requests_max: 1000
+  refusals_per_address: 500
+admin:
+  auth: roles
+  address_rate_max: 100
+  address_requests_max: 16
+  tls_certificate_file: /run/upesi-scheme/server.pem
+  tls_key_file: /run/upesi-scheme/server.key
+jws:
+  validate: {{ toJson $each }}
+  sign: {{ toJson (append $each "services") }}
+  signing_key: /run/upesi-scheme/hub.key
+endpoints:
+  https_only: true
+  tls_certificate_file: /run/upesi-scheme/client.pem
+  tls_key_file: /run/upesi-scheme/client.key
+  tls_ca_file: /run/upesi-scheme/ca.pem
+transfers:
+  expiration_max: 24h
+logging:
+  format: json
+{{- end -}}
+
 {{/* The configuration file. Numbers, strings, booleans and lists have the same syntax in JSON and TOML. */}}
 {{- define "upesi.configuration" -}}
 {{- $admin := dict "listen" "0.0.0.0:3001" "hosts" (include "upesi.hosts" . | fromJsonArray) -}}
@@ -55,7 +90,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- $probes := dict "listen" "0.0.0.0:3002" -}}
 {{- $own := dict "fspiop" (dict "listen" "0.0.0.0:4000") "admin" $admin "health" $probes -}}
-{{- $all := mergeOverwrite (deepCopy .Values.configuration) $own -}}
+{{- $secure := dict -}}
+{{- if .Values.secure.enabled -}}
+{{- $secure = include "upesi.secure" . | fromYaml -}}
+{{- end -}}
+{{- $all := mergeOverwrite $secure (deepCopy .Values.configuration) $own -}}
 {{- range $section, $settings := $all }}
 [{{ $section }}]
 {{- range $setting, $value := $settings }}

@@ -8,8 +8,17 @@ use std::path::Path;
 pub(super) fn text(scheme: &str, to: &Path, names: &[&str], is_local: bool) -> String {
     let hosts = if names.is_empty() { String::new() } else { format!("hosts = {names:?}\n") };
     let listen = if is_local { "127.0.0.1" } else { "0.0.0.0" };
-    listeners(scheme, to, listen, &hosts) + &messages(to)
+    let supervision = if is_local { "" } else { SUPERVISION };
+    listeners(scheme, to, listen, &hosts) + &messages(to) + supervision
 }
+
+/// A trial on one machine has no supervisor.
+const SUPERVISION: &str = r#"
+[health]
+# A process with a stuck stage exits with code 70, and its supervisor restarts it, as
+# deploy/systemd/upesi.service does. Without a supervisor choose "report".
+watchdog = "exit"
+"#;
 
 /// A path below `to`, in quotes.
 fn quoted(to: &Path, name: &str) -> String {

@@ -32,8 +32,9 @@ pub(crate) enum Mount<'a> {
     Data,
     /// A directory with one file, as of a ConfigMap.
     Text { name: &'a str, text: &'a str },
-    /// A directory with one file, as of a Secret: owned by root, readable by the pod's group.
-    Secret { name: &'a str, text: &'a str },
+    /// A directory of files with their names, as of a Secret: owned by root, readable by the pod's
+    /// group.
+    Secret(&'a [(&'a str, String)]),
 }
 
 impl Container {
@@ -58,7 +59,11 @@ impl Container {
             run("mount", &["--bind", from, text(&place)]);
         }
         container.bind(Path::new("/proc"), "/proc");
-        mounts.iter().for_each(|(at, mount)| container.mount(at, mount));
+        for (at, mount) in mounts {
+            let below = mounts.iter().filter_map(|(other, _)| other.strip_prefix(at));
+            let below = below.filter_map(|path| path.strip_prefix('/'));
+            container.mount(at, mount, below);
+        }
         run("mount", &["-o", "remount,ro", text(&root)]);
         container
     }
@@ -78,9 +83,11 @@ impl Container {
         run("mount", &["--rbind", text(from), text(&place)]);
     }
 
-    fn mount(&self, at: &str, mount: &Mount<'_>) {
+    /// `below` has the places of mounts inside it.
+    fn mount<'a>(&self, at: &str, mount: &Mount<'_>, below: impl Iterator<Item = &'a str>) {
         let from = self.directory.path().join(at.replace('/', "-"));
         fs::create_dir(&from).unwrap();
+        below.for_each(|path| fs::create_dir_all(from.join(path)).unwrap());
         let own = |path: &Path, user: u32, mode: u32| {
             if self.has_users {
                 chown(path, Some(user), Some(NOBODY)).unwrap();
@@ -94,15 +101,17 @@ impl Container {
                 own(&from.join(name), 0, 0o644);
                 own(&from, 0, 0o755);
             }
-            Mount::Secret { name, text } => {
+            Mount::Secret(files) => {
                 // Symbolic links, as created by kubelet.
                 fs::create_dir(from.join("..1")).unwrap();
-                fs::write(from.join("..1").join(name), text).unwrap();
-                own(&from.join("..1").join(name), 0, 0o440);
                 own(&from.join("..1"), 0, 0o755);
                 std::os::unix::fs::symlink("..1", from.join("..data")).unwrap();
-                let link = Path::new("..data").join(name);
-                std::os::unix::fs::symlink(link, from.join(name)).unwrap();
+                for (name, text) in *files {
+                    fs::write(from.join("..1").join(name), text).unwrap();
+                    own(&from.join("..1").join(name), 0, 0o440);
+                    let link = Path::new("..data").join(name);
+                    std::os::unix::fs::symlink(link, from.join(name)).unwrap();
+                }
                 own(&from, 0, 0o755);
             }
         }

@@ -10,7 +10,22 @@ use blobs::{BlobError, BlobStore, Location, get, put};
 use tempfile::TempDir;
 use tls::authority::{Authority, CertificateRequest};
 
-const SECRET: &str = "a-secret-that-no-message-holds";
+/// In the form of Azure, base64.
+const SECRET: &str = "YS1zZWNyZXQtdGhhdC1uby1tZXNzYWdlLWhvbGRz";
+
+/// A key with which the client asks for no token of Google.
+const GOOGLE_KEY: &str = "{\"disable_oauth\": true, \"client_email\": \"\", \
+                           \"private_key\": \"\", \"private_key_id\": \"\"}";
+
+/// The protocol of a bucket.
+#[derive(Clone, Copy)]
+enum Kind {
+    S3,
+    Google,
+    Azure,
+}
+
+const KINDS: [Kind; 3] = [Kind::S3, Kind::Google, Kind::Azure];
 
 /// A server written in Python, which ends when this is dropped.
 struct Server {
@@ -47,30 +62,61 @@ impl Server {
     }
 
     /// A bucket whose client trusts the authorities in a file, or those of the system.
-    fn open(&self, authorities: Option<&str>) -> Result<Arc<dyn BlobStore>, BlobError> {
-        let authorities = authorities.map(|file| self.path(file).display().to_string());
-        let variables = [
-            ("AWS_ENDPOINT", format!("https://localhost:{}", self.port)),
-            ("AWS_REGION", "us-east-1".to_owned()),
-            ("AWS_ACCESS_KEY_ID", "key".to_owned()),
-            ("AWS_SECRET_ACCESS_KEY", SECRET.to_owned()),
-            ("AWS_CA_BUNDLE", authorities.unwrap_or_default()),
-        ];
-        let variables = variables.map(|(name, value)| (name.to_owned(), value));
-        Location::parse("s3://bucket/copy")?.open_in(variables.into_iter())
+    fn open(&self, kind: Kind, file: Option<&str>) -> Result<Arc<dyn BlobStore>, BlobError> {
+        let endpoint = format!("https://localhost:{}", self.port);
+        let authorities = file.map(|file| self.path(file).display().to_string());
+        let authorities = authorities.unwrap_or_default();
+        let text = str::to_owned;
+        let (url, variables) = match kind {
+            Kind::S3 => (
+                "s3://bucket/copy",
+                vec![
+                    ("AWS_ENDPOINT", endpoint),
+                    ("AWS_REGION", text("us-east-1")),
+                    ("AWS_ACCESS_KEY_ID", text("key")),
+                    ("AWS_SECRET_ACCESS_KEY", text(SECRET)),
+                    ("AWS_CA_BUNDLE", authorities),
+                ],
+            ),
+            Kind::Google => (
+                "gs://bucket/copy",
+                vec![
+                    ("GOOGLE_BASE_URL", endpoint),
+                    ("GOOGLE_SERVICE_ACCOUNT_KEY", text(GOOGLE_KEY)),
+                    ("GOOGLE_CA_BUNDLE", authorities),
+                ],
+            ),
+            Kind::Azure => (
+                "az://bucket/copy",
+                vec![
+                    ("AZURE_STORAGE_ENDPOINT", endpoint),
+                    ("AZURE_STORAGE_ACCOUNT_NAME", text("account")),
+                    ("AZURE_STORAGE_ACCOUNT_KEY", text(SECRET)),
+                    ("AZURE_CA_BUNDLE", authorities),
+                ],
+            ),
+        };
+        let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value));
+        Location::parse(url)?.open_in(variables)
     }
 
     /// Whatever is done with the bucket fails with this text.
     #[track_caller]
     fn check_refused(&self, authorities: Option<&str>, what: &str) {
-        let store = self.open(authorities).expect("no request yet");
-        let named = format!("{what}: check AWS_ENDPOINT and AWS_CA_BUNDLE");
-        let errors =
-            [put(&*store, "a", b"x").expect_err("fails"), store.list("").expect_err("fails")];
-        for error in errors {
-            let error = error.to_string();
-            assert!(error.starts_with("s3://bucket/copy: ") && error.ends_with(&named), "{error}");
-            assert!(!error.contains(SECRET) && !error.contains('\n'), "{error}");
+        for (kind, url, settings) in [
+            (Kind::S3, "s3://bucket/copy: ", "AWS_ENDPOINT and AWS_CA_BUNDLE"),
+            (Kind::Google, "gs://bucket/copy: ", "GOOGLE_BASE_URL and GOOGLE_CA_BUNDLE"),
+            (Kind::Azure, "az://bucket/copy: ", "AZURE_STORAGE_ENDPOINT and AZURE_CA_BUNDLE"),
+        ] {
+            let store = self.open(kind, authorities).expect("no request yet");
+            let named = format!("{what}: check {settings}");
+            let errors =
+                [put(&*store, "a", b"x").expect_err("fails"), store.list("").expect_err("fails")];
+            for error in errors {
+                let error = error.to_string();
+                assert!(error.starts_with(url) && error.ends_with(&named), "{error}");
+                assert!(!error.contains(SECRET) && !error.contains('\n'), "{error}");
+            }
         }
     }
 }
@@ -89,14 +135,16 @@ fn request(host: &str) -> CertificateRequest {
 #[test]
 fn a_bucket_of_an_own_authority_is_read_and_written() {
     let server = Server::start(&request("localhost"));
-    let store = server.open(Some("ca.pem")).expect("a place");
-    assert_eq!(store.length("a/b"), Ok(None));
-    put(&*store, "a/b", b"over TLS").expect("it stores");
-    assert_eq!(store.list(""), Ok(vec!["a".to_owned()]));
-    let other = server.open(Some("ca.pem")).expect("a place");
-    assert_eq!(get(&*other, "a/b", 10), Ok(b"over TLS".to_vec()));
-    assert_eq!(other.remove("a/b"), Ok(()));
-    assert_eq!(store.length("a/b"), Ok(None));
+    for kind in KINDS {
+        let store = server.open(kind, Some("ca.pem")).expect("a place");
+        assert_eq!(store.length("a/b"), Ok(None));
+        put(&*store, "a/b", b"over TLS").expect("it stores");
+        assert_eq!(store.list(""), Ok(vec!["a".to_owned()]));
+        let other = server.open(kind, Some("ca.pem")).expect("a place");
+        assert_eq!(get(&*other, "a/b", 10), Ok(b"over TLS".to_vec()));
+        assert_eq!(other.remove("a/b"), Ok(()));
+        assert_eq!(store.length("a/b"), Ok(None));
+    }
 }
 
 #[test]
@@ -125,10 +173,14 @@ fn files_without_authorities_are_refused() {
         ("empty.pem", "empty.pem: no certificate in PEM"),
         ("server.key", "server.key: no certificate in PEM"),
     ];
-    for (file, named) in cases {
-        let error = server.open(Some(file)).err().map(|error| error.to_string());
-        let error = error.unwrap_or_else(|| panic!("{file} is accepted"));
-        assert!(error.contains("AWS_CA_BUNDLE: ") && error.contains(named), "{error}");
+    for (kind, setting) in
+        KINDS.into_iter().zip(["AWS_CA_BUNDLE: ", "GOOGLE_CA_BUNDLE: ", "AZURE_CA_BUNDLE: "])
+    {
+        for (file, named) in cases {
+            let error = server.open(kind, Some(file)).err().map(|error| error.to_string());
+            let error = error.unwrap_or_else(|| panic!("{file} is accepted"));
+            assert!(error.contains(setting) && error.contains(named), "{error}");
+        }
+        assert!(server.open(kind, Some("broken.pem")).is_err(), "it cannot be parsed");
     }
-    assert!(server.open(Some("broken.pem")).is_err(), "its only certificate cannot be parsed");
 }

@@ -216,6 +216,7 @@ type CallSocket = CountedStream<CallStream>;
 type Http1Io = http1::Connection<TokioIo<CallSocket>, Full<Bytes>>;
 
 /// A connection by its protocol.
+#[expect(clippy::large_enum_variant, reason = "always in an Rc, and HTTP/1.1 is the usual one")]
 enum Protocol {
     Http1(Http1Connection),
     Http2(Box<Http2Connection<CallSocket>>),

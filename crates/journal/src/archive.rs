@@ -201,7 +201,7 @@ pub(crate) fn copy_to<D: Disk>(
     let first = due.segment.first;
     match due.segment.tier {
         Tier::Plain => {
-            let file = &log.below().open(&segment::name_of(first))?;
+            let file = &log.open_plain(first)?;
             let checked = &check(file, due, watch)?;
             store_object(store, first, &Original::Plain { file, checked }, watch)
         }
@@ -336,17 +336,17 @@ fn compress_in_place<D: Disk>(
     watch: &mut ProgressObserver<'_>,
 ) -> Result<SegmentSummary, ArchiveError> {
     let (disk, first) = (log.below(), due.segment.first);
-    let file = &disk.open(&segment::name_of(first))?;
+    let file = &log.open_plain(first)?;
     let checked = &check(file, due, watch)?;
     keep(disk, first, &Original::Plain { file, checked }, watch)
 }
 
 /// Writes the compressed form of a segment to a disk and reads it back. The file gets its final
 /// name once it is complete.
-pub(crate) fn keep<D: Disk>(
+pub(crate) fn keep<D: Disk, F: DiskFile>(
     disk: &D,
     first: LogIndex,
-    original: &Original<'_, D::File>,
+    original: &Original<'_, F>,
     watch: &mut ProgressObserver<'_>,
 ) -> Result<SegmentSummary, ArchiveError> {
     let name = segment::compressed_name_of(first);
@@ -365,10 +365,10 @@ pub(crate) fn keep<D: Disk>(
     Ok(contents)
 }
 
-fn write_compressed<D: Disk>(
+fn write_compressed<D: Disk, F: DiskFile>(
     disk: &D,
     name: &str,
-    original: &Original<'_, D::File>,
+    original: &Original<'_, F>,
     watch: &mut ProgressObserver<'_>,
 ) -> Result<SegmentSummary, ArchiveError> {
     let file = disk.create(name)?;

@@ -33,8 +33,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use ledger::LogIndex;
-use ports::{Disk, DiskError, DiskFile, Log, LogError, RecordReader, Rejection, Visitor};
-use record::frame::{FRAME_BYTES_MAX, Frame, FrameError, FrameHeader, LogIdentity, Tail};
+use ports::{Disk, DiskError, DiskFile, Log, LogError, RecordReader, Rejection, Sealer, Visitor};
+use record::frame::{
+    ENVELOPE_BYTES, FRAME_BYTES_MAX, Frame, FrameError, FrameHeader, LogIdentity, Tail, encrypt,
+};
 
 use crate::durable_frames::DurableFrames;
 use crate::reader::{Index, Segment, SegmentFile, Shared, Walk, storage};
@@ -54,7 +56,9 @@ const CACHED_BYTES: u64 = 64 << 20;
 /// Pages are released in pieces of this many bytes, so that the call is rare.
 const RELEASE_BYTES: u64 = 8 << 20;
 
-const _: () = assert!(FRAME_BYTES_MAX as u64 + SEGMENT_HEADER_BYTES < SEGMENT_BYTES_DEFAULT);
+const _: () = assert!(
+    (FRAME_BYTES_MAX + ENVELOPE_BYTES) as u64 + SEGMENT_HEADER_BYTES < SEGMENT_BYTES_DEFAULT
+);
 
 /// How a log is opened and stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +116,24 @@ pub struct FileLog<D: Disk> {
     room_bytes: u64,
     /// The frames are durable elsewhere.
     is_copy: bool,
+    encryption: Option<Encryption>,
+}
+
+/// Encrypts the frames of a log on a disk with a cipher.
+struct Encryption {
+    sealer: Box<dyn Sealer>,
+    /// The last encrypted frame.
+    frame: Vec<u8>,
+}
+
+impl Encryption {
+    fn envelope(&mut self, frame: &[u8]) -> Result<&[u8], LogError> {
+        self.frame.clear();
+        let sealer = &mut self.sealer;
+        encrypt(frame, &mut self.frame, |context, plain, out| sealer.seal(context, plain, out))
+            .map_err(|error| LogError::Storage(error.to_string()))?;
+        Ok(&self.frame)
+    }
 }
 
 impl<D: Disk> FileLog<D> {
@@ -149,7 +171,12 @@ impl<D: Disk> FileLog<D> {
         (length, tail): (u64, Tail),
         LogOptions { segment_bytes, room_bytes, .. }: LogOptions,
     ) -> Self {
+        let encryption = shared
+            .disk
+            .cipher()
+            .map(|cipher| Encryption { sealer: cipher.sealer(), frame: Vec::new() });
         Self {
+            encryption,
             shared: Arc::new(shared),
             opened: (active.first, length),
             active,
@@ -236,28 +263,43 @@ impl<D: Disk> FileLog<D> {
         }
     }
 
-    fn must_rotate(&self, frame_bytes: u32) -> bool {
+    fn must_rotate(&self, frame_bytes: u64) -> bool {
         let has_frames = SEGMENT_HEADER_BYTES < self.length;
-        has_frames && self.segment_bytes < self.length + u64::from(frame_bytes)
+        has_frames && self.segment_bytes < self.length + frame_bytes
     }
 
     /// Appends a frame, and preallocates more space if it does not fit.
     fn append_in(&mut self, frame: &[u8]) -> Result<(), LogError> {
         self.check_poison()?;
         let header = admit(&self.tail, frame)?;
-        if self.must_rotate(header.length) {
+        match self.encryption.take() {
+            None => self.append_stored(&header, frame)?,
+            Some(mut encryption) => {
+                let stored = encryption.envelope(frame);
+                let appended = stored.and_then(|stored| self.append_stored(&header, stored));
+                self.encryption = Some(encryption);
+                appended?;
+            }
+        }
+        self.tail = header.follows(&self.tail).map_err(Rejection::Order)?;
+        Ok(())
+    }
+
+    /// Appends a frame as it is stored.
+    fn append_stored(&mut self, header: &FrameHeader, stored: &[u8]) -> Result<(), LogError> {
+        let length = stored.len() as u64;
+        if self.must_rotate(length) {
             self.rotate()?;
         }
-        let end = self.length + u64::from(header.length);
+        let end = self.length + length;
         if self.room < end && 0 < self.room_bytes {
             self.make_room((end + self.room_bytes).min(self.segment_bytes))?;
         }
-        self.write(frame)?;
+        self.write(stored)?;
         self.active.note(header.first, self.length);
         self.length = end;
         self.room = self.room.max(end);
-        self.appended += u64::from(header.length);
-        self.tail = header.follows(&self.tail).map_err(Rejection::Order)?;
+        self.appended += length;
         Ok(())
     }
 

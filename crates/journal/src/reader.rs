@@ -443,7 +443,7 @@ fn find_frame<F: DiskFile>(
         }
         let end = offset + u64::from(header.length);
         if log_index <= header.last() {
-            let frame = frame_at(window, part, offset).map_err(storage)?.map_err(damage)?;
+            let (frame, _) = frame_at(window, part, offset).map_err(storage)?.map_err(damage)?;
             let frame = Arc::new(OwnedFrame::copy(&frame));
             return Ok((frame, End { segment: first, last: header.last(), offset: end }));
         }

@@ -4,10 +4,10 @@ use std::cell::Cell;
 
 use ledger::LogIndex;
 use memchr::memmem;
-use ports::{DiskError, DiskFile, StopReading};
+use ports::{CipherError, DiskError, DiskFile, StopReading, open_sealed};
 use record::frame::{
     FRAME_HEADER_BYTES, FRAME_MAGIC, FRAME_START_BYTES, Frame, FrameError, FrameHeader,
-    LogIdentity, SequenceGap, Tail, TrailingZeros,
+    LogIdentity, SequenceGap, Tail, TrailingZeros, decrypt,
 };
 
 use crate::segment::SECTOR_BYTES;
@@ -35,6 +35,8 @@ pub(crate) struct Window {
     reading_max: usize,
     /// Length of the last read. Each sequential read is twice as long.
     reading: usize,
+    /// The last encrypted frame, decrypted.
+    plain: Vec<u8>,
 }
 
 thread_local! {
@@ -52,7 +54,14 @@ impl Drop for Window {
 
 impl Window {
     pub(crate) fn new(reading_max: usize) -> Self {
-        Self { buffer: ROOM.take(), filled: 0, start: 0, reading_max, reading: 0 }
+        Self {
+            buffer: ROOM.take(),
+            filled: 0,
+            start: 0,
+            reading_max,
+            reading: 0,
+            plain: Vec::new(),
+        }
     }
 
     /// The bytes from `offset`: at least `length` of them unless the file ends at `limit`.
@@ -166,8 +175,8 @@ pub(crate) fn scan_again<F: DiskFile>(
         if part.limit <= offset {
             break Cause::Limit;
         }
-        let frame = match frame_at(&mut window, part, offset)? {
-            Ok(frame) => frame,
+        let (frame, stored) = match frame_at(&mut window, part, offset)? {
+            Ok(found) => found,
             Err(error) => break Cause::Unsound(error.into()),
         };
         let link = match offset < hashed {
@@ -181,24 +190,55 @@ pub(crate) fn scan_again<F: DiskFile>(
         if visit(offset, &frame).is_err() {
             break Cause::Visitor;
         }
-        offset += u64::from(frame.header().length);
+        offset += stored;
         tail = after;
     };
     Ok(Scanned { offset, tail, cause })
 }
 
-/// The frame at `offset`.
+/// The frame at `offset`, decrypted if it is encrypted, and its length as stored.
 pub(crate) fn frame_at<'a, F: DiskFile>(
     window: &'a mut Window,
     part: Part<'_, F>,
     offset: u64,
-) -> Result<Result<Frame<'a>, FrameError>, DiskError> {
+) -> Result<Result<(Frame<'a>, u64), FrameError>, DiskError> {
     let header = match header_at(window, part, offset)? {
         Ok(header) => header,
         Err(error) => return Ok(Err(error)),
     };
+    let stored = u64::from(header.length);
+    if header.is_encrypted {
+        let frame = encrypted_frame_at(window, part, (offset, header))?;
+        return Ok(frame.map(|frame| (frame, stored)));
+    }
     let bytes = window.load(part, offset, header.length as usize)?;
-    Ok(Frame::with_header(header, bytes))
+    Ok(Frame::with_header(header, bytes).map(|frame| (frame, stored)))
+}
+
+/// The frame in the envelope at `offset`. An envelope that was changed is not a frame; a missing
+/// key is an error of the disk, so that it is never taken for a torn write.
+fn encrypted_frame_at<'a, F: DiskFile>(
+    window: &'a mut Window,
+    part: Part<'_, F>,
+    (offset, header): (u64, FrameHeader),
+) -> Result<Result<Frame<'a>, FrameError>, DiskError> {
+    let mut plain = std::mem::take(&mut window.plain);
+    let bytes = window.load(part, offset, header.length as usize)?;
+    let opened = decrypt(&header, bytes, &mut plain, |context, sealed, out| {
+        open_sealed(part.file.cipher(), context, sealed, out)
+    });
+    window.plain = plain;
+    match opened {
+        Ok(Ok(())) => Ok(Frame::parse(&window.plain)),
+        Ok(Err(error)) => Ok(Err(error)),
+        Err(CipherError::Changed) => {
+            Ok(Err(FrameError::Malformed("the encrypted content was changed or belongs elsewhere")))
+        }
+        Err(error) => {
+            let file = part.file.shown_name().to_owned();
+            Err(DiskError::Encrypted { file, offset, error })
+        }
+    }
 }
 
 /// The header of the frame at `offset`, without the rest of the frame.

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use blobs::{BlobError, BlobStore};
 use ledger::LogIndex;
-use ports::{Disk, DiskError, DiskFile};
+use ports::{Cipher, Disk, DiskError, DiskFile, OptionalCipher};
 use record::frame::Tail;
 
 use crate::archive_index::{ArchiveIndex, Entry};
@@ -34,6 +34,7 @@ const AHEAD_BLOCKS: usize = 8;
 #[derive(Clone)]
 pub struct TieredDisk<D: Disk> {
     inner: Arc<Inner<D>>,
+    cipher: OptionalCipher,
 }
 
 struct Inner<D: Disk> {
@@ -81,7 +82,15 @@ impl SegmentInfo {
 
 /// A file of a [`TieredDisk`].
 #[derive(Debug)]
-pub enum TieredFile<F> {
+pub struct TieredFile<F> {
+    bytes: TieredBytes<F>,
+    name: String,
+    cipher: OptionalCipher,
+}
+
+/// The bytes of a file.
+#[derive(Debug)]
+enum TieredBytes<F> {
     /// A file of the underlying disk.
     Plain(F),
     /// A compressed segment.
@@ -127,7 +136,13 @@ impl<D: Disk> TieredDisk<D> {
     fn open_with(disk: D, is_live: bool) -> Result<Self, DiskError> {
         let index = RwLock::new(ArchiveIndex::load(&disk)?);
         let (stores, cache) = (Mutex::default(), Arc::default());
-        Ok(Self { inner: Arc::new(Inner { disk, index, is_live, stores, cache }) })
+        Ok(Self { inner: Arc::new(Inner { disk, index, is_live, stores, cache }), cipher: None })
+    }
+
+    /// The same disk with a cipher: new files are encrypted, and encrypted ones are readable.
+    #[must_use]
+    pub fn with_cipher(self, cipher: OptionalCipher) -> Self {
+        Self { cipher, ..self }
     }
 
     /// The underlying disk.
@@ -277,6 +292,17 @@ impl<D: Disk> TieredDisk<D> {
         Ok(())
     }
 
+    /// The plain file of a segment.
+    pub(crate) fn open_plain(&self, first: LogIndex) -> Result<TieredFile<D::File>, DiskError> {
+        let name = segment::name_of(first);
+        let file = self.inner.disk.open(&name)?;
+        Ok(self.file(&name, TieredBytes::Plain(file)))
+    }
+
+    fn file(&self, name: &str, bytes: TieredBytes<D::File>) -> TieredFile<D::File> {
+        TieredFile { bytes, name: name.to_owned(), cipher: self.cipher.clone() }
+    }
+
     fn index(&self) -> std::sync::RwLockReadGuard<'_, ArchiveIndex> {
         self.inner.index.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -300,12 +326,13 @@ impl<D: Disk> Disk for TieredDisk<D> {
     }
 
     fn create(&self, name: &str) -> Result<Self::File, DiskError> {
-        self.inner.disk.create(name).map(TieredFile::Plain)
+        let file = self.inner.disk.create(name)?;
+        Ok(self.file(name, TieredBytes::Plain(file)))
     }
 
     fn open(&self, name: &str) -> Result<Self::File, DiskError> {
         let missing = match self.inner.disk.open(name) {
-            Ok(file) => return Ok(TieredFile::Plain(file)),
+            Ok(file) => return Ok(self.file(name, TieredBytes::Plain(file))),
             Err(error @ DiskError::NotFound(_)) => error,
             Err(error) => return Err(error),
         };
@@ -315,7 +342,8 @@ impl<D: Disk> Disk for TieredDisk<D> {
             self.look_again()?;
             compressed = self.open_compressed(first)?;
         }
-        compressed.map(Box::new).map(TieredFile::Compressed).ok_or(missing)
+        let bytes = compressed.map(Box::new).map(TieredBytes::Compressed).ok_or(missing)?;
+        Ok(self.file(name, bytes))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
@@ -329,69 +357,81 @@ impl<D: Disk> Disk for TieredDisk<D> {
     fn sync_directory(&self) -> Result<(), DiskError> {
         self.inner.disk.sync_directory()
     }
+
+    fn cipher(&self) -> OptionalCipher {
+        self.cipher.clone()
+    }
 }
 
 impl<F: DiskFile> DiskFile for TieredFile<F> {
     fn length(&self) -> Result<u64, DiskError> {
-        match self {
-            Self::Plain(file) => file.length(),
-            Self::Compressed(file) => Ok(file.contents.plain_bytes),
+        match &self.bytes {
+            TieredBytes::Plain(file) => file.length(),
+            TieredBytes::Compressed(file) => Ok(file.contents.plain_bytes),
         }
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {
-        match self {
-            Self::Plain(file) => file.read_at(offset, buffer),
-            Self::Compressed(file) => file.read_at(offset, buffer),
+        match &self.bytes {
+            TieredBytes::Plain(file) => file.read_at(offset, buffer),
+            TieredBytes::Compressed(file) => file.read_at(offset, buffer),
         }
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
-        match self {
-            Self::Plain(file) => file.write_at(offset, bytes),
-            Self::Compressed(file) => Err(file.closed("write")),
+        match &self.bytes {
+            TieredBytes::Plain(file) => file.write_at(offset, bytes),
+            TieredBytes::Compressed(file) => Err(file.closed("write")),
         }
     }
 
     fn sync(&self) -> Result<(), DiskError> {
-        match self {
-            Self::Plain(file) => file.sync(),
-            Self::Compressed(file) => Err(file.closed("sync")),
+        match &self.bytes {
+            TieredBytes::Plain(file) => file.sync(),
+            TieredBytes::Compressed(file) => Err(file.closed("sync")),
         }
     }
 
     fn truncate(&self, length: u64) -> Result<(), DiskError> {
-        match self {
-            Self::Plain(file) => file.truncate(length),
-            Self::Compressed(file) => Err(file.closed("truncate")),
+        match &self.bytes {
+            TieredBytes::Plain(file) => file.truncate(length),
+            TieredBytes::Compressed(file) => Err(file.closed("truncate")),
         }
     }
 
     fn release(&self, from: u64, to: u64) {
-        if let Self::Plain(file) = self {
+        if let TieredBytes::Plain(file) = &self.bytes {
             file.release(from, to);
         }
     }
 
     fn frame_starts(&self) -> Result<Vec<(LogIndex, u64)>, DiskError> {
-        match self {
-            Self::Plain(file) => file.frame_starts(),
-            Self::Compressed(file) => Ok(file.opened()?.starts.clone()),
+        match &self.bytes {
+            TieredBytes::Plain(file) => file.frame_starts(),
+            TieredBytes::Compressed(file) => Ok(file.opened()?.starts.clone()),
         }
     }
 
     fn check_length(&self) -> Result<(), DiskError> {
-        match self {
-            Self::Plain(file) => file.check_length(),
-            Self::Compressed(file) => file.check_length(),
+        match &self.bytes {
+            TieredBytes::Plain(file) => file.check_length(),
+            TieredBytes::Compressed(file) => file.check_length(),
         }
     }
 
     fn known_end(&self) -> Option<Tail> {
-        match self {
-            Self::Plain(file) => file.known_end(),
-            Self::Compressed(file) => Some(file.contents.after),
+        match &self.bytes {
+            TieredBytes::Plain(file) => file.known_end(),
+            TieredBytes::Compressed(file) => Some(file.contents.after),
         }
+    }
+
+    fn cipher(&self) -> Option<&dyn Cipher> {
+        self.cipher.as_deref()
+    }
+
+    fn shown_name(&self) -> &str {
+        &self.name
     }
 }
 

@@ -3,6 +3,8 @@
 use ledger::LogIndex;
 use record::frame::Tail;
 
+use crate::cipher::{Cipher, CipherError, OptionalCipher};
+
 /// A directory of files owned by one process.
 ///
 /// # Durability
@@ -67,6 +69,11 @@ pub trait Disk: Send + Sync + 'static {
     /// # Errors
     /// [`DiskError::Failed`]: it is then unknown which changes of names are stored.
     fn sync_directory(&self) -> Result<(), DiskError>;
+
+    /// The cipher of everything that is stored here; `None` if new files are not encrypted.
+    fn cipher(&self) -> OptionalCipher {
+        None
+    }
 }
 
 /// One open file. Reads may run concurrently with anything; writes, truncations and syncs come
@@ -131,6 +138,16 @@ pub trait DiskFile: Send + Sync + 'static {
     fn known_end(&self) -> Option<Tail> {
         None
     }
+
+    /// The cipher of the disk. Files of a disk without encryption have none.
+    fn cipher(&self) -> Option<&dyn Cipher> {
+        None
+    }
+
+    /// The file's name in messages about encryption; empty for files that have no cipher.
+    fn shown_name(&self) -> &str {
+        ""
+    }
 }
 
 /// An error of the disk.
@@ -157,6 +174,16 @@ pub enum DiskError {
         offset: Option<u64>,
         /// The kind of damage.
         reason: String,
+    },
+    /// Encrypted content cannot be read.
+    #[error("{}: {error}", byte_of(file, Some(*offset)))]
+    Encrypted {
+        /// The file.
+        file: String,
+        /// Offset of the encrypted content.
+        offset: u64,
+        /// The reason, and the remedy.
+        error: CipherError,
     },
     /// Any other error of the operating system.
     #[error("{what}: {error}")]

@@ -4,6 +4,7 @@
 //! simulator; both pass the same tests. Nothing here does I/O.
 #![warn(missing_docs)]
 
+mod cipher;
 mod clock;
 pub mod contract;
 mod disk;
@@ -13,6 +14,7 @@ mod store;
 mod topic;
 mod transfer_query;
 
+pub use cipher::{Cipher, CipherError, KeyId, OptionalCipher, Sealer, open_sealed};
 pub use clock::{Clock, ClockReading};
 pub use disk::{Disk, DiskError, DiskFile, byte_of};
 pub use log::{

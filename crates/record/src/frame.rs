@@ -56,6 +56,16 @@
 //! still written on shared logs, because the chain covers the version, and programs of different
 //! versions must build the same frame. There, a node's log on disk is only a copy.
 //!
+//! # Encrypted frames, version 3
+//! An encrypted frame is an envelope around a whole frame of version 1 or 2. Its header has the
+//! values of the inner header; only format version, length, zeros and checksums are its own. So
+//! readers of headers need no key. Instead of records it has the sealed form of the inner frame:
+//! id of the data key, number of the encryption, ciphertext, tag ([`SEAL_BYTES`] more than the
+//! inner frame). Zeros and checksums are those of the stored bytes, so that a torn write is found
+//! without a key. The header up to the checksums, with its zero counts as 0, is authenticated with
+//! the content. [`encrypt`] makes the envelope, [`decrypt`] gives the inner frame back byte for
+//! byte: the chain, erasure and shared logs are those of the inner frame.
+//!
 //! # Chain
 //! `chain after = BLAKE3(chain before || header bytes 0..8 and 12..128 || for each record its bytes
 //! 8..52 + n)`. It covers only the digest and the original length of a payload. A payload can
@@ -90,6 +100,13 @@ pub const RECORD_OVERHEAD_BYTES: usize = 52;
 pub const FRAME_VERSION: u16 = 2;
 /// The format version of a log that several nodes share, and of older logs.
 pub const FRAME_VERSION_SHARED: u16 = 1;
+/// The format version of an envelope around an encrypted frame.
+pub const FRAME_VERSION_ENCRYPTED: u16 = 3;
+/// Sealed bytes are this much longer than the plain ones: id of the data key, number of the
+/// encryption, authentication tag.
+pub const SEAL_BYTES: usize = 8 + 8 + 16;
+/// An encrypted frame is this much longer than the frame in it.
+pub const ENVELOPE_BYTES: usize = FRAME_HEADER_BYTES + SEAL_BYTES;
 /// The number of a node that does not share its log.
 pub const STANDALONE_NODE: u32 = 0;
 /// Length of the start of a frame, in bytes: the header and the length of the first record. No
@@ -230,6 +247,8 @@ pub struct FrameHeader {
     pub chain: Digest,
     /// Zeros at the time of sealing; `None` for frames of version 1.
     pub zeros: Option<TrailingZeros>,
+    /// Whether this is the envelope of an encrypted frame.
+    pub is_encrypted: bool,
 }
 
 impl FrameHeader {
@@ -299,11 +318,16 @@ impl FrameHeader {
             },
             chain: Digest(array_at(header, AT_CHAIN)),
             zeros: has_zeros.then_some(zeros),
+            is_encrypted: u16_at(header, AT_VERSION) == FRAME_VERSION_ENCRYPTED,
         }
     }
 
     fn write(&self, header: &mut [u8]) {
-        let version = self.zeros.map_or(FRAME_VERSION_SHARED, |_| FRAME_VERSION);
+        let version = match (self.is_encrypted, self.zeros) {
+            (true, _) => FRAME_VERSION_ENCRYPTED,
+            (false, Some(_)) => FRAME_VERSION,
+            (false, None) => FRAME_VERSION_SHARED,
+        };
         let zeros = self.zeros.unwrap_or_default();
         header[..4].copy_from_slice(&FRAME_MAGIC);
         put(header, AT_VERSION, version.to_le_bytes());
@@ -328,11 +352,12 @@ impl FrameHeader {
     /// Invariants of every header, written or read.
     fn check(&self) -> Result<(), FrameError> {
         let length = self.length as usize;
-        let least = (self.count as usize).saturating_mul(RECORD_OVERHEAD_BYTES);
+        let envelope = if self.is_encrypted { ENVELOPE_BYTES } else { 0 };
+        let least = (self.count as usize).saturating_mul(RECORD_OVERHEAD_BYTES) + envelope;
         if !(1..=FRAME_RECORDS_MAX).contains(&self.count) {
             return Err(FrameError::Malformed("the number of records is out of range"));
         }
-        if length < FRAME_HEADER_BYTES + least || FRAME_BYTES_MAX < length {
+        if length < FRAME_HEADER_BYTES + least || FRAME_BYTES_MAX + envelope < length {
             return Err(FrameError::Malformed("the length is out of range"));
         }
         if self.first.0 == 0 || self.first.0.checked_add(u64::from(self.count)).is_none() {
@@ -366,6 +391,9 @@ pub enum FrameError {
     /// The records are damaged.
     #[error("the checksum of the frame's records is wrong")]
     BodyChecksum,
+    /// The frame is encrypted: its records cannot be read as they are stored.
+    #[error("the frame is encrypted")]
+    Encrypted,
     /// The checksums match, but the content is invalid: it was written incorrectly.
     #[error("the frame is malformed: {0}")]
     Malformed(&'static str),
@@ -577,6 +605,7 @@ impl FrameBuilder {
             batch: *batch,
             chain: Digest::default(),
             zeros: (batch.node == STANDALONE_NODE).then(|| TrailingZeros::of(self.records())),
+            is_encrypted: false,
         };
         let sound = header.check();
         assert!(sound.is_ok(), "a batch is sealed in order: {sound:?}");
@@ -626,6 +655,9 @@ impl<'a> Frame<'a> {
         debug_assert!(FrameHeader::parse(bytes) == Ok(header), "it is the header of these bytes");
         if crc32c(&bytes[FRAME_HEADER_BYTES..]) != u32_at(bytes, AT_BODY_CRC) {
             return Err(FrameError::BodyChecksum);
+        }
+        if header.is_encrypted {
+            return Err(FrameError::Encrypted);
         }
         split_records(&bytes[FRAME_HEADER_BYTES..], header.count)?;
         Ok(Self { header, bytes })
@@ -700,6 +732,77 @@ impl<'a> Frame<'a> {
         write_checksums(frame);
         debug_assert!(Frame::parse(frame).is_ok(), "an erased frame is readable");
     }
+}
+
+/// Appends the encrypted form of a frame to `out`. `seal` appends the sealed form of its second
+/// argument to its third one; the first is authenticated.
+///
+/// # Panics
+/// If `frame` is not a frame that was sealed, or already encrypted.
+///
+/// # Errors
+/// The error of `seal`.
+pub fn encrypt<E>(
+    frame: &[u8],
+    out: &mut Vec<u8>,
+    seal: impl FnOnce(&[u8], &[u8], &mut Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
+    let inner = FrameHeader::parse(frame).expect("a sealed frame has a header");
+    assert!(!inner.is_encrypted && inner.length as usize == frame.len(), "one plain frame");
+    let length = inner.length + ENVELOPE_BYTES as u32;
+    let none = Some(TrailingZeros::default());
+    let mut outer = FrameHeader { length, is_encrypted: true, zeros: none, ..inner };
+    let start = out.len();
+    out.resize(start + FRAME_HEADER_BYTES, 0);
+    outer.write(&mut out[start..]);
+    let context = envelope_context(&out[start..]);
+    seal(&context, frame, out)?;
+    let envelope = &mut out[start..];
+    assert_eq!(envelope.len(), length as usize, "sealed bytes have a fixed overhead");
+    outer.zeros = Some(TrailingZeros::of(&envelope[FRAME_HEADER_BYTES..]));
+    outer.write(envelope);
+    write_checksums(envelope);
+    debug_assert!(FrameHeader::parse(envelope) == Ok(outer), "an envelope is readable");
+    Ok(())
+}
+
+/// Replaces `out` by the frame in an envelope whose header was parsed. `open` appends the plain
+/// form of its second argument to its third one, or fails.
+///
+/// # Errors
+/// [`FrameError`] in the first result for bytes that [`encrypt`] did not write; the error of `open`
+/// in the second.
+pub fn decrypt<E>(
+    outer: &FrameHeader,
+    bytes: &[u8],
+    out: &mut Vec<u8>,
+    open: impl FnOnce(&[u8], &[u8], &mut Vec<u8>) -> Result<(), E>,
+) -> Result<Result<(), FrameError>, E> {
+    let Some(bytes) = bytes.get(..outer.length as usize) else { return Ok(Err(FrameError::Short)) };
+    if crc32c(&bytes[FRAME_HEADER_BYTES..]) != u32_at(bytes, AT_BODY_CRC) {
+        return Ok(Err(FrameError::BodyChecksum));
+    }
+    out.clear();
+    open(&envelope_context(bytes), &bytes[FRAME_HEADER_BYTES..], out)?;
+    Ok(check_inner(outer, out))
+}
+
+fn check_inner(outer: &FrameHeader, frame: &[u8]) -> Result<(), FrameError> {
+    let inner = FrameHeader::parse(frame)?;
+    let length = inner.length + ENVELOPE_BYTES as u32;
+    let envelope = FrameHeader { length, is_encrypted: true, zeros: outer.zeros, ..inner };
+    match envelope == *outer && !inner.is_encrypted {
+        true => Ok(()),
+        false => Err(FrameError::Malformed("the encrypted frame is not that of its envelope")),
+    }
+}
+
+/// The authenticated bytes of an envelope's header.
+fn envelope_context(header: &[u8]) -> [u8; AT_BODY_CRC] {
+    let mut context = array_at(header, 0);
+    put(&mut context, AT_ENDING, [0; 2]);
+    put(&mut context, AT_INSIDE, [0; 4]);
+    context
 }
 
 /// A frame that owns its bytes, checked once.
@@ -998,7 +1101,7 @@ fn check_prefix(bytes: &[u8]) -> Result<(), FrameError> {
         return Err(FrameError::Short);
     }
     match u16_at(bytes, AT_VERSION) {
-        FRAME_VERSION_SHARED | FRAME_VERSION => Ok(()),
+        FRAME_VERSION_SHARED | FRAME_VERSION | FRAME_VERSION_ENCRYPTED => Ok(()),
         version => Err(FrameError::Version(version)),
     }
 }

@@ -31,7 +31,7 @@ pub(crate) use self::callers::Issuer;
 #[cfg(feature = "kafka")]
 pub(crate) use self::settings::Events;
 pub(crate) use self::settings::{
-    Admin, Archive, Config, Delivery, Fspiop, Health, Jws, Logging, settings,
+    Admin, Archive, Config, Delivery, Encryption, Fspiop, Health, Jws, Logging, settings,
 };
 pub(crate) use self::table::{Setting, TakesEffect};
 pub(crate) use self::values::{

@@ -68,6 +68,7 @@ use crate::CliError;
 use crate::cli::stdout;
 use crate::cli::units::counted;
 use crate::config::{self, AuditedReads, Config, LogFormat, Ownership};
+use crate::data::encryption::{Access, DataKeys, unlock};
 use crate::data::layout::has_segments;
 use crate::inspect::live_replay::ReplaySource;
 use crate::operate::quarantine::{self, Entry, Notes};
@@ -560,7 +561,7 @@ pub(crate) fn open(
 ) -> Result<OpenedNode, CliError> {
     let failed = |what: String| CliError::new(format!("{}: {what}", data.display()));
     let location = &options.location;
-    let OpenedLog { disk, backend, quarantined } = open_log(config, data, options)?;
+    let OpenedLog { disk, backend, quarantined, keys } = open_log(config, data, options)?;
     let OpenBackend { log, recovery, topic } = backend;
     print_recovery(&recovery, options.tail_policy);
     print_tiers(&disk)?;
@@ -568,7 +569,7 @@ pub(crate) fn open(
     if let Some(tail_policy) = tail_policy {
         truncation::check_snapshots(&disk, &log.tail(), tail_policy).map_err(failed)?;
     }
-    let segments = Segments { log: disk.clone(), closer: log.closer() };
+    let segments = Segments { log: disk.clone(), closer: log.closer(), keys };
     let started = Instant::now();
     let frames = log.frames();
     let log = DelayedLog::new(log, options.sync_delay);
@@ -777,6 +778,7 @@ struct OpenedLog {
     disk: TieredDisk<RealDisk>,
     backend: OpenBackend,
     quarantined: Vec<Entry>,
+    keys: Option<DataKeys>,
 }
 
 fn open_log(config: &Config, data: &Path, log: &LogOptions) -> Result<OpenedLog, CliError> {
@@ -788,6 +790,7 @@ fn open_log(config: &Config, data: &Path, log: &LogOptions) -> Result<OpenedLog,
         .map_err(|error| failed(format!("cannot create the data directory: {error}")))?;
     let disk = RealDisk::open(data).and_then(TieredDisk::open);
     let disk = disk.map_err(|error| failed(OpenError::from(error).to_string()))?;
+    let (disk, keys) = unlock(disk, Access::Write, Some(&config.encryption))?;
     let options = journal::LogOptions {
         segment_bytes: config.log.segment_mib << 20,
         // The replay reads and checks the other segments that no snapshot replaces.
@@ -801,7 +804,7 @@ fn open_log(config: &Config, data: &Path, log: &LogOptions) -> Result<OpenedLog,
         truncation::check_begins(&disk, data, has_segments(data)).map_err(failed)?;
     }
     let backend = log.location.open(data, disk.clone(), config.hub_name()?, options)?;
-    Ok(OpenedLog { disk, backend, quarantined })
+    Ok(OpenedLog { disk, backend, quarantined, keys })
 }
 
 fn print_recovery(recovery: &Recovery, tail_policy: TailPolicy) {

@@ -34,6 +34,11 @@ struct Arguments {
     #[arg(long, value_name = "VERSION", hide = true, global = true,
         value_parser = clap::value_parser!(u32).range(1..=65_535))]
     inject_rules: Option<u32>,
+    /// Master key of an encrypted data directory: `file:PATH` or `env:NAME`.
+    ///
+    /// Overrides the environment variable UPESI_ENCRYPTION_KEY and the setting encryption.key.
+    #[arg(long, value_name = "SOURCE", global = true, hide_short_help = true)]
+    encryption_key: Option<String>,
     #[command(subcommand)]
     command: Command,
 }
@@ -401,6 +406,7 @@ pub fn run() -> ExitCode {
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     #[cfg(feature = "rehearsed-rules")]
     arguments.inject_rules.into_iter().for_each(ledger::claim_rules);
+    crate::data::encryption::note_argument(arguments.encryption_key);
     let command = arguments.command;
     match command {
         Command::Serve(_) | Command::NullSwitch(_) => stdout::exit_code(command.carry_out()),

@@ -659,6 +659,20 @@ settings! {
         every_seconds: u64 = 10, 1..=3_600;
     }
 
+    /// Encryption of the data directory, its archives and copies.
+    encryption: Encryption {
+        /// Source of the master key, 64 hexadecimal digits: `"file:PATH"`, of a file that other
+        /// users cannot read, or `"env:NAME"`. With it, everything that is written is encrypted;
+        /// earlier parts of a log stay as they are. The same source can be given with
+        /// `--encryption-key` or in the environment variable `UPESI_ENCRYPTION_KEY`. See
+        /// [encryption](security/encryption.md)
+        key: Option<String> = None;
+        /// Source of the master key before a change. It opens the data keys that it wrapped
+        previous_key: Option<String> = None;
+        /// Hours after which a new data key is used. Each start makes one too
+        data_key_hours: u32 = 24, 1..=8_760;
+    }
+
     /// Certificates of participants.
     enrolment: Enrolment {
         /// PEM file with the certificate of the authority that signs requests of participants, then

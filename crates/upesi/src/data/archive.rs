@@ -15,6 +15,7 @@ use crate::CliError;
 use crate::cli::stdout::print_json;
 use crate::cli::table::{Align, Table};
 use crate::cli::units::{Bytes, Count, counted};
+use crate::data::encryption::{Access, unlocked};
 use crate::data::layout::refuse_without_log;
 
 const EXAMPLES: &str = "\
@@ -81,6 +82,7 @@ pub(crate) fn archive(arguments: &ArchiveArguments) -> Result<(), CliError> {
         false => RealDisk::open(&arguments.data),
     };
     let log = disk.and_then(TieredDisk::open).map_err(|error| failed(error.to_string()))?;
+    let log = unlocked(log, Access::Write)?;
     let to = arguments.to.as_deref().map(journal::open_blob_store).transpose();
     let to = to.map_err(|error| CliError::new(error.to_string()))?;
     let destination = to.as_deref().map_or(Destination::InPlace, Destination::BlobStore);

@@ -15,6 +15,8 @@ use serde::Serialize;
 use crate::CliError;
 use crate::cli::stdout::print_json;
 use crate::cli::units::{Bytes, counted};
+use crate::config::Config;
+use crate::data::encryption::{Access, unlock};
 
 /// Attempts to open a segment, because a running switch may archive it in between.
 const ATTEMPTS: usize = 3;
@@ -102,6 +104,8 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), CliError> {
     {
         return Err(CliError::new(format!("{}: cannot be read: {error}", config.display())));
     }
+    let config = Config::read(arguments.config.as_deref())?;
+    let settings = Some(&config.encryption);
     let place = journal::open_blob_store(&arguments.to);
     let place = place.map_err(|error| CliError::new(error.to_string()))?;
     let disk = RealDisk::open_live(&arguments.data).map_err(|error| failed(error.to_string()))?;
@@ -117,7 +121,9 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), CliError> {
     let mut mended = BTreeSet::new();
     let mut copied = Err(ArchiveError::Stopped);
     for _ in 0..ATTEMPTS {
-        copied = TieredDisk::open(disk.clone()).map_err(ArchiveError::from).and_then(|log| {
+        let log = TieredDisk::open(disk.clone()).map_err(|error| failed(error.to_string()))?;
+        let log = unlock(log, Access::Read, settings)?.0;
+        copied = Ok(log).and_then(|log| {
             let mut backup = Backup::open(&log, Arc::clone(&place))?;
             if arguments.check {
                 backup.check(&mut watch)?;

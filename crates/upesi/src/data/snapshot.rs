@@ -20,6 +20,7 @@ use crate::CliError;
 use crate::cli::stdout::print_json;
 use crate::cli::units::{Bytes, counted};
 use crate::config::Config;
+use crate::data::encryption::{Access, unlocked};
 use crate::data::layout::refuse_without_log;
 use crate::operate::quarantine;
 use crate::serve::open_store::StorePaths;
@@ -73,6 +74,7 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), CliError> {
         )),
         error => failed(error.to_string()),
     })?;
+    let disk = unlocked(disk, Access::Write)?;
     let quarantined = quarantine::load(&disk).map_err(failed)?;
     let options = LogOptions { verify: Verify::LastSegment, ..LogOptions::default() };
     let (mut log, _recovery) =

@@ -13,6 +13,7 @@ use record::frame::{FRAME_HEADER_BYTES, frame_length};
 use sequencer::{ColdTier, Replay, ReplayStart};
 
 use crate::CliError;
+use crate::data::encryption::{Access, unlocked};
 use crate::data::layout::{has_segments, refuse_half, refuse_unfinished};
 use crate::operate::quarantine::{self, Entry};
 
@@ -87,6 +88,7 @@ impl OfflineLog {
             },
             error: Some(error),
         })?;
+        let disk = unlocked(disk, Access::Read)?;
         let quarantined = quarantine::load(&disk).map_err(failed)?;
         Ok(Self { disk, walk, place, quarantined })
     }

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::CliError;
 use crate::cli::stdout::moment;
+use crate::data::encryption::{Access, unlocked};
 use crate::data::layout::refuse_without_log;
 use crate::inspect::verify::accounting::{Finding, transfer_of};
 
@@ -333,6 +334,7 @@ pub(crate) fn quarantine(arguments: &QuarantineArguments) -> Result<(), CliError
     let disk = RealDisk::open(&arguments.data)
         .and_then(TieredDisk::open)
         .map_err(|error| failed(error.to_string()))?;
+    let disk = unlocked(disk, Access::Read)?;
     let mut entries = load(&disk).map_err(failed)?;
     let wanted = LogIndex(arguments.log_index);
     let poison = match find_broken_record(&disk, for_replay(&entries)).map_err(failed)? {

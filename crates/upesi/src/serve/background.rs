@@ -26,6 +26,7 @@ use crate::CliError;
 use crate::config::{self, Config};
 use crate::data::archive::before_now;
 use crate::data::backup::{self, extras};
+use crate::data::encryption::DataKeys;
 use crate::data::layout;
 use crate::serve::arguments::ServeArguments;
 use crate::serve::chain_heads::Publisher;
@@ -38,6 +39,8 @@ const DISK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const MEASURE_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval of the checks that archives are reachable.
 const ARCHIVE_CHECK_INTERVAL: Duration = Duration::from_secs(600);
+/// Interval of the checks whether a new data key is due.
+const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Minimum pause after a failure.
 const FAILURE_PAUSE: Duration = Duration::from_secs(30);
 /// Interval of the full checks of the backup.
@@ -55,6 +58,8 @@ pub(crate) struct Segments {
     pub(crate) log: TieredDisk<RealDisk>,
     /// Closes the readers of a segment that was moved.
     pub(crate) closer: Arc<dyn Fn(LogIndex) + Send + Sync>,
+    /// The data keys of an encrypted directory.
+    pub(crate) keys: Option<DataKeys>,
 }
 
 /// The threads, which end when this is dropped.
@@ -86,6 +91,11 @@ impl BackgroundJobs {
             disk.check();
             Ok(())
         })?;
+        if let Some(keys) = segments.keys.clone() {
+            let period = Duration::from_secs(u64::from(config.encryption.data_key_hours) * 3_600);
+            let mut renewal = KeyRenewal { keys, period, is_failing: false };
+            jobs.spawn("data-keys", KEY_CHECK_INTERVAL, move |_| renewal.run())?;
+        }
         let log = segments.log.clone();
         let mut archives = ArchiveMonitor { log, unreachable: BTreeMap::new() };
         jobs.spawn("archives", ARCHIVE_CHECK_INTERVAL, move |_| archives.check())?;
@@ -157,6 +167,36 @@ fn repeat(waiting: &Receiver<()>, interval: Duration, mut work: impl FnMut() -> 
         match waiting.recv_timeout(pause) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// Makes a data key for each period. A failure keeps the old one in use.
+struct KeyRenewal {
+    keys: DataKeys,
+    period: Duration,
+    is_failing: bool,
+}
+
+impl KeyRenewal {
+    fn run(&mut self) -> Result<(), ()> {
+        match self.keys.renew_after(self.period) {
+            Ok(renewed) => {
+                if let Some(key) = renewed {
+                    tracing::info!(%key, "a new data key encrypts from now on");
+                }
+                self.is_failing = false;
+                Ok(())
+            }
+            Err(error) if !self.is_failing => {
+                self.is_failing = true;
+                tracing::error!(
+                    %error,
+                    "no new data key; the old one stays in use, and this is retried"
+                );
+                Err(())
+            }
+            Err(_) => Err(()),
         }
     }
 }
@@ -285,7 +325,7 @@ impl ArchiveJob {
     }
 
     fn archive_due(&self, stopping: &AtomicBool) -> Result<Option<LogIndex>, ArchiveError> {
-        let Segments { log, closer } = &self.segments;
+        let Segments { log, closer, .. } = &self.segments;
         let destination =
             self.place.as_deref().map_or(Destination::InPlace, Destination::BlobStore);
         let age = Duration::from_secs(self.settings.after_hours * 3_600);

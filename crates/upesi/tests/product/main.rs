@@ -22,6 +22,7 @@ mod deployment;
 mod disk_operations;
 mod documents;
 mod edge;
+mod encryption;
 mod enrolment;
 mod events;
 #[cfg(feature = "real-brokers")]

@@ -18,6 +18,7 @@ const RINGS: &[(&str, Ring)] = &[
     ("adapter", Ring::Driver),
     ("alerts", Ring::Driver),
     ("blobs", Ring::Driver),
+    ("encryption", Ring::Driver),
     ("journal", Ring::Driver),
     ("metrics", Ring::Driver),
     ("tls", Ring::Driver),

@@ -24,6 +24,7 @@ use crate::cli::stdout;
 use crate::cli::stdout::print_json;
 use crate::cli::units::{Bytes, Count, counted};
 use crate::config::Config;
+use crate::data::encryption::{Access, unlocked};
 use crate::data::layout::{MARKER, has_segments};
 use crate::inspect::offline::records_about;
 use crate::serve::log_backend::{BROKER_TIMEOUT, EPOCH_FILE, Log, LogLocation, Topic};
@@ -56,6 +57,7 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<(), CliError> {
     }
     let disk = RealDisk::open(data).and_then(TieredDisk::open);
     let disk = disk.map_err(|error| failed(error.to_string()))?;
+    let disk = unlocked(disk, Access::Write)?;
     check_marker(data, &address)?;
     let all = records_about(&disk);
     let mut observer = ExportObserver {
@@ -353,6 +355,7 @@ fn make_own_log(
     let failed = |what: String| CliError::new(format!("{}: {what}", data.display()));
     let disk = RealDisk::open(data).and_then(TieredDisk::open);
     let disk = disk.map_err(|error| failed(error.to_string()))?;
+    let disk = unlocked(disk, Access::Write)?;
     sync(disk.below()).map_err(|error| failed(error.to_string()))?;
     let mut progress = Progress::new("records compared", Some(tail.end.0));
     let walked = kafka::compare(reader, address, &disk, &mut |log_index| {

@@ -83,6 +83,7 @@ mod work {
     use crate::cli::stdout::print_json;
     use crate::cli::units::counted;
     use crate::config::Config;
+    use crate::data::encryption::{Access, unlocked};
     use crate::data::layout::MARKER;
     use crate::data::migrate::{address_of, options};
 
@@ -141,6 +142,7 @@ mod work {
         }
         let disk = RealDisk::open_live(data).and_then(TieredDisk::open_live);
         let disk = disk.map_err(|error| failed(error.to_string()))?;
+        let disk = unlocked(disk, Access::Read)?;
         OfflineReader::open(disk).map_err(|error| failed(error.to_string()))
     }
 

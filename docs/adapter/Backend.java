@@ -2,54 +2,50 @@
 import com.sun.net.httpserver.HttpServer;
 import java.math.BigDecimal;
 import java.net.InetSocketAddress;
-import java.util.Map;
-import java.util.concurrent.ConcurrentHashMap;
+import java.util.*;
 import java.util.regex.Pattern;
 
 class Backend {
-    static final Map<String, BigDecimal> BALANCES = new ConcurrentHashMap<>(Map.of("222", BigDecimal.ZERO));
-    static final Map<String, String> CREDITED = new ConcurrentHashMap<>(); // by transferId
+    static BigDecimal balance = BigDecimal.ZERO; // of the only customer, 222
+    static final Map<String, BigDecimal> CREDITED = new HashMap<>(); // amounts by transferId
+    static final Set<String> ABORTED = new HashSet<>(); // transfers that are never credited again
 
-    // A real back end uses a JSON library; the JDK has none. The first member with this name counts.
+    // A real back end uses a JSON library; the JDK has none. The first member of a name counts.
     static String member(String json, String name) {
-        var found = Pattern.compile("\"" + name + "\":\"([^\"]*)\"").matcher(json);
+        var found = Pattern.compile("\"" + name + "\":\\s*\"([^\"]*)\"").matcher(json);
         return found.find() ? found.group(1) : "";
     }
-
-    static String[] respond(String method, String path, String body) {
-        if (method.equals("GET") && path.equals("/parties/MSISDN/222"))
-            return new String[] {"200", "{\"idType\":\"MSISDN\",\"idValue\":\"222\","
-                + "\"displayName\":\"Neema Ali\",\"firstName\":\"Neema\",\"lastName\":\"Ali\"}"};
-        if (method.equals("POST") && path.equals("/quoterequests")) // the bank charges nothing
-            return new String[] {"200", """
-                {"quoteId":"%s","transactionId":"%s","transferAmount":"%s","transferAmountCurrency":"%s"}
-                """.formatted(member(body, "quoteId"), member(body, "transactionId"),
-                              member(body, "amount"), member(body, "currency"))};
-        if (method.equals("POST") && path.equals("/transfers")) {
-            var answer = CREDITED.computeIfAbsent(member(body, "transferId"), id -> { // it may come again
-                BALANCES.merge("222", new BigDecimal(member(body, "amount")), BigDecimal::add);
-                return "{\"homeTransactionId\":\"credit-" + CREDITED.size() + "\"}";
-            });
-            return new String[] {"200", answer};
+    static synchronized String respond(String line, String body) { // the status and the answer
+        var transfer = member(body, "transferId");
+        switch (line) {
+            case "GET /accounts/222": return "200{'balance':'" + balance + "'}"; // of the bank
+            case "GET /parties/MSISDN/222": return "200{'idType':'MSISDN','idValue':'222',"
+                + "'displayName':'Neema Ali','firstName':'Neema','lastName':'Ali'}";
+            case "POST /quoterequests": // the bank charges nothing
+                return "200{'quoteId':'%s','transactionId':'%s','transferAmount':'%s'}".formatted(
+                    member(body, "quoteId"), member(body, "transactionId"), member(body, "amount"))
+                    .replace("}", ",'transferAmountCurrency':'" + member(body, "currency") + "'}");
+            case "POST /transfers": // the same transfer may come again, also after its end
+                if (ABORTED.contains(transfer)) return "400{'statusCode':'5100','message':'Over'}";
+                var amount = new BigDecimal(member(body, "amount"));
+                if (CREDITED.putIfAbsent(transfer, amount) == null) balance = balance.add(amount);
+                return "200{'homeTransactionId':'credit-" + transfer + "'}";
         }
-        if (method.equals("PUT")) { // the final notice: reverse the credit of an aborted transfer
-            var isAborted = member(body, "currentState").equals("ABORTED");
-            if (isAborted && CREDITED.remove(path.substring("/transfers/".length())) != null)
-                BALANCES.merge("222", new BigDecimal(member(body, "amount")), BigDecimal::subtract);
-            return new String[] {"200", "{}"};
-        }
-        return new String[] {"404", "{\"statusCode\":\"3204\",\"message\":\"Not found\"}"};
+        if (!line.startsWith("PUT")) return "404{'statusCode':'3204','message':'Not found'}";
+        // The final notice: an aborted credit is reversed once.
+        if (member(body, "currentState").equals("ABORTED") && ABORTED.add(transfer))
+            balance = balance.subtract(CREDITED.getOrDefault(transfer, BigDecimal.ZERO));
+        return "200{}";
     }
-
     public static void main(String[] arguments) throws Exception {
         var port = Integer.parseInt(arguments[0]);
         var server = HttpServer.create(new InetSocketAddress("127.0.0.1", port), 0);
         server.createContext("/", exchange -> {
-            var body = new String(exchange.getRequestBody().readAllBytes());
-            var answer = respond(exchange.getRequestMethod(), exchange.getRequestURI().getPath(), body);
-            var text = answer[1].getBytes();
+            var line = exchange.getRequestMethod() + " " + exchange.getRequestURI().getPath();
+            var answer = respond(line, new String(exchange.getRequestBody().readAllBytes()));
+            var text = answer.substring(3).replace('\'', '"').getBytes();
             exchange.getResponseHeaders().add("content-type", "application/json");
-            exchange.sendResponseHeaders(Integer.parseInt(answer[0]), text.length);
+            exchange.sendResponseHeaders(Integer.parseInt(answer.substring(0, 3)), text.length);
             exchange.getResponseBody().write(text);
             exchange.close();
         });

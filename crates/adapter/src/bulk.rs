@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::dfsp::{Dfsp, plain_error, unavailable};
-use crate::forms::{Object, copy, extension_list, money, put, to_fspiop_party};
+use crate::forms::{Object, copy, money, put, to_fspiop_party};
 use crate::ids::{date_time, now_ms};
 use crate::outbound::{BackendReply, HubRequest, OutboundTransfer};
 use crate::outbound_api::{ask, invalid, parse};
@@ -53,8 +53,7 @@ pub(crate) async fn post_quotes(dfsp: &Arc<Dfsp>, body: &[u8], trace: [u8; 16]) 
     message.insert("individualQuotes".to_owned(), items.into());
     let expires = now_ms() + dfsp.policy.expiry_ms;
     message.insert("expiration".to_owned(), date_time(expires).into());
-    let extensions = extension_list(object.get("extensions").unwrap_or(&Value::Null));
-    put(&mut message, "extensionList", &extensions);
+    put(&mut message, "extensionList", object.get("extensions").unwrap_or(&Value::Null));
     // Without the recipient the bulk quote cannot be read later; the payee has its terms.
     let sent = SentBulk { hash: String::new(), destination: fsp.clone(), body: Value::Null };
     let row = dfsp.row(RowKind::SentBulk, &id, json!(sent).to_string().into_bytes(), false);
@@ -97,7 +96,7 @@ fn individual_quote(item: &Value, from: &Value, dfsp: &Dfsp) -> Value {
     out.insert("amount".to_owned(), money(&item["amount"], &item["currency"]));
     out.insert("transactionType".to_owned(), kind.into());
     put(&mut out, "note", &item["note"]);
-    put(&mut out, "extensionList", &extension_list(&item["extensions"]));
+    put(&mut out, "extensionList", &item["extensions"]);
     out.into()
 }
 
@@ -171,7 +170,7 @@ fn bulk_transfer(object: &Object, fsp: &str, dfsp: &Dfsp) -> Value {
         out.insert("transferId".to_owned(), item["transferId"].clone());
         out.insert("transferAmount".to_owned(), money(&item["amount"], &item["currency"]));
         copy(item, &["ilpPacket", "condition"], &mut out);
-        put(&mut out, "extensionList", &extension_list(&item["extensions"]));
+        put(&mut out, "extensionList", &item["extensions"]);
         Value::from(out)
     });
     let mut body = Object::new();
@@ -182,8 +181,7 @@ fn bulk_transfer(object: &Object, fsp: &str, dfsp: &Dfsp) -> Value {
     body.insert("payeeFsp".to_owned(), fsp.into());
     let expires = now_ms() + dfsp.policy.expiry_ms;
     body.insert("expiration".to_owned(), date_time(expires).into());
-    let extensions = object.get("extensions").unwrap_or(&Value::Null);
-    put(&mut body, "extensionList", &extension_list(extensions));
+    put(&mut body, "extensionList", object.get("extensions").unwrap_or(&Value::Null));
     body.into()
 }
 

@@ -38,10 +38,13 @@ pub(crate) fn extension_list(entries: &Value) -> Value {
 
 /// An amount of money; null without an amount.
 pub(crate) fn money(amount: &Value, currency: &Value) -> Value {
-    match amount.is_null() {
-        true => Value::Null,
-        false => json!({ "amount": amount, "currency": currency }),
+    if amount.is_null() {
+        return Value::Null;
     }
+    let mut money = Object::new();
+    put(&mut money, "amount", amount);
+    put(&mut money, "currency", currency);
+    money.into()
 }
 
 /// A party of the back end as FSPIOP writes it.

@@ -438,7 +438,7 @@ impl OutboundTransfer {
     fn collect_party(&mut self, callback: Callback) {
         let Callback { headers, body, is_error, .. } = callback;
         if is_error {
-            self.object.insert("lastError".to_owned(), last_error(500, &body));
+            self.object.insert("lastError".to_owned(), last_error(500, body));
             return;
         }
         let name = "getPartiesResponse".to_owned();
@@ -634,7 +634,7 @@ impl OutboundTransfer {
         if policy.check_ilp && !is_met {
             // The hub committed it; the back end must know that and that the proof is wrong.
             let error = forms::error_information("3100", "invalid fulfilment");
-            self.object.insert("lastError".to_owned(), last_error(500, &error));
+            self.object.insert("lastError".to_owned(), last_error(500, error));
         }
         (self.phase, self.deadline_ms) = (Phase::Completed, None);
         self.object.remove("abortedReason");
@@ -659,7 +659,7 @@ impl OutboundTransfer {
             return self.fail(what, (500, body), policy);
         }
         // A fault of the hub is no outcome: the back end is answered, and the hub is asked.
-        self.object.insert("lastError".to_owned(), last_error(500, &body));
+        self.object.insert("lastError".to_owned(), last_error(500, body));
         let answer = self.error_answer(500, what, policy);
         let mut effects = vec![Effect::Save(false)];
         effects.extend(self.answer(answer.status, answer.body));
@@ -699,7 +699,7 @@ impl OutboundTransfer {
                 self.fail("Transfer request was refused", (status, body), policy)
             }
             (Phase::Prepared, RequestKind::Prepare) => {
-                self.object.insert("lastError".to_owned(), last_error(status, &body));
+                self.object.insert("lastError".to_owned(), last_error(status, body));
                 self.try_later(now_ms);
                 Vec::new()
             }
@@ -711,7 +711,7 @@ impl OutboundTransfer {
         let error = forms::error_information("1001", why);
         match (self.phase, asked) {
             (Phase::Prepared, RequestKind::Prepare) => {
-                self.object.insert("lastError".to_owned(), last_error(500, &error));
+                self.object.insert("lastError".to_owned(), last_error(500, error));
                 self.try_later(now_ms);
                 Vec::new()
             }
@@ -760,7 +760,7 @@ impl OutboundTransfer {
         if !self.is_answered && self.answer_by_ms <= now_ms {
             let what = format!("Timeout waiting for fulfil for transfer {id}");
             let error = forms::error_information("2004", &what);
-            self.object.insert("lastError".to_owned(), last_error(504, &error));
+            self.object.insert("lastError".to_owned(), last_error(504, error));
             let answer = self.bare_answer(504, &what, "2004");
             effects.extend(self.answer(answer.status, answer.body));
         }
@@ -863,7 +863,7 @@ impl OutboundTransfer {
         answer: impl FnOnce(&Self, &str) -> BackendReply,
     ) -> Vec<Effect> {
         (self.phase, self.deadline_ms) = (Phase::Failed, None);
-        self.object.insert("lastError".to_owned(), last_error(status, &body));
+        self.object.insert("lastError".to_owned(), last_error(status, body));
         let answer = answer(self, what);
         let mut effects = vec![Effect::Save(false)];
         effects.extend(self.answer(answer.status, answer.body));
@@ -889,8 +889,14 @@ impl OutboundTransfer {
     }
 }
 
-fn last_error(status: u16, body: &Value) -> Value {
-    json!({ "httpStatusCode": status, "mojaloopError": body })
+/// `lastError` of a state. The hub may have answered without a body in JSON.
+pub(crate) fn last_error(status: u16, body: Value) -> Value {
+    let mut error = Object::new();
+    error.insert("httpStatusCode".to_owned(), status.into());
+    if !body.is_null() {
+        error.insert("mojaloopError".to_owned(), body);
+    }
+    error.into()
 }
 
 /// The path of a party of the back end, without a leading slash.

@@ -19,7 +19,7 @@ use crate::http_server::{self, Answered, Handler};
 use crate::hub::HubAnswer;
 use crate::ids::{now_ms, random};
 use crate::outbound::{
-    BackendReply, CallbackKind, Event, HubRequest, NewIds, OutboundTransfer, Phase,
+    BackendReply, CallbackKind, Event, HubRequest, NewIds, OutboundTransfer, Phase, last_error,
     party_key_of_path,
 };
 use crate::outbound_checks as checks;
@@ -380,8 +380,7 @@ impl Failure {
         let status = if is_unknown { 404 } else { status };
         let mut state = crate::forms::object(&state);
         state.insert("currentState".to_owned(), "ERROR_OCCURRED".into());
-        let last = json!({ "httpStatusCode": http_status, "mojaloopError": error });
-        state.insert("lastError".to_owned(), last);
+        state.insert("lastError".to_owned(), last_error(http_status, error));
         let mut body = Object::new();
         body.insert("message".to_owned(), message.into());
         body.insert("statusCode".to_owned(), code.into());
@@ -468,7 +467,12 @@ async fn get_party(
     };
     let (id, sub) = (&*party.id.text, party.sub_id.as_ref().map(|sub| &*sub.text));
     let key = party_key_of_path(&party);
-    let state = json!({ "idType": party.kind.as_str(), "idValue": id, "idSubValue": sub });
+    let mut state = Object::new();
+    state.insert("idType".to_owned(), party.kind.as_str().into());
+    state.insert("idValue".to_owned(), id.into());
+    if let Some(sub) = sub {
+        state.insert("idSubValue".to_owned(), sub.into());
+    }
     let what = format!("Timeout getting parties {id}");
     let request =
         HubRequest { method: Method::GET, path: path.clone(), destination: None, body: None };
@@ -478,7 +482,7 @@ async fn get_party(
             let body = json!({ "party": party, "currentState": "COMPLETED" });
             BackendReply { status: 200, body }
         }
-        Err(failure) => failure.answer(OneStep::Parties.member(), state),
+        Err(failure) => failure.answer(OneStep::Parties.member(), state.into()),
     }
 }
 

@@ -1,10 +1,10 @@
 //! Checks of requests of the back end. Each failure names the member.
 
 use fspiop::PartyIdType;
-use ledger::{Amount, Currency, TransferId};
-use serde_json::Value;
+use ledger::{Amount, TransferId};
+use serde_json::{Value, json};
 
-use crate::forms::Object;
+use crate::forms::{Object, to_fspiop_party};
 
 const TRANSFER_REQUIRED: [&str; 7] =
     ["homeTransactionId", "from", "to", "amountType", "currency", "amount", "transactionType"];
@@ -66,6 +66,8 @@ const PARTY: [&str; 14] = [
     "kycInformation",
     "extensionList",
 ];
+/// `transactionType` of transfers: the document of the API has this one alone.
+const TRANSFER: [&str; 1] = ["TRANSFER"];
 const SCENARIOS: [&str; 5] = ["DEPOSIT", "WITHDRAWAL", "TRANSFER", "PAYMENT", "REFUND"];
 /// Longest expiry that a request may ask for, in seconds: one day.
 const EXPIRY_SECONDS_MAX: u64 = 86_400;
@@ -86,6 +88,12 @@ const BULK_TRANSFER_ITEM: [&str; 7] =
     ["transferId", "to", "amountType", "currency", "amount", "ilpPacket", "condition"];
 const BULK_TRANSFER_ITEM_OPTIONAL: [&str; 4] =
     ["transactionType", "subScenario", "note", "extensions"];
+/// Maximum number of extensions in a list.
+const EXTENSIONS_MAX: usize = 16;
+/// Longest sub-scenario in characters.
+const SUB_SCENARIO_CHARS_MAX: usize = 32;
+/// Maximum number of currencies of a party.
+const CURRENCIES_MAX: usize = 16;
 /// Maximum number of accounts of one request.
 const ACCOUNTS_MAX: usize = fspiop::body::BATCH_PARTIES_MAX;
 /// Maximum number of items of a bulk.
@@ -106,7 +114,7 @@ pub(crate) enum MemberKind {
 pub(crate) fn transfer(body: &Value) -> Result<Object, String> {
     let object = members(body, &TRANSFER_REQUIRED, &TRANSFER_OPTIONAL)?;
     text(&object["homeTransactionId"], "homeTransactionId", 128)?;
-    one_of(&object["transactionType"], "transactionType", &SCENARIOS)?;
+    one_of(&object["transactionType"], "transactionType", &TRANSFER)?;
     payment(object)?;
     for name in &TRANSFER_OPTIONAL[5..] {
         let seconds = object.get(*name).map(Value::as_u64);
@@ -128,6 +136,7 @@ pub(crate) fn request_to_pay(body: &Value) -> Result<Object, String> {
     one_of(&object["transactionType"], "transactionType", &SCENARIOS)?;
     authentication(object)?;
     payment(object)?;
+    check_optional(object)?;
     Ok(object.clone())
 }
 
@@ -187,10 +196,12 @@ pub(crate) fn bulk_quote(body: &Value) -> Result<(Object, String), String> {
     if let Some(id) = object.get("bulkQuoteId") {
         correlation_id(id, "bulkQuoteId")?;
     }
+    extensions_of(object, "extensions")?;
     let fsp = items(&object["individualQuotes"], "individualQuotes", |item, name| {
         let item = members_of(item, name, &BULK_QUOTE_ITEM, &BULK_QUOTE_ITEM_OPTIONAL)?;
         correlation_id(&item["quoteId"], &format!("{name}.quoteId"))?;
-        one_of(&item["transactionType"], &format!("{name}.transactionType"), &SCENARIOS)?;
+        one_of(&item["transactionType"], &format!("{name}.transactionType"), &TRANSFER)?;
+        bulk_item_optional(item, name)?;
         Ok(item)
     })?;
     Ok((object.clone(), fsp))
@@ -207,11 +218,16 @@ pub(crate) fn bulk_transfer(body: &Value) -> Result<(Object, String), String> {
     for name in ["bulkTransferId", "bulkQuoteId"] {
         correlation_id(&object[name], name)?;
     }
+    extensions_of(object, "extensions")?;
     let fsp = items(&object["individualTransfers"], "individualTransfers", |item, name| {
         let item = members_of(item, name, &BULK_TRANSFER_ITEM, &BULK_TRANSFER_ITEM_OPTIONAL)?;
         correlation_id(&item["transferId"], &format!("{name}.transferId"))?;
         text(&item["ilpPacket"], &format!("{name}.ilpPacket"), PACKET_CHARS_MAX)?;
         text(&item["condition"], &format!("{name}.condition"), CONDITION_CHARS)?;
+        if let Some(kind) = item.get("transactionType") {
+            one_of(kind, &format!("{name}.transactionType"), &TRANSFER)?;
+        }
+        bulk_item_optional(item, name)?;
         Ok(item)
     })?;
     Ok((object.clone(), fsp))
@@ -306,21 +322,17 @@ fn payment(object: &Object) -> Result<(), String> {
 }
 
 fn currency(value: &Value, name: &str) -> Result<(), String> {
-    match value.as_str().and_then(Currency::parse) {
-        Some(_) => Ok(()),
-        None => Err(format!("request.body.{name} should be a currency code")),
+    match value.as_str() {
+        Some(code) if fspiop::is_known_currency(code) => Ok(()),
+        _ => Err(format!("request.body.{name} should be a currency code")),
     }
 }
 
 fn check_optional(object: &Object) -> Result<(), String> {
-    for name in ["note", "subScenario"] {
-        if let Some(value) = object.get(name) {
-            text(value, name, 128)?;
-        }
-    }
+    note_and_sub_scenario(object, "")?;
     for name in ["quoteRequestExtensions", "transferRequestExtensions"] {
-        if object.get(name).is_some_and(|list| !list.is_array()) {
-            return Err(format!("request.body.{name} should be array"));
+        if let Some(list) = object.get(name) {
+            extensions(list, name)?;
         }
     }
     match object.get("skipPartyLookup") {
@@ -331,6 +343,52 @@ fn check_optional(object: &Object) -> Result<(), String> {
         }
         Some(_) => Err("request.body.skipPartyLookup should be boolean".to_owned()),
     }
+}
+
+fn note_and_sub_scenario(object: &Object, prefix: &str) -> Result<(), String> {
+    if let Some(note) = object.get("note") {
+        text(note, &format!("{prefix}note"), 128)?;
+    }
+    let Some(value) = object.get("subScenario") else { return Ok(()) };
+    let name = format!("{prefix}subScenario");
+    text(value, &name, SUB_SCENARIO_CHARS_MAX)?;
+    let is_allowed = |b: u8| b.is_ascii_uppercase() || b == b'_';
+    match value.as_str().is_some_and(|text| text.bytes().all(is_allowed)) {
+        true => Ok(()),
+        false => Err(format!("request.body.{name} should have capitals and underscores only")),
+    }
+}
+
+/// Checks the optional members of an item of a bulk.
+fn bulk_item_optional(item: &Object, name: &str) -> Result<(), String> {
+    note_and_sub_scenario(item, &format!("{name}."))?;
+    extensions_of(item, &format!("{name}.extensions"))
+}
+
+/// Checks `extensions` of a bulk or its item, whose list is a member of an object.
+fn extensions_of(object: &Object, name: &str) -> Result<(), String> {
+    let Some(found) = object.get("extensions") else { return Ok(()) };
+    let found = checked_members(found, &format!("request.body.{name}"), &["extension"], &[])?;
+    if found["extension"].as_array().is_some_and(Vec::is_empty) {
+        return Err(format!(
+            "request.body.{name}.extension should have 1 to {EXTENSIONS_MAX} items"
+        ));
+    }
+    extensions(&found["extension"], &format!("{name}.extension"))
+}
+
+fn extensions(list: &Value, name: &str) -> Result<(), String> {
+    let list = list.as_array().ok_or_else(|| format!("request.body.{name} should be array"))?;
+    if EXTENSIONS_MAX < list.len() {
+        return Err(format!("request.body.{name} should have at most {EXTENSIONS_MAX} items"));
+    }
+    for (at, entry) in list.iter().enumerate() {
+        let name = format!("{name}.{at}");
+        as_object(entry, &format!("request.body.{name}"))?;
+        text(&entry["key"], &format!("{name}.key"), 32)?;
+        text(&entry["value"], &format!("{name}.value"), 128)?;
+    }
+    Ok(())
 }
 
 /// Checks the resumption of a paused flow, with its known members.
@@ -424,8 +482,37 @@ fn party(value: &Value, name: &str) -> Result<(), String> {
         Some(fsp) if fsp.as_str().and_then(fspiop::body::fsp_id).is_none() => {
             Err(format!("{prefix}.fspId should be a name of a DFSP"))
         }
-        _ => Ok(()),
+        _ => party_optional(object, name),
     }
+}
+
+/// Checks the members of a party besides its identifiers: those with a list of values or entries
+/// here, the others by the rules of FSPIOP.
+fn party_optional(object: &Object, name: &str) -> Result<(), String> {
+    let prefix = format!("request.body.{name}");
+    if let Some((member, _)) = object.iter().find(|(_, value)| value.is_null()) {
+        return Err(format!("{prefix}.{member} should not be null"));
+    }
+    if let Some(kind) = object.get("type") {
+        one_of(kind, &format!("{name}.type"), &INITIATOR_TYPES)?;
+    }
+    if let Some(list) = object.get("extensionList") {
+        extensions(list, &format!("{name}.extensionList"))?;
+    }
+    if let Some(list) = object.get("supportedCurrencies") {
+        let codes = list.as_array().filter(|codes| codes.len() <= CURRENCIES_MAX);
+        let codes = codes.ok_or_else(|| {
+            format!(
+                "{prefix}.supportedCurrencies should be array of at most {CURRENCIES_MAX} items"
+            )
+        })?;
+        for (at, code) in codes.iter().enumerate() {
+            currency(code, &format!("{name}.supportedCurrencies.{at}"))?;
+        }
+    }
+    let message = json!({ "party": to_fspiop_party(&Value::from(object.clone())) });
+    fspiop::body::check_party(message.to_string().as_bytes())
+        .map_err(|refusal| format!("{prefix}: {}", refusal.description))
 }
 
 #[cfg(test)]
@@ -451,6 +538,8 @@ mod tests {
             ("/amount", json!(10), "body.amount "),
             ("/amount", json!("1.50"), "body.amount "),
             ("/currency", json!("usd"), "body.currency "),
+            ("/currency", json!("ZZZ"), "body.currency should be a currency code"),
+            ("/transactionType", json!("PAYMENT"), "transactionType should be one of TRANSFER"),
             ("/amountType", json!("GIVE"), "amountType should be one of SEND, RECEIVE"),
             ("/to/idType", json!("PHONE"), "to.idType"),
             ("/to/idValue", json!(""), "to.idValue"),
@@ -467,12 +556,77 @@ mod tests {
             ("skipPartyLookup", json!(true), "to.fspId is required"),
             ("quoteExpirySeconds", json!(0), "quoteExpirySeconds"),
             ("note", json!(1), "body.note"),
+            ("subScenario", json!("low"), "body.subScenario should have capitals"),
+            ("quoteRequestExtensions", json!([{ "key": "a" }]), "Extensions.0.value"),
         ] {
             let mut body = valid();
             body[name] = value;
             let error = transfer(&body).expect_err(name);
             assert!(error.contains(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn each_wrong_member_of_a_party_is_named() {
+        for (name, value, expected) in [
+            ("type", json!("PERSON"), "to.type should be one of CONSUMER, AGENT, BUSINESS, DEVICE"),
+            ("supportedCurrencies", json!(["USD", "ZZZ"]), "to.supportedCurrencies.1 should be"),
+            ("supportedCurrencies", json!("USD"), "to.supportedCurrencies should be array"),
+            ("extensionList", json!([{ "key": "", "value": "1" }]), "to.extensionList.0.key"),
+            ("displayName", json!(null), "to.displayName should not be null"),
+            ("firstName", json!({}), "body.to: "),
+            ("dateOfBirth", json!("1980-02-30"), "body.to: "),
+            ("merchantClassificationCode", json!("12345"), "body.to: "),
+        ] {
+            let mut body = valid();
+            body["to"][name] = value;
+            let error = transfer(&body).expect_err(name);
+            assert!(error.contains(expected), "{error}");
+        }
+        let mut body = valid();
+        body["to"]["supportedCurrencies"] = json!(["USD", "TZS"]);
+        body["to"]["dateOfBirth"] = "1980-02-29".into();
+        assert!(transfer(&body).is_ok());
+    }
+
+    #[test]
+    fn each_enumeration_of_a_bulk_and_of_a_request_to_pay_is_checked() {
+        let item = json!({
+            "quoteId": "01JABCDEFGHJKMNPQRSTVWXYZ0", "amountType": "SEND", "amount": "1",
+            "to": { "idType": "MSISDN", "idValue": "2", "fspId": "b" }, "currency": "USD",
+            "transactionType": "TRANSFER",
+            "extensions": { "extension": [{ "key": "a", "value": "b" }] },
+        });
+        let bulk = |item: &Value| {
+            let from = json!({ "idType": "MSISDN", "idValue": "1" });
+            json!({ "homeTransactionId": "h", "from": from, "individualQuotes": [item] })
+        };
+        assert!(bulk_quote(&bulk(&item)).is_ok());
+        for (name, value) in [
+            ("amountType", json!("GIVE")),
+            ("currency", json!("ZZZ")),
+            ("transactionType", json!("REFUND")),
+            ("extensions", json!([])),
+        ] {
+            let mut wrong = item.clone();
+            wrong[name] = value;
+            let error = bulk_quote(&bulk(&wrong)).expect_err(name);
+            assert!(error.contains(name), "{error}");
+        }
+        let requested = json!({
+            "homeR2PTransactionId": "h", "transactionType": "REFUND", "amountType": "SEND",
+            "from": { "idType": "MSISDN", "idValue": "1" }, "currency": "USD", "amount": "1",
+            "to": { "idType": "MSISDN", "idValue": "2" }, "authenticationType": "OTP",
+        });
+        assert!(request_to_pay(&requested).is_ok());
+        for name in ["transactionType", "amountType", "currency", "authenticationType"] {
+            let mut wrong = requested.clone();
+            wrong[name] = "ZZZ".into();
+            let error = request_to_pay(&wrong).expect_err(name);
+            assert!(error.contains(name), "{error}");
+        }
+        let account = json!([{ "idType": "MSISDN", "idValue": "1", "currency": "ZZZ" }]);
+        assert!(accounts(&account).expect_err("unknown").contains("0.currency"));
     }
 
     #[test]

@@ -206,6 +206,15 @@ fn unanswered_prepare_is_resent_until_it_expires_then_the_hub_is_asked() {
     assert_eq!(payer.transfer.phase, Phase::Failed, "it expired and the hub does not know it");
 }
 
+/// The hub's answer may have no body; the back end gets no null.
+#[test]
+fn refusal_without_a_body_leaves_the_error_of_the_hub_out() {
+    let mut payer = Payer::prepared();
+    payer.event(Event::Refused(RequestKind::Prepare, 400, Value::Null));
+    let state = &payer.answer().body["transferState"];
+    assert_eq!(state["lastError"], json!({ "httpStatusCode": 400 }));
+}
+
 #[test]
 fn prepare_that_the_hub_does_not_know_is_sent_again_before_it_expires() {
     let mut payer = Payer::prepared();

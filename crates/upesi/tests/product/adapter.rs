@@ -36,6 +36,16 @@ fn payment(home: &str, amount: &str) -> Value {
     })
 }
 
+/// Whether a member or an item is null: the reference leaves unknown members out.
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.iter().any(has_null),
+        Value::Object(members) => members.values().any(has_null),
+        _ => false,
+    }
+}
+
 /// One synchronous request pays: look-up, quote and transfer, with the reference's shape.
 #[test]
 fn one_request_pays_and_shows_every_message() {
@@ -101,11 +111,17 @@ fn errors_have_the_code_of_their_step() {
     for (amount, code) in [("123", "4001"), ("77", "5103"), ("1500", "4200")] {
         let (status, error) = scheme.payer.post("/transfers", &payment(amount, amount));
         assert_eq!((status, &error["statusCode"]), (500, &json!(code)), "{error}");
+        assert!(!has_null(&error), "{error}");
     }
     let mut wrong = payment("home-2", "10");
     wrong["amount"] = json!(10);
     let (status, error) = scheme.payer.post("/transfers", &wrong);
     assert_eq!((status, &error["statusCode"]), (400, &json!("400")), "{error}");
+    let mut wrong = payment("home-3", "10");
+    wrong["currency"] = "ZZZ".into();
+    let message = "request.body.currency should be a currency code";
+    let refused = (400, json!({ "message": message, "statusCode": "400" }));
+    assert_eq!(scheme.payer.post("/transfers", &wrong), refused);
     assert_eq!(scheme.admin.position("payerbank"), "0");
     scheme.end();
 }
@@ -136,6 +152,33 @@ fn pauses_are_resumed_or_refused_by_the_back_end() {
     scheme.end();
 }
 
+/// The quote is accepted again and again while the payee's back end works. It is paid once.
+#[test]
+fn acceptance_is_repeated_while_the_payees_back_end_is_slow() {
+    let scheme = Scheme::start("auto_accept_quotes = false", "");
+    scheme.payee.delay_transfers(true);
+    let (_, paused) = scheme.payer.post("/transfers", &payment("home-1", "10"));
+    assert_eq!(paused["currentState"], "WAITING_FOR_QUOTE_ACCEPTANCE", "{paused}");
+    let path = format!("/transfers/{}", paused["transferId"].as_str().unwrap());
+    let accept = || scheme.payer.put(&path, &json!({ "acceptQuote": true }));
+    let answers = std::thread::scope(|scope| {
+        let first = scope.spawn(accept);
+        scheme.payee.wait_for("POST /transfers");
+        let others = [(); 3].map(|()| scope.spawn(accept));
+        scheme.payee.delay_transfers(false);
+        let others = others.map(|it| it.join().unwrap());
+        [vec![first.join().unwrap()], others.into()].concat()
+    });
+    for (status, paid) in answers {
+        assert_eq!((status, &paid["currentState"]), (200, &json!("COMPLETED")), "{paid}");
+    }
+    scheme.payee.wait_for_number("POST /transfers", 1);
+    let asked = scheme.payee.requests();
+    assert_eq!(asked.iter().filter(|(line, _)| line == "POST /transfers").count(), 1);
+    assert_eq!(scheme.admin.position("payerbank"), "10");
+    scheme.end();
+}
+
 /// The routes with one step, and their errors.
 #[test]
 fn single_steps_have_routes_of_their_own() {
@@ -145,6 +188,7 @@ fn single_steps_have_routes_of_their_own() {
     assert_eq!(found["party"]["body"]["partyIdInfo"]["fspId"], "payeebank");
     let (status, error) = scheme.payer.get("/parties/MSISDN/404");
     assert_eq!((status, &error["statusCode"]), (404, &json!("3204")), "{error}");
+    assert!(!has_null(&error), "{error}");
     let (status, _) = scheme.payer.get("/parties/PHONE/1");
     assert_eq!(status, 400);
 
@@ -217,9 +261,13 @@ fn request_to_pay_is_paid_or_rejected() {
     let password = &paused["authorizationResponse"]["body"]["authenticationInfo"];
     assert_eq!(password["authenticationValue"], "1234");
     let path = format!("/requestToPayTransfer/{id}");
-    let (_, paid) = payer.put(&path, &json!({ "acceptOTP": true }));
-    assert_eq!(paid["currentState"], "COMPLETED", "{paid}");
-    assert_eq!(transfer(&id, "CONSUMER")["transferId"], paid["transferId"], "paid once");
+    let accepted = payer.put_repeatedly(&path, &json!({ "acceptOTP": true }));
+    let again = payer.put(&path, &json!({ "acceptOTP": true }));
+    for (status, paid) in accepted.iter().chain([&again]) {
+        assert_eq!((*status, &paid["currentState"]), (200, &json!("COMPLETED")), "{paid}");
+        assert_eq!(paid["transferId"], paused["transferId"]);
+    }
+    assert_eq!(transfer(&id, "CONSUMER")["transferId"], paused["transferId"], "paid once");
     assert_eq!(scheme.admin.position("payeebank"), "10");
 
     let id = request();
@@ -304,8 +352,42 @@ fn back_ends_of_the_guide_receive_payments() {
         let (_, error) = scheme.payer.post("/transfers", &unknown);
         assert_eq!(error["statusCode"], "3204", "{file}: {error}");
         assert_eq!(scheme.admin.position("payerbank"), "12.5", "{file}");
+        check_credits(program.address(), file);
         scheme.end();
     }
+}
+
+/// A back end with a balance of 12.5 credits a repeated transfer once, reverses it once, and never
+/// credits an aborted one again.
+fn check_credits(backend: SocketAddr, file: &str) {
+    let balance =
+        || call(backend, "GET", "/accounts/222", &Value::Null).unwrap().1["balance"].clone();
+    let amount = |balance: Value| balance.as_str().unwrap().parse::<f64>().unwrap();
+    let credit = |id: &str| {
+        let body = json!({ "transferId": id, "amount": "7.5", "to": { "idValue": "222" } });
+        call(backend, "POST", "/transfers", &body).unwrap()
+    };
+    let abort = |id: &str| {
+        let prepare = json!({ "body": { "amount": { "amount": "7.5", "currency": "USD" } } });
+        let body = json!({ "transferId": id, "currentState": "ABORTED", "prepare": prepare });
+        let (status, _) = call(backend, "PUT", &format!("/transfers/{id}"), &body).unwrap();
+        assert_eq!(status, 200, "{file}");
+    };
+    assert_eq!(amount(balance()), 12.5, "{file}");
+    let first = credit("a");
+    assert_eq!(first.0, 200, "{file}: {first:?}");
+    assert_eq!(credit("a"), first, "{file}");
+    assert_eq!(amount(balance()), 20.0, "{file}");
+    for _ in 0..2 {
+        abort("a");
+        assert_eq!(amount(balance()), 12.5, "{file}");
+        let (status, error) = credit("a");
+        assert_eq!((status, &error["statusCode"]), (400, &json!("5100")), "{file}");
+    }
+    // The notice may come before the transfer.
+    abort("b");
+    assert_eq!(credit("b").0, 400, "{file}");
+    assert_eq!(amount(balance()), 12.5, "{file}");
 }
 
 /// The simulator's repository and scenarios, as test suites of the reference use them.

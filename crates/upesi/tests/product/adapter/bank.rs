@@ -130,6 +130,7 @@ impl Scheme {
 struct Ledger {
     requests: Vec<(String, Value)>,
     holds_transfers: bool,
+    delays_transfers: bool,
 }
 
 /// A bank with its adapter.
@@ -339,6 +340,11 @@ impl Bank {
         found.unwrap_or_else(|| panic!("{line}: {:?}", self.requests()));
     }
 
+    /// Whether the back end answers transfers only after this is `false` again.
+    pub(super) fn delay_transfers(&self, delays: bool) {
+        self.inbox.put(|ledger| ledger.delays_transfers = delays);
+    }
+
     /// Whether the back end leaves transfers without an answer.
     pub(super) fn hold_transfers(&self, holds: bool) {
         self.inbox.lock().holds_transfers = holds;
@@ -519,6 +525,9 @@ fn respond(request: &Request, inbox: &Inbox<Ledger>) -> Reply {
         ledger.requests.push((line.clone(), body.clone()));
         ledger.holds_transfers
     });
+    if line == "POST /transfers" {
+        inbox.wait(PATIENCE, |ledger| (!ledger.delays_transfers).then_some(()));
+    }
     let error = |code: &str| json_reply(500, &json!({ "statusCode": code, "message": "refused" }));
     match line.as_str() {
         "GET /parties/MSISDN/222" | "GET /parties/MSISDN/555" => json_reply(

@@ -64,7 +64,7 @@ impl Backend {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, json.clone());
         headers.insert(CONTENT_TYPE, json);
-        let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
+        let body = body.map_or_else(Bytes::new, crate::forms::bytes);
         let reply = self.http.call(&self.target, (method, path), headers, body).await;
         let reply = reply.map_err(|error| (internal(&error.to_string(), false), true))?;
         let answer: Option<Value> = match reply.body.is_empty() {

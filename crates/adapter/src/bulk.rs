@@ -17,7 +17,7 @@ use crate::ids::{date_time, now_ms};
 use crate::outbound::{BackendReply, HubRequest, OutboundTransfer};
 use crate::outbound_api::{ask, invalid, parse};
 use crate::outbound_checks as checks;
-use crate::store::RowKind;
+use crate::store::{Durability, RowKind};
 
 /// The state's names in errors.
 const QUOTE_MEMBER: &str = "bulkQuoteState";
@@ -57,7 +57,7 @@ pub(crate) async fn post_quotes(dfsp: &Arc<Dfsp>, body: &[u8], trace: [u8; 16]) 
     // Without the recipient the bulk quote cannot be read later; the payee has its terms.
     let sent = SentBulk { hash: String::new(), destination: fsp.clone(), body: Value::Null };
     let row = dfsp.row(RowKind::SentBulk, &id, json!(sent).to_string().into_bytes(), false);
-    if dfsp.save(vec![row], false).await.is_err() {
+    if dfsp.save(vec![row], Durability::Written).await.is_err() {
         return unavailable("the adapter cannot write its state");
     }
     let request = HubRequest {
@@ -141,7 +141,7 @@ pub(crate) async fn post_transfers(dfsp: &Arc<Dfsp>, body: &[u8], trace: [u8; 16
             let sent =
                 SentBulk { hash, body: bulk_transfer(&object, &fsp, dfsp), destination: fsp };
             let row = dfsp.row(RowKind::SentBulk, id, json!(sent).to_string().into_bytes(), false);
-            if dfsp.save(vec![row], true).await.is_err() {
+            if dfsp.save(vec![row], Durability::Synced).await.is_err() {
                 return unavailable("the adapter cannot write its state");
             }
             sent

@@ -12,10 +12,10 @@ use crate::backend::Backend;
 use crate::forms::Object;
 use crate::hub::HubClient;
 use crate::ids::{IdForm, now_ms};
-use crate::inbound::InboundEvent;
+use crate::inbound::{InboundEvent, InboundTransfer, QuoteRecord};
 use crate::outbound::{BackendReply, Event};
 use crate::policy::Policy;
-use crate::store::{Row, RowKind, Store, StoreError};
+use crate::store::{Durability, Row, RowKind, Store, StoreError};
 use crate::waits::Waits;
 
 /// An input of an outgoing transfer.
@@ -85,8 +85,8 @@ impl Dfsp {
     }
 
     /// Writes rows; an error is counted and logged.
-    pub(crate) async fn save(&self, rows: Vec<Row>, is_synced: bool) -> Result<(), StoreError> {
-        let result = self.store.save(rows, is_synced).await;
+    pub(crate) async fn save(&self, rows: Vec<Row>, until: Durability) -> Result<(), StoreError> {
+        let result = self.store.save(rows, until).await;
         if let Err(error) = &result {
             count(&self.counts.store_errors);
             tracing::error!(dfsp = %self.policy.fsp_id, "{error}");
@@ -108,6 +108,31 @@ impl Dfsp {
                 tracing::error!(dfsp = %self.policy.fsp_id, "{error}");
                 None
             }
+        }
+    }
+}
+
+impl Dfsp {
+    /// Whether a row is stored; an error is logged, and the row taken as absent.
+    pub(crate) fn contains(&self, kind: RowKind, id: &str) -> bool {
+        self.store.contains(&self.key(kind, id)).unwrap_or_else(|error| {
+            count(&self.counts.store_errors);
+            tracing::error!(dfsp = %self.policy.fsp_id, "{error}");
+            false
+        })
+    }
+
+    /// Reads an incoming transfer with its quote.
+    pub(crate) fn load_inbound(&self, id: &str) -> Option<InboundTransfer> {
+        let mut transfer = self.load(RowKind::Inbound, id)?;
+        self.attach_quote(&mut transfer);
+        Some(transfer)
+    }
+
+    /// Adds the quote, which has a row of its own, to a transfer that was read.
+    pub(crate) fn attach_quote(&self, transfer: &mut InboundTransfer) {
+        if let Some(quote) = self.load::<QuoteRecord>(RowKind::Quote, transfer.transfer_id()) {
+            transfer.put_quote(quote.shown());
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Parties and extension lists in the form of the back end and in that of FSPIOP.
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 /// A JSON object.
@@ -103,6 +104,20 @@ pub(crate) fn merge_party(to: &mut Value, found: &Value) -> Option<String> {
         }
     }
     Some(fsp)
+}
+
+/// A message in a state: its headers and its body.
+pub(crate) fn message(headers: Value, body: Value) -> Value {
+    let mut message = Object::new();
+    message.insert("headers".to_owned(), headers);
+    message.insert("body".to_owned(), body);
+    message.into()
+}
+
+/// A value as JSON text.
+pub(crate) fn bytes(value: &Value) -> Bytes {
+    // The keys of a value are texts: writing it cannot fail.
+    serde_json::to_vec(value).map_or_else(|_| Bytes::new(), Bytes::from)
 }
 
 /// `errorInformation` as a value.

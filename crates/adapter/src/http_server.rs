@@ -128,7 +128,7 @@ pub(crate) fn close() -> Answered {
 pub(crate) fn json(status: u16, body: &Value) -> Answered {
     let bytes = match body {
         Value::Null => Bytes::new(),
-        body => Bytes::from(body.to_string()),
+        body => crate::forms::bytes(body),
     };
     with_body(status, "application/json", bytes)
 }

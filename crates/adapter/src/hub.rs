@@ -120,7 +120,7 @@ impl HubClient {
         request: &HubRequest,
         trace: [u8; 16],
     ) -> Result<(HeaderMap, Bytes), String> {
-        let body = request.body.as_ref().map_or_else(Bytes::new, |body| body.to_string().into());
+        let body = request.body.as_ref().map_or_else(Bytes::new, crate::forms::bytes);
         let headers = self.headers(version, request, trace);
         let mut headers = headers.map_err(|error| error.to_string())?;
         self.sign(&mut headers, request, &body)?;

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::backend::BackendError;
 use crate::forms::{self, Object, copy, error_of, extension_list, money, put, to_internal_party};
 use crate::ids::date_time;
+use crate::outbound::last_error;
 use crate::policy::Policy;
 
 /// First pause before a repetition, in milliseconds.
@@ -124,12 +125,30 @@ pub enum InboundEffect {
     Notify(Value),
 }
 
+impl QuoteRecord {
+    /// The quote as the back end sees it in the final notice.
+    #[must_use]
+    pub fn shown(self) -> Value {
+        let mut shown = Object::new();
+        for (name, value) in [
+            ("request", self.request),
+            ("internalRequest", self.internal_request),
+            ("response", self.response),
+            ("mojaloopResponse", self.fspiop_response),
+            ("fulfilment", self.fulfilment.into()),
+        ] {
+            shown.insert(name.to_owned(), value);
+        }
+        shown.into()
+    }
+}
+
 impl InboundTransfer {
     /// A transfer that the hub has sent.
     #[must_use]
     pub fn begin(
         (headers, body): (Value, Value),
-        quote: Option<&QuoteRecord>,
+        quote: Option<QuoteRecord>,
         trace: [u8; 16],
         policy: &Policy,
         now_ms: u64,
@@ -140,32 +159,25 @@ impl InboundTransfer {
         object.insert("direction".to_owned(), "INBOUND".into());
         object.insert("currentState".to_owned(), "PREPARE_RECEIVED".into());
         object.insert("initiatedTimestamp".to_owned(), date_time(now_ms).into());
-        object.insert("prepare".to_owned(), json!({ "headers": headers, "body": &body }));
+        let checked = check(&body, quote.as_ref(), policy, now_ms);
+        let payer = body["payerFsp"].as_str().unwrap_or_default().to_owned();
+        object.insert("prepare".to_owned(), forms::message(headers, body));
         if let Some(quote) = quote {
-            object.insert(
-                "quote".to_owned(),
-                json!({
-                    "request": quote.request,
-                    "internalRequest": quote.internal_request,
-                    "response": quote.response,
-                    "mojaloopResponse": quote.fspiop_response,
-                    "fulfilment": quote.fulfilment,
-                }),
-            );
+            object.insert("quote".to_owned(), quote.shown());
         }
         let mut transfer = Self {
             phase: InboundPhase::Received,
             object,
             trace,
             deadline_ms: None,
-            payer: body["payerFsp"].as_str().unwrap_or_default().to_owned(),
+            payer,
             expires_ms: expiration.unwrap_or(now_ms + LIFE_MS),
             response: None,
             attempts: 0,
             must_notify: false,
             pause_ms: PAUSE_MS,
         };
-        let effects = match check(&body, quote, policy, now_ms) {
+        let effects = match checked {
             Ok(()) => vec![InboundEffect::Save(true), transfer.ask_backend()],
             Err((code, text)) => transfer.respond_error(code, &text),
         };
@@ -213,6 +225,16 @@ impl InboundTransfer {
         let media = self.object["prepare"]["headers"]["content-type"].as_str()?;
         let (_, version) = media.split_once("version=")?;
         ["1.0", "1.1", "2.0"].contains(&version).then_some(version)
+    }
+
+    /// Takes the quote out. It does not change, and is stored by itself.
+    pub fn take_quote(&mut self) -> Option<Value> {
+        self.object.remove("quote")
+    }
+
+    /// Puts the quote in.
+    pub fn put_quote(&mut self, quote: Value) {
+        self.object.insert("quote".to_owned(), quote);
     }
 
     /// Whether nothing more is owed.
@@ -304,7 +326,7 @@ impl InboundTransfer {
         let body = Value::from(body);
         let home = answer["homeTransactionId"].clone();
         put(&mut self.object, "homeTransactionId", &home);
-        self.object.insert("fulfil".to_owned(), json!({ "headers": {}, "body": &body }));
+        self.object.insert("fulfil".to_owned(), forms::message(json!({}), body.clone()));
         self.set_state("RESERVED");
         self.respond(false, body)
     }
@@ -312,7 +334,7 @@ impl InboundTransfer {
     fn respond_error(&mut self, code: &str, text: &str) -> Vec<InboundEffect> {
         let description: String = text.chars().take(fspiop::DESCRIPTION_CHARS_MAX).collect();
         let error = forms::error_information(code, &description);
-        let last = json!({ "httpStatusCode": 500, "mojaloopError": &error });
+        let last = last_error(500, error.clone());
         self.object.insert("lastError".to_owned(), last);
         self.set_state("ERROR_OCCURRED");
         self.respond(true, error)
@@ -424,7 +446,7 @@ impl InboundTransfer {
             // A transfer that had come to rest is in progress again.
             return vec![InboundEffect::Save(false)];
         }
-        let last = json!({ "httpStatusCode": 500, "mojaloopError": body });
+        let last = last_error(500, body);
         self.object.insert("lastError".to_owned(), last);
         self.set_notification(&json!({ "transferState": "ABORTED" }), now_ms);
         self.end("ABORTED", true)
@@ -548,12 +570,13 @@ pub fn backend_quote_request(request: &Value) -> Value {
     body.into()
 }
 
-/// The answer to a quote request: `PUT /quotes/{ID}` with packet and condition.
+/// The answer to a quote request, given with its form for the back end: `PUT /quotes/{ID}` with
+/// packet and condition.
 ///
 /// # Errors
 /// Why the back end's answer cannot be used.
 pub fn quote_response(
-    request: &Value,
+    (request, internal_request): (&Value, Value),
     answer: Value,
     secret: &Secret,
     policy: &Policy,
@@ -583,7 +606,7 @@ pub fn quote_response(
     body.insert("ilpPacket".to_owned(), packet.into());
     body.insert("condition".to_owned(), condition.into());
     Ok(QuoteRecord {
-        internal_request: backend_quote_request(request),
+        internal_request,
         request: request.clone(),
         response: answer,
         fspiop_response: body.into(),

@@ -27,7 +27,7 @@ use crate::inbound_flow::InboundFlow;
 use crate::outbound::{CallbackKind, HubRequest, party_key_of_path};
 use crate::outbound_api::callback_event;
 use crate::request_to_pay::{self, backend_transaction_request};
-use crate::store::RowKind;
+use crate::store::{Durability, RowKind};
 use crate::tenants::Tenants;
 use crate::unsupported::Unsupported;
 use crate::{bulk, inbound_bulk, unsupported};
@@ -119,7 +119,7 @@ async fn respond(dfsp: &Arc<Dfsp>, head: &Parts, path: &str, body: &[u8]) -> Res
             let is_error = operation == Operation::ParticipantsBatchError;
             let Request { headers, body, .. } = request;
             let event = callback_event(CallbackKind::Participants, is_error, headers, body);
-            dfsp.outbound.send(&batch_key(id), &event);
+            dfsp.outbound.send(&batch_key(id), event);
             return Ok(200);
         }
         _ => {}
@@ -238,31 +238,36 @@ fn put(
             (Operation::TransactionRequestsPut | Operation::TransactionRequestsError, Some(id)) => {
                 let key = format!("transactionRequests/{}", id.name.text);
                 let kind = CallbackKind::TransactionRequests;
-                let event = callback_event(kind, is_error, headers, body.clone());
-                if dfsp.outbound.send(&key, &event) == 0 && !is_error {
+                if !dfsp.outbound.has(&key) && !is_error {
                     request_to_pay::notify(dfsp, &id.name.text, &body);
+                    return Ok(());
                 }
-                return Ok(());
+                (key, kind)
             }
             _ => return Err(Refusal::not_implemented()),
         },
         Route::TransfersPut(path) | Route::TransfersError(path) => {
-            let event = InboundEvent::Notice { is_patch: false, is_error, body: body.clone() };
-            notice(dfsp, &path.name.text, event);
-            (format!("transfers/{}", path.name.text), CallbackKind::Transfers)
+            let key = format!("transfers/{}", path.name.text);
+            if dfsp.inbound.has(&path.name.text) || !dfsp.outbound.has(&key) {
+                let body = body.clone();
+                let event = InboundEvent::Notice { is_patch: false, is_error, body };
+                notice(dfsp, &path.name.text, event);
+            }
+            (key, CallbackKind::Transfers)
         }
         _ => return Err(Refusal::not_implemented()),
     };
-    dfsp.outbound.send(&key, &callback_event(kind, is_error, headers, body));
+    dfsp.outbound.send(&key, callback_event(kind, is_error, headers, body));
     Ok(())
 }
 
 /// Passes the hub's decision on to an incoming transfer, also to one that has come to rest.
 fn notice(dfsp: &Arc<Dfsp>, id: &str, event: InboundEvent) {
-    if dfsp.inbound.send(id, &event) > 0 {
+    if dfsp.inbound.has(id) {
+        dfsp.inbound.send(id, event);
         return;
     }
-    let Some(mut transfer) = dfsp.load::<InboundTransfer>(RowKind::Inbound, id) else { return };
+    let Some(mut transfer) = dfsp.load_inbound(id) else { return };
     let effects = transfer.handle(event, &dfsp.policy, now_ms());
     if effects.is_empty() {
         return;
@@ -383,7 +388,7 @@ impl Job {
             Err(error) => return self.deliver_error(&path, &error).await,
         };
         let (secret, policy) = (&self.dfsp.secret, &self.dfsp.policy);
-        match quote_response(quote, answer, secret, policy, now_ms()) {
+        match quote_response((quote, body), answer, secret, policy, now_ms()) {
             Ok(record) => {
                 if self.save_quote(&record).await {
                     self.deliver(path, record.fspiop_response).await;
@@ -434,22 +439,26 @@ impl Job {
         }
     }
 
-    /// Keeps a quote; without it the transfer would be refused.
+    /// Keeps a quote; without it the transfer would be refused. The quote of a transfer that has
+    /// arrived stays: the transfer's row refers to it.
     async fn save_quote(&self, record: &QuoteRecord) -> bool {
         let id = record.request["transactionId"].as_str().unwrap_or_default();
+        if self.dfsp.inbound.has(id) || self.dfsp.contains(RowKind::Inbound, id) {
+            return true;
+        }
         let Ok(value) = serde_json::to_vec(record) else { return false };
         let row = self.dfsp.row(RowKind::Quote, id, value, false);
-        self.dfsp.save(vec![row], false).await.is_ok()
+        self.dfsp.save(vec![row], Durability::Written).await.is_ok()
     }
 
     async fn receive_transfer(self) -> Result<(), Refusal> {
         let Self { dfsp, request, place } = self;
         let id = request.body["transferId"].as_str().unwrap_or_default().to_owned();
-        if dfsp.inbound.send(&id, &InboundEvent::PreparedAgain) > 0 {
+        if dfsp.inbound.send(&id, InboundEvent::PreparedAgain) > 0 {
             return Ok(());
         }
         let now = now_ms();
-        if let Some(mut known) = dfsp.load::<InboundTransfer>(RowKind::Inbound, &id) {
+        if let Some(mut known) = dfsp.load_inbound(&id) {
             let effects = known.handle(InboundEvent::PreparedAgain, &dfsp.policy, now);
             if let Some(flow) = InboundFlow::register(&dfsp, known, None, place) {
                 tokio::spawn(flow.run(effects));
@@ -459,7 +468,7 @@ impl Job {
         let quote: Option<QuoteRecord> = dfsp.load(RowKind::Quote, &id);
         let message = (request.headers, request.body);
         let (transfer, effects) =
-            InboundTransfer::begin(message, quote.as_ref(), request.trace, &dfsp.policy, now);
+            InboundTransfer::begin(message, quote, request.trace, &dfsp.policy, now);
         let (recorded, is_recorded) = oneshot::channel();
         if let Some(flow) = InboundFlow::register(&dfsp, transfer, Some(recorded), place) {
             tokio::spawn(flow.run(effects));

@@ -24,7 +24,7 @@ use crate::ids::{date_time, now_ms};
 use crate::inbound::{InboundEvent, QuoteRecord, backend_quote_request, quote_response};
 use crate::inbound_api::{Job, Request};
 use crate::outbound::HubRequest;
-use crate::store::{RowKind, StoreError};
+use crate::store::{Durability, RowKind, StoreError};
 
 /// Pauses between deliveries of a response.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -78,7 +78,7 @@ impl Job {
         let record = self.bulk_quote_record(request, &quotes, answer);
         let value = json!(record).to_string().into_bytes();
         let row = self.dfsp.row(RowKind::BulkQuote, id, value, false);
-        if self.dfsp.save(vec![row], false).await.is_ok() {
+        if self.dfsp.save(vec![row], Durability::Written).await.is_ok() {
             self.deliver(path, record.fspiop_response).await;
         }
     }
@@ -98,8 +98,14 @@ impl Job {
         let results = quotes.iter().map(|quote| {
             let found = find(&answer["individualQuoteResults"], "quoteId", &quote["quoteId"]);
             let terms = terms(found, &expiration).and_then(|terms| {
-                quote_response(quote, terms, &self.dfsp.secret, policy, now)
-                    .map_err(|why| error_information("2001", &why))
+                quote_response(
+                    (quote, backend_quote_request(quote)),
+                    terms,
+                    &self.dfsp.secret,
+                    policy,
+                    now,
+                )
+                .map_err(|why| error_information("2001", &why))
             });
             let mut result = Object::new();
             result.insert("quoteId".to_owned(), quote["quoteId"].clone());
@@ -151,7 +157,7 @@ impl Job {
                     is_decided: false,
                 };
                 let row = bulk.row(&self.dfsp, true);
-                let is_saved = self.dfsp.save(vec![row], true).await.is_ok();
+                let is_saved = self.dfsp.save(vec![row], Durability::Synced).await.is_ok();
                 is_saved.then_some(bulk).ok_or_else(Refusal::unavailable)?
             }
         };
@@ -272,7 +278,7 @@ impl Job {
     }
 
     async fn save_bulk(&self, bulk: &ReceivedBulk, is_open: bool) -> Result<(), StoreError> {
-        self.dfsp.save(vec![bulk.row(&self.dfsp, is_open)], false).await
+        self.dfsp.save(vec![bulk.row(&self.dfsp, is_open)], Durability::Written).await
     }
 
     /// The row may be read again, but a start need not continue it.
@@ -342,7 +348,7 @@ pub(crate) fn resume(dfsp: &Arc<Dfsp>, mut bulk: ReceivedBulk) {
 /// Passes the hub's result on to the bulk that waits for it.
 pub(crate) fn notice(dfsp: &Arc<Dfsp>, id: &str, is_error: bool, body: &Value) {
     let event = InboundEvent::Notice { is_patch: false, is_error, body: body.clone() };
-    dfsp.inbound.send(&notice_key(id), &event);
+    dfsp.inbound.send(&notice_key(id), event);
 }
 
 /// The key of the hub's results.

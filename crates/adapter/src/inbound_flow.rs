@@ -12,7 +12,7 @@ use crate::hub::HubAnswer;
 use crate::ids::now_ms;
 use crate::inbound::{InboundEffect, InboundEvent, InboundTransfer};
 use crate::outbound::HubRequest;
-use crate::store::RowKind;
+use crate::store::{Durability, RowKind};
 use crate::waits::Wait;
 
 /// A transfer with everything that its task owns.
@@ -93,12 +93,19 @@ impl InboundFlow {
         true
     }
 
-    async fn save(&self, is_synced: bool) -> bool {
+    /// Writes the transfer without its quote, which has a row of its own.
+    async fn save(&mut self, is_synced: bool) -> bool {
+        let quote = self.transfer.take_quote();
+        let value = serde_json::to_vec(&self.transfer);
+        if let Some(quote) = quote {
+            self.transfer.put_quote(quote);
+        }
+        let Ok(value) = value else { return false };
         let (dfsp, transfer) = (&self.dfsp, &self.transfer);
-        let Ok(value) = serde_json::to_vec(transfer) else { return false };
         let is_open = !transfer.is_at_rest();
         let row = dfsp.row(RowKind::Inbound, transfer.transfer_id(), value, is_open);
-        dfsp.save(vec![row], is_synced).await.is_ok()
+        let until = if is_synced { Durability::Synced } else { Durability::Queued };
+        dfsp.save(vec![row], until).await.is_ok()
     }
 
     /// Starts a call, whose result comes back as an input.

@@ -246,7 +246,7 @@ impl OutboundTransfer {
         object.insert("transferId".to_owned(), prepare["transferId"].clone());
         object.insert("direction".to_owned(), "OUTBOUND".into());
         object.insert("initiatedTimestamp".to_owned(), date_time(now_ms).into());
-        object.insert("prepare".to_owned(), json!({ "headers": headers, "body": prepare }));
+        object.insert("prepare".to_owned(), forms::message(headers, prepare));
         let answer_by_ms = now_ms + policy.timeout_ms;
         let mut transfer = Self {
             phase: Phase::Prepared,
@@ -268,8 +268,9 @@ impl OutboundTransfer {
     /// The hash of a request.
     #[must_use]
     pub fn hash_of(request: &Object) -> String {
-        let bytes = Value::from(request.clone()).to_string();
-        let hash = fspiop::body_hash(bytes.as_bytes());
+        // The keys of an object are texts: writing it cannot fail.
+        let bytes = serde_json::to_vec(request).unwrap_or_default();
+        let hash = fspiop::body_hash(&bytes);
         let mut out = Vec::new();
         ilp::push_base64(&mut out, &hash);
         String::from_utf8_lossy(&out).into_owned()
@@ -418,12 +419,12 @@ impl OutboundTransfer {
             return Vec::new();
         }
         let Callback { headers, body, is_error, .. } = callback;
-        self.object
-            .insert("getPartiesResponse".to_owned(), json!({ "headers": headers, "body": &body }));
-        if is_error {
-            return self.fail("Got an error response resolving party", (500, body), policy);
-        }
         let found = forms::to_internal_party(&body["party"]);
+        let error = if is_error { Some(body.clone()) } else { None };
+        self.object.insert("getPartiesResponse".to_owned(), forms::message(headers, body));
+        if let Some(error) = error {
+            return self.fail("Got an error response resolving party", (500, error), policy);
+        }
         if forms::merge_party(&mut self.object["to"], &found).is_none() {
             return self.fail_with(NO_FSP, "2001", policy);
         }
@@ -444,7 +445,7 @@ impl OutboundTransfer {
         let name = "getPartiesResponse".to_owned();
         let answers = self.object.entry(name).or_insert_with(|| json!([]));
         if let Some(answers) = answers.as_array_mut().filter(|all| all.len() < PARTIES_MAX) {
-            answers.push(json!({ "headers": headers, "body": body }));
+            answers.push(forms::message(headers, body));
         }
     }
 
@@ -508,7 +509,8 @@ impl OutboundTransfer {
             destination: o["to"]["fspId"].as_str().map(str::to_owned),
             body: Some(body.clone().into()),
         };
-        self.object.insert("quoteRequest".to_owned(), json!({ "headers": {}, "body": body }));
+        let shown = forms::message(json!({}), body.into());
+        self.object.insert("quoteRequest".to_owned(), shown);
         (self.phase, self.deadline_ms) = (Phase::Quote, Some(now_ms + policy.timeout_ms));
         vec![Effect::Send(RequestKind::Quote, request)]
     }
@@ -520,13 +522,13 @@ impl OutboundTransfer {
     fn quoted(&mut self, callback: Callback, policy: &Policy, now_ms: u64) -> Vec<Effect> {
         let Callback { headers, body, is_error, .. } = callback;
         let source = headers["fspiop-source"].clone();
-        self.object
-            .insert("quoteResponse".to_owned(), json!({ "headers": headers, "body": &body }));
-        put(&mut self.object, "quoteResponseSource", &source);
-        if is_error {
-            return self.fail("Got an error response requesting quote", (500, body), policy);
-        }
         let expiration = body["expiration"].as_str().and_then(fspiop::time::parse_date_time);
+        let error = if is_error { Some(body.clone()) } else { None };
+        self.object.insert("quoteResponse".to_owned(), forms::message(headers, body));
+        put(&mut self.object, "quoteResponseSource", &source);
+        if let Some(error) = error {
+            return self.fail("Got an error response requesting quote", (500, error), policy);
+        }
         if policy.reject_expired_quotes && expiration.is_some_and(|at| at < now_ms) {
             return self.fail_with("Quote response missed expiry deadline", "3302", policy);
         }
@@ -586,7 +588,7 @@ impl OutboundTransfer {
         let extensions = self.object.get("transferRequestExtensions").unwrap_or(&Value::Null);
         put(&mut body, "extensionList", &extension_list(extensions));
         let headers = json!({ "fspiop-source": policy.fsp_id, "fspiop-destination": source });
-        self.object.insert("prepare".to_owned(), json!({ "headers": headers, "body": body }));
+        self.object.insert("prepare".to_owned(), forms::message(headers, body.into()));
         self.phase = Phase::Prepared;
         self.answer_by_ms = now_ms + policy.timeout_ms;
         self.deadline_ms = Some(self.answer_by_ms);
@@ -626,8 +628,9 @@ impl OutboundTransfer {
             return Vec::new();
         }
         let is_met = fulfilment.is_none_or(|fulfilment| self.meets_condition(fulfilment));
-        self.object.insert("fulfil".to_owned(), json!({ "headers": headers, "body": &body }));
-        if state == "ABORTED" {
+        let is_aborted = state == "ABORTED";
+        self.object.insert("fulfil".to_owned(), forms::message(headers, body));
+        if is_aborted {
             let error = json!({ "transferState": "ABORTED" });
             return self.fail("Transfer was aborted", (500, error), policy);
         }

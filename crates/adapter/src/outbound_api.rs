@@ -27,7 +27,7 @@ use crate::outbound_flow::{OutboundFlow, flow_key, origin, origin_key};
 use crate::store::RowKind;
 use crate::tenants::Tenants;
 use crate::unsupported::Unsupported;
-use crate::{accounts, bulk, request_to_pay, unsupported};
+use crate::{accounts, bulk, forms, request_to_pay, unsupported};
 
 /// Time added to the longest wait of a transfer, so that the transfer itself answers first.
 const MARGIN: Duration = Duration::from_secs(5);
@@ -231,7 +231,7 @@ async fn repeated(
 ) -> Option<BackendReply> {
     let hash = OutboundTransfer::hash_of(request);
     let (waiter, answer) = waiter();
-    if dfsp.outbound.send(&origin_key((kind, origin)), &Input::Join(hash.clone(), waiter)) > 0 {
+    if dfsp.outbound.send(&origin_key((kind, origin)), Input::Join(hash.clone(), waiter)) > 0 {
         return Some(wait(dfsp, answer, "Timeout waiting for the transfer").await);
     }
     let id: String = dfsp.load(kind, origin)?;
@@ -260,7 +260,7 @@ async fn get_transfer(dfsp: &Arc<Dfsp>, id: &str, trace: [u8; 16]) -> BackendRep
         return invalid("transferId should be a UUID or a ULID");
     }
     let (waiter, answer) = waiter();
-    if dfsp.outbound.send(&flow_key(id), &Input::Inquire(waiter)) > 0 {
+    if dfsp.outbound.send(&flow_key(id), Input::Inquire(waiter)) > 0 {
         let longest = Duration::from_millis(dfsp.policy.timeout_ms);
         return match timeout(longest, answer).await {
             Ok(Ok(answer)) if answer.status == 200 => status_of(&answer.body),
@@ -317,7 +317,7 @@ async fn resume_transfer(dfsp: &Arc<Dfsp>, id: &str, accept: Object) -> BackendR
     let (waiter, answer) = waiter();
     let what = "Timeout waiting for the transfer";
     let input = Input::Resume(accept.clone(), waiter.clone());
-    if dfsp.outbound.send(&flow_key(id), &input) > 0 {
+    if dfsp.outbound.send(&flow_key(id), input) > 0 {
         return wait(dfsp, answer, what).await;
     }
     let Some(mut transfer) = dfsp.load::<OutboundTransfer>(RowKind::Outbound, id) else {
@@ -477,22 +477,30 @@ async fn get_party(
     let request =
         HubRequest { method: Method::GET, path: path.clone(), destination: None, body: None };
     match ask(dfsp, key, request, trace, &what).await {
-        Ok((headers, body)) => {
-            let party = json!({ "headers": headers, "body": body["party"] });
-            let body = json!({ "party": party, "currentState": "COMPLETED" });
-            BackendReply { status: 200, body }
+        Ok((headers, mut body)) => {
+            let party = forms::message(headers, body["party"].take());
+            BackendReply { status: 200, body: completed("party", party) }
         }
         Err(failure) => failure.answer(OneStep::Parties.member(), state.into()),
     }
 }
 
+/// The answer of a route with one step.
+fn completed(name: &str, found: Value) -> Value {
+    let mut body = Object::new();
+    body.insert(name.to_owned(), found);
+    body.insert("currentState".to_owned(), "COMPLETED".into());
+    body.into()
+}
+
 /// The recipient and the message of an envelope, checked as FSPIOP checks the message.
 fn message(body: &[u8], name: &str, operation: Operation) -> Result<(String, Value), BackendReply> {
-    let body = parse(body)?;
+    let mut body = parse(body)?;
     let (fsp, message) = checks::envelope(&body, name).map_err(|why| invalid(&why))?;
-    fspiop::body::check(operation, message.to_string().as_bytes())
+    fspiop::body::check(operation, &forms::bytes(message))
         .map_err(|refusal| invalid(&refusal.description))?;
-    Ok((fsp.to_owned(), message.clone()))
+    let fsp = fsp.to_owned();
+    Ok((fsp, body[name].take()))
 }
 
 async fn post_quote(dfsp: &Arc<Dfsp>, body: &[u8], trace: [u8; 16]) -> BackendReply {
@@ -511,9 +519,8 @@ async fn post_quote(dfsp: &Arc<Dfsp>, body: &[u8], trace: [u8; 16]) -> BackendRe
     };
     match ask(dfsp, format!("quotes/{id}"), request, trace, &what).await {
         Ok((headers, body)) => {
-            let quotes = json!({ "headers": headers, "body": body });
-            let body = json!({ "quotes": quotes, "currentState": "COMPLETED" });
-            BackendReply { status: 200, body }
+            let quotes = forms::message(headers, body);
+            BackendReply { status: 200, body: completed("quotes", quotes) }
         }
         Err(failure) => failure.answer(OneStep::Quotes.member(), state),
     }
@@ -550,9 +557,10 @@ async fn post_simple_transfer(dfsp: &Arc<Dfsp>, body: &[u8], trace: [u8; 16]) ->
 /// The answer of a transfer in the form of `POST /simpleTransfers`.
 fn simple_answer(mut answer: BackendReply) -> BackendReply {
     if answer.status == 200 {
-        let transfer = &answer.body["fulfil"];
-        let state = &answer.body["currentState"];
-        answer.body = json!({ "transfer": transfer, "currentState": state });
+        let transfer = answer.body["fulfil"].take();
+        let state = answer.body["currentState"].take();
+        answer.body = json!({ "currentState": state });
+        answer.body["transfer"] = transfer;
     } else if let Some(body) = answer.body.as_object_mut()
         && let Some(state) = body.remove("transferState")
     {

@@ -12,7 +12,7 @@ use crate::ids::now_ms;
 use crate::outbound::{
     BackendReply, Effect, Event, HubRequest, OutboundTransfer, Phase, RequestKind,
 };
-use crate::store::RowKind;
+use crate::store::{Durability, RowKind};
 use crate::waits::Wait;
 
 /// A transfer with everything that its task owns.
@@ -138,10 +138,10 @@ impl OutboundFlow {
                     }
                 }
                 Effect::Send(asked, request) => self.send(asked, request),
-                Effect::Answer(answer) => self.answer(&answer),
+                Effect::Answer(answer) => self.answer_with(answer),
             }
         }
-        if self.transfer.is_final() {
+        if self.transfer.is_final() && !self.waiters.is_empty() {
             let body = self.transfer.shown();
             self.answer(&BackendReply { status: 200, body });
         }
@@ -158,7 +158,8 @@ impl OutboundFlow {
             let id = serde_json::Value::from(id).to_string().into_bytes();
             rows.push(dfsp.row(kind, key, id, false));
         }
-        dfsp.save(rows, is_synced).await.is_ok()
+        let until = if is_synced { Durability::Synced } else { Durability::Queued };
+        dfsp.save(rows, until).await.is_ok()
     }
 
     fn answer(&mut self, answer: &BackendReply) {
@@ -166,6 +167,18 @@ impl OutboundFlow {
             count(&self.dfsp.counts.outbound_timeouts);
         }
         self.waiters.drain(..).for_each(|waiter| give(&waiter, answer.clone()));
+    }
+
+    /// Answers without a copy, as nearly always only one request waits.
+    fn answer_with(&mut self, answer: BackendReply) {
+        if let [waiter] = self.waiters.as_slice()
+            && answer.status != 504
+        {
+            give(waiter, answer);
+            self.waiters.clear();
+        } else {
+            self.answer(&answer);
+        }
     }
 
     /// Sends in a task of its own, whose result comes back as an input.

@@ -15,7 +15,7 @@ use crate::forms::{
 use crate::outbound::{BackendReply, HubRequest, NO_FSP, party_key, party_path};
 use crate::outbound_api::{ask, invalid, parse};
 use crate::outbound_checks as checks;
-use crate::store::RowKind;
+use crate::store::{Durability, RowKind};
 
 /// The state's name in errors.
 const MEMBER: &str = "requestToPayState";
@@ -97,7 +97,7 @@ async fn show(dfsp: &Arc<Dfsp>, mut object: Object, state: &str) -> BackendReply
     object.insert("currentState".to_owned(), state.into());
     let id = object["transactionRequestId"].as_str().unwrap_or_default();
     let row = dfsp.row(RowKind::Request, id, json!(object).to_string().into_bytes(), false);
-    match dfsp.save(vec![row], false).await {
+    match dfsp.save(vec![row], Durability::Written).await {
         Ok(()) => BackendReply { status: 200, body: object.into() },
         Err(_) => unavailable("the adapter cannot write its state"),
     }

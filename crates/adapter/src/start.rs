@@ -345,6 +345,7 @@ fn continue_outbound(dfsp: &Arc<Dfsp>, mut transfer: OutboundTransfer) {
 }
 
 fn continue_inbound(dfsp: &Arc<Dfsp>, mut transfer: InboundTransfer) {
+    dfsp.attach_quote(&mut transfer);
     let effects = transfer.handle(InboundEvent::Restarted, &dfsp.policy, now_ms());
     if let Some(flow) = InboundFlow::register(dfsp, transfer, None, None) {
         tokio::spawn(flow.run(effects));

@@ -1,21 +1,32 @@
 //! The durable state of an adapter: transfers and quotes in an embedded store.
 //!
-//! One thread writes. It takes all waiting writes as one batch and syncs once, so that the cost of
-//! a sync is shared by all transfers that wait for it. Unfinished transfers have an entry of their
-//! own, which a start reads; ended ones are removed after the configured days.
+//! One thread writes. It takes all waiting rows as one batch and syncs once, so that the cost of a
+//! sync is shared by all transfers that wait for it. Rows without a waiting caller are gathered for
+//! up to [`GATHER`]; of several writes of a row in that time only the last is written. Reads see
+//! rows that wait. Unfinished transfers have an entry of their own, which a start reads; ended ones
+//! are removed after the configured days.
 
+use std::collections::HashMap;
 use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
-use tokio::sync::{mpsc, oneshot};
+use fjall::{
+    Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, OwnedWriteBatch, PersistMode,
+};
+use tokio::sync::{Semaphore, oneshot};
 
-/// Writes that wait for the thread.
+/// Saves whose rows wait for the thread.
 const QUEUE: usize = 4_096;
-/// Largest number of writes in one batch.
-const BATCH_MAX: usize = 1_024;
+/// Longest time that a row without a waiting caller is kept back.
+const GATHER: Duration = Duration::from_millis(10);
 /// Memory for blocks that were read.
-const CACHE_BYTES: u64 = 16 << 20;
+const CACHE_BYTES: u64 = 8 << 20;
+/// Memory for rows that are not in a table yet. A full one is flushed while the next one fills.
+const ROWS_BUFFER_BYTES: u64 = 6 << 20;
+/// The same for the entries of unfinished and of ended transfers.
+const ENTRIES_BUFFER_BYTES: u64 = 1 << 20;
 /// Rows that one sweep removes.
 const SWEEP_ROWS: usize = 10_000;
 
@@ -56,18 +67,62 @@ pub(crate) struct Row {
     pub(crate) now_ms: u64,
 }
 
-struct Write {
-    rows: Vec<Row>,
-    is_synced: bool,
-    done: oneshot::Sender<Result<(), StoreError>>,
+/// When a save returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// At once. A kill within [`GATHER`] may lose the rows.
+    Queued,
+    /// When the operating system has the rows: a kill does not lose them.
+    Written,
+    /// When the rows are on disk.
+    Synced,
 }
 
 /// The store of one process.
 pub(crate) struct Store {
     database: Database,
     tables: Tables,
-    sender: Option<mpsc::Sender<Write>>,
+    queue: Arc<SharedQueue>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// The rows that wait for the thread.
+struct SharedQueue {
+    queue: Mutex<Queue>,
+    /// Wakes the thread.
+    wake: Condvar,
+    /// One permit for each save that may wait.
+    places: Semaphore,
+}
+
+#[derive(Default)]
+struct Queue {
+    batch: Batch,
+    /// The rows that are being written.
+    writing: Arc<HashMap<String, Row>>,
+    is_closed: bool,
+    /// The error of the last batch, for a save that does not wait.
+    error: Option<StoreError>,
+}
+
+/// The next duty of the caller of a save.
+enum Pushed {
+    /// Wait for the result.
+    Waiting(oneshot::Receiver<Result<(), StoreError>>),
+    /// Call [`SharedQueue::expire`] after [`GATHER`]: these rows are the first of a batch.
+    First,
+    Queued,
+}
+
+/// Rows that are written together.
+#[derive(Default)]
+struct Batch {
+    /// The newest of each key.
+    rows: HashMap<String, Row>,
+    waiting: Vec<oneshot::Sender<Result<(), StoreError>>>,
+    saves: usize,
+    is_urgent: bool,
+    is_synced: bool,
 }
 
 #[derive(Clone)]
@@ -131,31 +186,59 @@ impl Store {
             .worker_threads(1)
             .open()
             .map_err(of)?;
-        let keyspace = |name| database.keyspace(name, KeyspaceCreateOptions::default).map_err(of);
-        let tables =
-            Tables { rows: keyspace("rows")?, open: keyspace("open")?, ended: keyspace("ended")? };
-        let (sender, receiver) = mpsc::channel(QUEUE);
-        let (written, named) = (database.clone(), tables.clone());
+        let entries = |name| database.keyspace(name, || buffered(ENTRIES_BUFFER_BYTES));
+        // Values are outside the tables, so that a compaction does not copy them.
+        let separate = || {
+            let options = buffered(ROWS_BUFFER_BYTES);
+            options.with_kv_separation(Some(KvSeparationOptions::default()))
+        };
+        let tables = Tables {
+            rows: database.keyspace("rows", separate).map_err(of)?,
+            open: entries("open").map_err(of)?,
+            ended: entries("ended").map_err(of)?,
+        };
+        let queue = Arc::new(SharedQueue::default());
+        let (written, named, taken) = (database.clone(), tables.clone(), Arc::clone(&queue));
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || write_all(&written, &named, receiver))
+            .spawn(move || write_all(&written, &named, &taken))
             .map_err(|error| StoreError(error.to_string()))?;
-        Ok(Self { database, tables, sender: Some(sender), thread: Some(thread) })
+        Ok(Self { database, tables, queue, thread: Some(thread) })
     }
 
-    /// Writes rows together. With `is_synced` they are on disk when this returns.
-    pub(crate) async fn save(&self, rows: Vec<Row>, is_synced: bool) -> Result<(), StoreError> {
-        let (done, written) = oneshot::channel();
+    /// Writes rows together. An error of rows without a waiting caller is reported to a later save.
+    pub(crate) async fn save(&self, rows: Vec<Row>, until: Durability) -> Result<(), StoreError> {
         let ended = || StoreError("the writer has ended".to_owned());
-        let sender = self.sender.as_ref().ok_or_else(ended)?;
-        sender.send(Write { rows, is_synced, done }).await.map_err(|_| ended())?;
-        written.await.map_err(|_| ended())?
+        self.queue.places.acquire().await.map_err(|_| ended())?.forget();
+        match self.queue.push(rows, until) {
+            Pushed::Waiting(written) => written.await.map_err(|_| ended())?,
+            Pushed::First => {
+                // Costs less than two wakes of the thread, of which a later save may need only one.
+                let queue = Arc::clone(&self.queue);
+                tokio::spawn(async move {
+                    tokio::time::sleep(GATHER).await;
+                    queue.expire();
+                });
+                Ok(())
+            }
+            Pushed::Queued => Ok(()),
+        }
     }
 
-    /// Reads a row.
+    /// Reads a row, also one that waits.
     pub(crate) fn get(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        if let Some(value) = self.queue.get(key) {
+            return Ok(Some(value));
+        }
         let found = self.tables.rows.get(key).map_err(|error| StoreError(error.to_string()))?;
         Ok(found.map(|slice| slice.to_vec()))
+    }
+
+    /// Whether there is a row.
+    pub(crate) fn contains(&self, key: &str) -> Result<bool, StoreError> {
+        let is_waiting = self.queue.get(key).is_some();
+        let found = self.tables.rows.contains_key(key);
+        Ok(is_waiting || found.map_err(|error| StoreError(error.to_string()))?)
     }
 
     /// All unfinished rows.
@@ -190,7 +273,8 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        self.sender = None;
+        self.queue.lock().is_closed = true;
+        self.queue.wake.notify_one();
         if let Some(thread) = self.thread.take() {
             // A panic of the thread was reported when it happened.
             let _ended = thread.join();
@@ -198,21 +282,103 @@ impl Drop for Store {
     }
 }
 
-fn write_all(database: &Database, tables: &Tables, mut receiver: mpsc::Receiver<Write>) {
-    let mut writes = Vec::new();
-    while 0 < receiver.blocking_recv_many(&mut writes, BATCH_MAX) {
-        let mut batch = database.batch();
-        writes.iter().flat_map(|write| &write.rows).for_each(|row| add(&mut batch, tables, row));
-        let is_synced = writes.iter().any(|write| write.is_synced);
-        let mut result = batch.commit();
-        if is_synced {
-            result = result.and_then(|()| database.persist(PersistMode::SyncAll));
+impl Default for SharedQueue {
+    fn default() -> Self {
+        let places = Semaphore::new(QUEUE);
+        Self { queue: Mutex::default(), wake: Condvar::new(), places }
+    }
+}
+
+impl SharedQueue {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a save, which has a place.
+    fn push(&self, rows: Vec<Row>, until: Durability) -> Pushed {
+        let mut queue = self.lock();
+        let error = if until == Durability::Queued { queue.error.take() } else { None };
+        let batch = &mut queue.batch;
+        let (was_empty, was_urgent) = (batch.saves == 0, batch.is_urgent);
+        batch.saves += 1;
+        batch.rows.extend(rows.into_iter().map(|row| (row.key.clone(), row)));
+        batch.is_urgent |= until != Durability::Queued || error.is_some();
+        batch.is_synced |= until == Durability::Synced;
+        let (sender, receiver) = oneshot::channel();
+        let is_waited_for = match error {
+            Some(error) => sender.send(Err(error)).is_ok(),
+            None if until == Durability::Queued => false,
+            None => {
+                batch.waiting.push(sender);
+                true
+            }
+        };
+        if batch.is_urgent && !was_urgent {
+            self.wake.notify_one();
         }
-        let result = result.map_err(|error| StoreError(error.to_string()));
-        for write in writes.drain(..) {
+        match (is_waited_for, was_empty) {
+            (true, _) => Pushed::Waiting(receiver),
+            (false, true) => Pushed::First,
+            (false, false) => Pushed::Queued,
+        }
+    }
+
+    /// Has rows written that have waited for long enough.
+    fn expire(&self) {
+        let mut queue = self.lock();
+        if 0 < queue.batch.saves && !queue.batch.is_urgent {
+            queue.batch.is_urgent = true;
+            self.wake.notify_one();
+        }
+    }
+
+    /// The newest row of a key among those that wait.
+    fn get(&self, key: &str) -> Option<Vec<u8>> {
+        let queue = self.lock();
+        let found = queue.batch.rows.get(key).or_else(|| queue.writing.get(key));
+        found.map(|row| row.value.clone())
+    }
+
+    /// Waits for a batch; `None` when the store is dropped and nothing waits.
+    fn next(&self) -> Option<(Batch, Arc<HashMap<String, Row>>)> {
+        let is_calm = |queue: &mut Queue| !queue.batch.is_urgent && !queue.is_closed;
+        let gathered = self.wake.wait_while(self.lock(), is_calm);
+        let mut queue = gathered.unwrap_or_else(PoisonError::into_inner);
+        if queue.batch.saves == 0 {
+            return None;
+        }
+        let mut batch = std::mem::take(&mut queue.batch);
+        queue.writing = Arc::new(std::mem::take(&mut batch.rows));
+        Some((batch, Arc::clone(&queue.writing)))
+    }
+
+    /// Reports the result of a batch.
+    fn finish(&self, batch: Batch, result: Result<(), StoreError>) {
+        let mut queue = self.lock();
+        queue.writing = Arc::default();
+        if batch.waiting.len() < batch.saves {
+            queue.error = result.clone().err().or(queue.error.take());
+        }
+        drop(queue);
+        self.places.add_permits(batch.saves);
+        for sender in batch.waiting {
             // The receiver has given up, and needs no answer.
-            let _heard = write.done.send(result.clone());
+            let _heard = sender.send(result.clone());
         }
+    }
+}
+
+fn buffered(bytes: u64) -> KeyspaceCreateOptions {
+    KeyspaceCreateOptions::default().max_memtable_size(bytes)
+}
+
+fn write_all(database: &Database, tables: &Tables, queue: &SharedQueue) {
+    while let Some((batch, rows)) = queue.next() {
+        let mode = if batch.is_synced { PersistMode::SyncData } else { PersistMode::Buffer };
+        let mut writes = database.batch().durability(Some(mode));
+        rows.values().for_each(|row| add(&mut writes, tables, row));
+        let result = writes.commit().map_err(|error| StoreError(error.to_string()));
+        queue.finish(batch, result);
     }
 }
 
@@ -241,12 +407,13 @@ mod tests {
     #[test]
     fn unfinished_rows_survive_and_ended_ones_are_swept() {
         let directory = tempfile::tempdir().expect("a directory");
-        let runtime = Builder::new_current_thread().build().expect("a runtime");
+        let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
         let (open, ended) = (RowKind::Outbound.key("a", "1"), RowKind::Inbound.key("a", "2"));
         let store = Store::open(directory.path()).expect("a store");
         runtime.block_on(async {
-            store.save(vec![row(&open, true, 5), row(&ended, true, 5)], true).await.expect("saved");
-            store.save(vec![row(&ended, false, 6)], false).await.expect("saved");
+            let both = vec![row(&open, true, 5), row(&ended, true, 5)];
+            store.save(both, Durability::Synced).await.expect("saved");
+            store.save(vec![row(&ended, false, 6)], Durability::Written).await.expect("saved");
         });
         drop(store);
         let store = Store::open(directory.path()).expect("a store");
@@ -257,5 +424,48 @@ mod tests {
         assert_eq!(store.sweep(7).expect("swept"), 1);
         assert_eq!(store.get(&ended).expect("readable"), None);
         assert_eq!(RowKind::parse(&open), Some(("a", RowKind::Outbound, "1")));
+    }
+
+    #[test]
+    fn queued_rows_are_read_at_once_and_written_before_the_end() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let store = Store::open(directory.path()).expect("a store");
+        let value = |store: &Store, key: &str| store.get(key).expect("readable");
+        runtime.block_on(async {
+            for number in 0..QUEUE as u64 + 100 {
+                let mut row = row("k", number % 2 == 0, number);
+                row.value = number.to_string().into_bytes();
+                let other = Row { key: number.to_string(), ..row.clone() };
+                store.save(vec![row, other], Durability::Queued).await.expect("saved");
+                assert_eq!(value(&store, "k"), Some(number.to_string().into_bytes()));
+            }
+        });
+        assert!(store.contains("0").expect("readable"));
+        assert!(!store.contains("-").expect("readable"));
+        drop(store);
+        let store = Store::open(directory.path()).expect("a store");
+        for number in 0..QUEUE as u64 + 100 {
+            let key = number.to_string();
+            assert_eq!(value(&store, &key), Some(key.as_bytes().to_vec()));
+        }
+        assert_eq!(store.unfinished().expect("readable").len(), QUEUE / 2 + 50);
+    }
+
+    #[test]
+    fn error_of_queued_rows_reaches_a_later_save() {
+        let queue = SharedQueue::default();
+        let push = |until| queue.push(vec![row("k", true, 1)], until);
+        assert!(matches!(push(Durability::Queued), Pushed::First));
+        assert!(matches!(push(Durability::Queued), Pushed::Queued));
+        queue.expire();
+        let (batch, rows) = queue.next().expect("a batch");
+        assert_eq!((batch.saves, rows.len()), (2, 1));
+        queue.finish(batch, Err(StoreError("full".to_owned())));
+        let Pushed::Waiting(mut reported) = push(Durability::Queued) else {
+            panic!("the error is missing");
+        };
+        assert!(reported.try_recv().expect("it is there").is_err());
+        assert!(matches!(push(Durability::Queued), Pushed::Queued), "it is reported once");
     }
 }

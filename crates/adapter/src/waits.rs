@@ -62,11 +62,18 @@ impl<T: Clone> Waits<T> {
     }
 
     /// Passes an input to all receivers of a key. Returns their number.
-    pub(crate) fn send(&self, key: &str, input: &T) -> usize {
+    pub(crate) fn send(&self, key: &str, input: T) -> usize {
         let table = self.lock();
         let Some(waiting) = table.by_key.get(key) else { return 0 };
+        let Some(((_, last), others)) = waiting.split_last() else { return 0 };
         let taken = |(_, sender): &&(u64, mpsc::Sender<T>)| sender.try_send(input.clone()).is_ok();
-        waiting.iter().filter(taken).count()
+        let count = others.iter().filter(taken).count();
+        count + usize::from(last.try_send(input).is_ok())
+    }
+
+    /// Whether a receiver waits for a key.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.lock().by_key.contains_key(key)
     }
 
     /// Number of keys.
@@ -119,11 +126,11 @@ mod tests {
         let waits = Arc::new(Waits::default());
         let (first, mut to_first) = waits.register(vec!["a".to_owned(), "b".to_owned()]);
         let (_second, mut to_second) = waits.register(vec!["a".to_owned()]);
-        assert_eq!(waits.send("a", &1), 2);
+        assert_eq!((waits.send("a", 1), waits.has("a"), waits.has("c")), (2, true, false));
         assert_eq!((to_first.try_recv(), to_second.try_recv()), (Ok(1), Ok(1)));
         assert!(waits.register_first("b").is_none());
         drop(first);
-        assert_eq!((waits.send("a", &2), waits.send("b", &3)), (1, 0));
+        assert_eq!((waits.send("a", 2), waits.send("b", 3)), (1, 0));
         assert_eq!(waits.len(), 1);
         assert!(waits.register_first("b").is_some());
     }

@@ -24,7 +24,9 @@ fn record(policy: &Policy) -> QuoteRecord {
         "transferAmount": "10", "transferAmountCurrency": "USD", "payeeFspFeeAmount": "0.5",
     });
     let secret = Secret::new(b"a secret of tests");
-    quote_response(&quote_request(), answer, &secret, policy, NOW).expect("a quote")
+    let request = quote_request();
+    let internal = backend_quote_request(&request);
+    quote_response((&request, internal), answer, &secret, policy, NOW).expect("a quote")
 }
 
 struct Payee {
@@ -50,7 +52,7 @@ impl Payee {
         change(&mut body);
         let message = (json!({}), body);
         let (transfer, effects) =
-            InboundTransfer::begin(message, Some(&quote), [7; 16], &policy, NOW);
+            InboundTransfer::begin(message, Some(quote), [7; 16], &policy, NOW);
         Self { policy, transfer, effects, now: NOW }
     }
 
@@ -251,7 +253,9 @@ fn quotes_that_cannot_be_used_are_refused() {
         (json!({ "transferAmount": "1.50", "transferAmountCurrency": "USD" }), "not an amount"),
         (json!({ "transferAmount": "1", "transferAmountCurrency": "usd" }), "not a currency"),
     ] {
-        let error = quote_response(&quote_request(), answer, &secret, &policy, NOW);
+        let request = quote_request();
+        let internal = backend_quote_request(&request);
+        let error = quote_response((&request, internal), answer, &secret, &policy, NOW);
         let error = error.err().unwrap_or_default();
         assert!(error.contains(expected), "{error}");
     }

@@ -318,6 +318,43 @@ fn killed_adapters_continue_the_payment() {
     scheme.end();
 }
 
+/// The payee's adapter is killed after it has answered a quote, and fulfils the transfer of it.
+#[test]
+fn killed_payees_adapter_knows_its_quotes() {
+    let mut scheme = Scheme::start("auto_accept_quotes = false", "reserve_notification = true");
+    let (_, paused) = scheme.payer.post("/transfers", &payment("home-1", "10"));
+    assert_eq!(paused["currentState"], "WAITING_FOR_QUOTE_ACCEPTANCE", "{paused}");
+    scheme.payee.kill();
+    scheme.payee.restart();
+    let path = format!("/transfers/{}", paused["transferId"].as_str().unwrap());
+    let (status, paid) = scheme.payer.put(&path, &json!({ "acceptQuote": true }));
+    assert_eq!((status, &paid["currentState"]), (200, &json!("COMPLETED")), "{paid}");
+    let notice = scheme.payee.wait_for(&format!("PUT {path}"));
+    assert_eq!(notice["quote"]["internalRequest"]["to"]["idValue"], "222", "{notice}");
+    assert_eq!(scheme.admin.position("payerbank"), "10");
+    scheme.end();
+}
+
+/// The payee's adapter is killed between its response and the notice of the hub. The back end gets
+/// the notice with the quote, which is stored apart from the transfer.
+#[test]
+fn killed_payees_adapter_notifies_with_the_quote() {
+    let mut scheme = Scheme::start("", "reserve_notification = true\nnotice_grace_ms = 1000");
+    scheme.payee.hold_transfers(true);
+    let held = scheme.payer.begin("/transfers", &payment("home-1", "10"));
+    let asked = scheme.payee.wait_for("POST /transfers");
+    scheme.payee.kill();
+    scheme.payee.hold_transfers(false);
+    scheme.payee.restart();
+    let (_, paid) = held.join().unwrap().expect("an answer");
+    assert_eq!(paid["currentState"], "COMPLETED", "{paid}");
+    let id = asked["transferId"].as_str().unwrap();
+    let again = scheme.payee.wait_for(&format!("PUT /transfers/{id}"));
+    assert_eq!(again["quote"]["response"], asked["quote"], "{again}");
+    assert_eq!(again["fulfil"]["body"]["transferState"], "RESERVED", "{again}");
+    scheme.end();
+}
+
 /// Health, metrics and an orderly end.
 #[test]
 fn health_and_metrics_are_served() {

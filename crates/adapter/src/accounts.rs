@@ -106,7 +106,8 @@ pub(crate) async fn delete(dfsp: &Arc<Dfsp>, party: &[&str], trace: [u8; 16]) ->
         Ok(party) => (account_key(&party), released(&party)),
         Err(answer) => return answer,
     };
-    let what = format!("Timeout deleting account {}", state["idValue"]);
+    let id = state["idValue"].as_str().unwrap_or_default();
+    let what = format!("Timeout deleting account {id}");
     let request =
         HubRequest { method: Method::DELETE, path: path.clone(), destination: None, body: None };
     match ask(dfsp, key, request, trace, &what).await {

@@ -205,11 +205,28 @@ async fn put_requested_transfer(dfsp: &Arc<Dfsp>, id: &str, body: &[u8]) -> Back
     };
     match dfsp.load::<String>(RowKind::Requested, id) {
         Some(transfer) => renamed(resume_transfer(dfsp, &transfer, accept).await),
-        None => {
-            let what = format!("No cached data found for transactionRequestId: {id}");
-            plain_error(500, "2001", &what)
-        }
+        None => unknown_flow("requestToPayTransferState", "transactionRequestId", id),
     }
+}
+
+/// The answer about an id without a stored flow.
+pub(crate) fn unknown_flow(member: &str, name: &str, id: &str) -> BackendReply {
+    let state = json!({ name: id });
+    let what = format!("No cached data found for {name}: {id}");
+    state_error(500, ("2001", &what), member, state)
+}
+
+/// An error of the adapter itself with the state of its flow.
+pub(crate) fn state_error(
+    status: u16,
+    (code, what): (&str, &str),
+    member: &str,
+    mut state: Value,
+) -> BackendReply {
+    state["currentState"] = "ERROR_OCCURRED".into();
+    state["lastError"] = last_error(status, forms::error_information(code, what));
+    let body = json!({ "message": what, "statusCode": code, member: state });
+    BackendReply { status, body }
 }
 
 /// An answer with the state's name of requests to pay.
@@ -251,7 +268,7 @@ async fn wait(dfsp: &Dfsp, answer: oneshot::Receiver<BackendReply>, what: &str) 
     match timeout(longest, answer).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => unavailable("the transfer ended without an answer"),
-        Err(_) => plain_error(504, "2004", what),
+        Err(_) => state_error(504, ("2004", what), "transferState", json!({})),
     }
 }
 
@@ -265,7 +282,10 @@ async fn get_transfer(dfsp: &Arc<Dfsp>, id: &str, trace: [u8; 16]) -> BackendRep
         return match timeout(longest, answer).await {
             Ok(Ok(answer)) if answer.status == 200 => status_of(&answer.body),
             Ok(Ok(answer)) => answer,
-            _ => plain_error(504, "2004", &format!("Timeout getting transfer {id}")),
+            _ => {
+                let what = format!("Timeout getting transfer {id}");
+                state_error(504, ("2004", &what), "transferState", json!({ "transferId": id }))
+            }
         };
     }
     match dfsp.load::<OutboundTransfer>(RowKind::Outbound, id) {
@@ -321,8 +341,7 @@ async fn resume_transfer(dfsp: &Arc<Dfsp>, id: &str, accept: Object) -> BackendR
         return wait(dfsp, answer, what).await;
     }
     let Some(mut transfer) = dfsp.load::<OutboundTransfer>(RowKind::Outbound, id) else {
-        let what = format!("No cached data found for transferId: {id}");
-        return plain_error(500, "2001", &what);
+        return unknown_flow("transferState", "transferId", id);
     };
     if !transfer.is_paused() {
         let body = if transfer.phase == Phase::Failed { Value::Null } else { transfer.shown() };

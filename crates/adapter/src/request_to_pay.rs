@@ -8,12 +8,12 @@ use std::sync::Arc;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::dfsp::{Dfsp, plain_error, unavailable};
+use crate::dfsp::{Dfsp, unavailable};
 use crate::forms::{
     Object, copy, merge_party, put as put_member, to_fspiop_party, to_internal_party,
 };
 use crate::outbound::{BackendReply, HubRequest, NO_FSP, party_key, party_path};
-use crate::outbound_api::{ask, invalid, parse};
+use crate::outbound_api::{ask, invalid, parse, state_error, unknown_flow};
 use crate::outbound_checks as checks;
 use crate::store::{Durability, RowKind};
 
@@ -41,7 +41,7 @@ pub(crate) async fn post(dfsp: &Arc<Dfsp>, body: &[u8], trace: [u8; 16]) -> Back
     let found = to_internal_party(&body["party"]);
     object.insert("getPartiesResponse".to_owned(), json!({ "headers": headers, "body": body }));
     if merge_party(&mut object["to"], &found).is_none() {
-        return plain_error(500, "2001", NO_FSP);
+        return state_error(500, ("2001", NO_FSP), MEMBER, object.into());
     }
     if dfsp.policy.auto_accept_r2p_party {
         return send(dfsp, object, trace).await;
@@ -59,8 +59,7 @@ pub(crate) async fn put(dfsp: &Arc<Dfsp>, id: &str, body: &[u8], trace: [u8; 16]
         Err(answer) => return answer,
     };
     let Some(mut object) = dfsp.load::<Object>(RowKind::Request, id) else {
-        let what = format!("No cached data found for transactionRequestId: {id}");
-        return plain_error(500, "2001", &what);
+        return unknown_flow(MEMBER, "transactionRequestId", id);
     };
     if object["currentState"] != "WAITING_FOR_PARTY_ACCEPTANCE" {
         return BackendReply { status: 200, body: object.into() };

@@ -18,6 +18,8 @@ PACKAGES = [
                 "package/docs/fspiop-rest-v1.1-openapi3-snippets.yaml",
             "fspiop-rest-v2.0-openapi3-snippets.yaml":
                 "package/docs/fspiop-rest-v2.0-openapi3-snippets.yaml",
+            "sdk-scheme-adapter-outbound-v2_1_0-openapi3-snippets.yaml":
+                "package/docs/sdk-scheme-adapter-outbound-v2_1_0-openapi3-snippets.yaml",
         },
     ),
     (

@@ -1,4 +1,4 @@
-"""Plays API documents against a freshly started switch with Schemathesis.
+"""Plays API documents against a freshly started switch and an adapter with Schemathesis.
 
 A run fails if the server answers with an undocumented 5xx, or with a status, media type or body
 that the document does not describe. Called by `cargo xtask schemathesis`. Stops every process that
@@ -17,6 +17,8 @@ import threading
 import urllib.request
 from pathlib import Path
 
+from adapter import Banks
+
 HERE = Path(__file__).parent
 CHECKS = (
     "no_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
@@ -26,6 +28,9 @@ CHECKS = (
 PUBLISHED_CHECKS = "no_server_error,published_status"
 # Of the published documents only what is served: the rest is 404 by docs/compatibility.md.
 SERVED = r"^/(participants|parties|quotes|transfers)(/|$)"
+SERVED_BY_ADAPTER = r"^/(parties|quotes|transfers|transactionRequests|authorizations|bulk\w+)(/|$)"
+# An adapter documents neither conversion nor /bulkTransactions: docs/adapter.md, every operation.
+ADAPTER_LACKS = r"^/(services|fx\w+|bulkTransactions)(/|$)"
 FSPS = ("payerfsp", "payeefsp")
 ENDPOINTS = {
     "PARTICIPANT_PUT": "/participants/{{partyIdType}}/{{partyIdentifier}}",
@@ -38,6 +43,16 @@ ENDPOINTS = {
     "TRANSFER_POST": "/transfers",
     "TRANSFER_PUT": "/transfers/{{transferId}}",
     "TRANSFER_ERROR": "/transfers/{{transferId}}/error",
+}
+# Besides these, those of adapters.
+ADAPTER_ENDPOINTS = ENDPOINTS | {
+    "PARTICIPANT_BATCH_PUT_ERROR": "/participants/{{requestId}}/error",
+    "BULK_QUOTES": "",
+    "BULK_TRANSFER_POST": "/bulkTransfers",
+    "BULK_TRANSFER_PUT": "/bulkTransfers/{{id}}",
+    "BULK_TRANSFER_ERROR": "/bulkTransfers/{{id}}/error",
+    "TRX_REQ_SERVICE": "",
+    "AUTHORIZATIONS": "",
 }
 
 
@@ -138,10 +153,13 @@ def main():
     sink = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Sink)
     threading.Thread(target=sink.serve_forever, daemon=True).start()
     here = f"http://127.0.0.1:{sink.server_port}"
-    with tempfile.TemporaryDirectory() as directory:
-        switch = Switch(options.program, directory)
+    with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryDirectory() as kept:
+        switch, scheme, banks = Switch(options.program, directory), None, None
         try:
             switch.onboard(here)
+            scheme = Switch(options.program, str(Path(kept, "hub")))
+            scheme.onboard(here)
+            banks = Banks(options.program, kept, scheme, ADAPTER_ENDPOINTS)
             token = ["--header", f"Authorization:Bearer {switch.token}", "--checks", CHECKS]
             served = ["--include-path-regex", SERVED, "--checks", PUBLISHED_CHECKS]
             ours, published = Path(options.documents).resolve(), Path(options.published).resolve()
@@ -152,6 +170,13 @@ def main():
                  published / "fspiop-rest-v1.1-openapi3-snippets.yaml", switch.fspiop, served),
                 ("published: FSPIOP 2.0", "published",
                  published / "fspiop-rest-v2.0-openapi3-snippets.yaml", switch.fspiop, served),
+                ("adapter: for back ends", "outbound",
+                 published / "sdk-scheme-adapter-outbound-v2_1_0-openapi3-snippets.yaml",
+                 banks.payer.outbound,
+                 ["--exclude-path-regex", ADAPTER_LACKS, "--checks", CHECKS]),
+                ("adapter: for the hub", "inbound",
+                 published / "fspiop-rest-v2.0-openapi3-snippets.yaml", banks.payee.inbound,
+                 ["--include-path-regex", SERVED_BY_ADAPTER, "--checks", PUBLISHED_CHECKS]),
                 # Last, for it may switch participants off.
                 ("ours: admin", "admin", ours / "admin.json", switch.admin, token),
             ]
@@ -160,16 +185,17 @@ def main():
             passed = {}
             for name, kind, location, url, more in runs:
                 passed[name] = play(name, kind, location, url, share, options.seed, more)
-                passed[name] &= switch.is_well()
+                passed[name] &= bool(switch.is_well() and banks.is_well())
         finally:
-            ended = switch.stop()
+            started = [one for one in (banks, scheme, switch) if one]
+            ended = any([one.stop() for one in started])
             sink.shutdown()
     print()
     for name, good in passed.items():
         print(f"{name:<24} {'passed' if good else 'FAILED'}")
-    if ended != 0:
-        print(f"the switch ended with {ended}")
-    sys.exit(0 if all(passed.values()) and ended == 0 else 1)
+    if ended:
+        print("the switch or an adapter ended with an error")
+    sys.exit(0 if all(passed.values()) and not ended else 1)
 
 
 if __name__ == "__main__":

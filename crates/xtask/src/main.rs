@@ -86,7 +86,7 @@ enum Command {
     Package(package::PackageOptions),
     /// Compares docs/openapi/*.json with the published documents (needs python3 and npm).
     Published,
-    /// Plays the API documents against a switch with Schemathesis (needs python3 and npm).
+    /// Plays the API documents against a switch and adapters (needs python3 and npm).
     Schemathesis {
         /// Seconds for all documents together.
         #[arg(long, default_value_t = 120)]

@@ -1,5 +1,5 @@
 //! The OpenAPI documents: regenerates them from the code, compares them with the published ones,
-//! and plays them against a running switch.
+//! and plays them against a running switch and adapters.
 //!
 //! The last two need Python and npm. Packages from PyPI and npm go into `<target>/documents`, once,
 //! with versions pinned next to the scripts in `crates/xtask/documents`.
@@ -43,7 +43,7 @@ pub(crate) struct Play {
     pub(crate) only: Option<String>,
 }
 
-/// Plays our documents and the published ones against a switch built here.
+/// Plays our documents and the published ones against a switch and adapters built here.
 pub(crate) fn play(root: &Path, play: &Play) -> bool {
     said(Tools::ready(root).and_then(|tools| {
         run(cargo(root).args(["build", "--locked", "--package", "upesi"]))?;

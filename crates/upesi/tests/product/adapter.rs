@@ -143,6 +143,11 @@ fn pauses_are_resumed_or_refused_by_the_back_end() {
     let (_, again) = scheme.payer.put(&path, &json!({ "acceptQuote": true }));
     assert_eq!(again["currentState"], "COMPLETED");
 
+    let unknown = format!("/transfers/{}", bank::uuid());
+    let (status, error) = scheme.payer.put(&unknown, &json!({ "acceptQuote": true }));
+    assert_eq!((status, &error["statusCode"]), (500, &json!("2001")), "{error}");
+    assert_eq!(error["transferState"]["currentState"], "ERROR_OCCURRED", "{error}");
+
     let (_, paused) = scheme.payer.post("/transfers", &payment("home-2", "10"));
     let path = format!("/transfers/{}", paused["transferId"].as_str().unwrap());
     let (status, refused) = scheme.payer.put(&path, &json!({ "acceptParty": false }));

@@ -184,6 +184,114 @@ fn payments_do_not_pass_roles_and_audit() {
     Office { home, switch }.end(Signal::TERM);
 }
 
+/// The instructions of the switch per payment, with and without roles in turns, as valgrind counts
+/// them. Timers and the sizes of batches vary them. No function of roles and audit is among them.
+#[cfg(feature = "counted-instructions")]
+#[test]
+fn payments_take_the_same_instructions_with_roles() {
+    let mut counts = [[0; TURNS]; 2];
+    for turn in 0..TURNS {
+        for (count, auth) in counts.iter_mut().zip(["token", "roles"]) {
+            let (instructions, functions) = counted::per_payment(auth);
+            println!("turn {turn}: {auth}: {instructions} instructions per payment, {functions:?}");
+            assert!(functions.is_empty(), "payments call {functions:?}");
+            count[turn] = instructions;
+        }
+    }
+    let [token, roles] = counts.map(|turns| turns.into_iter().sum::<u64>() / TURNS as u64);
+    assert!(token.abs_diff(roles) * 20 < token, "more than 5 % apart: {token} and {roles}");
+}
+
+#[cfg(feature = "counted-instructions")]
+const TURNS: usize = 3;
+
+#[cfg(feature = "counted-instructions")]
+mod counted {
+    use std::collections::BTreeSet;
+    use std::process::Command;
+
+    use crate::support::message::Transfer;
+    use crate::support::scheme::Scheme;
+    use crate::support::switch::{Home, Ports, Printed, finish};
+
+    const PAYMENTS: u64 = 100;
+
+    /// Code of roles and of the audit trail.
+    const ROLES_AND_AUDIT: [&str; 8] = [
+        "operations::auth",
+        "operations::permissions",
+        "operations::roles",
+        "operations::operators",
+        "operations::audit_log",
+        "operations::audit_trail",
+        "ledger::operators",
+        "identity::",
+    ];
+
+    /// Instructions of the switch per payment with this `admin.auth`, without any request to the
+    /// admin API meanwhile; and the functions of [`ROLES_AND_AUDIT`] that were called.
+    pub(super) fn per_payment(auth: &str) -> (u64, BTreeSet<String>) {
+        let home = Home::configured(&format!("[admin]\nauth = \"{auth}\"\n"));
+        let dumps = home.data().with_file_name("callgrind");
+        let command = home.command(Ports::free());
+        // The kernel would give the addresses of a process without valgrind (PR_GET_AUXV). Without
+        // that call the program reads those that valgrind shows.
+        let mut valgrind = Command::new("strace");
+        valgrind.args(["-D", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null"]);
+        valgrind.args(["-e", "trace=prctl", "-e", "inject=prctl:error=EINVAL"]);
+        valgrind.args(["valgrind", "--tool=callgrind", "--quiet"]);
+        valgrind.arg(format!("--callgrind-out-file={}", dumps.display()));
+        valgrind.arg(command.get_program()).args(command.get_args());
+        let switch = home.started(valgrind);
+        let scheme = Scheme::over(home, switch);
+        for _ in 0..PAYMENTS / 10 {
+            pay(&scheme);
+        }
+        let process = scheme.switch.id().to_string();
+        control(&["--zero", &process]);
+        for _ in 0..PAYMENTS {
+            pay(&scheme);
+        }
+        control(&["--dump", &process]);
+        let dump = std::fs::read_to_string(dumps.with_file_name("callgrind.1")).unwrap();
+        (instructions(&dump) / PAYMENTS, functions(&dump))
+    }
+
+    /// A payment up to the last callback.
+    fn pay(scheme: &Scheme) {
+        let transfer = Transfer::of("1");
+        scheme.send(&transfer.prepare(), 202);
+        scheme.payee.take(1);
+        scheme.send(&transfer.fulfil("COMMITTED"), 200);
+        scheme.payer.take(1);
+    }
+
+    fn control(arguments: &[&str]) {
+        let mut command = Command::new("callgrind_control");
+        command.args(arguments);
+        finish(command).succeeds();
+    }
+
+    /// The total of a dump.
+    fn instructions(dump: &str) -> u64 {
+        let total = dump.lines().find_map(|line| line.strip_prefix("totals: "));
+        total.expect("a total").parse().unwrap()
+    }
+
+    /// A dump names each function where it is first mentioned: `fn=(12) name`.
+    fn functions(dump: &str) -> BTreeSet<String> {
+        let lines = dump.lines().filter(|line| line.starts_with("fn=") || line.starts_with("cfn="));
+        let names: Vec<_> = lines.filter_map(|line| line.split_once(") ")).collect();
+        assert!(names.iter().any(|(_, name)| name.contains("sequencer::")), "no names");
+        // The end of an idle connection to the admin API drops its parts.
+        let is_wanted = |name: &&str| {
+            !name.contains("drop_in_place")
+                && ROLES_AND_AUDIT.iter().any(|part| name.contains(part))
+        };
+        names.into_iter().map(|(_, name)| name).filter(is_wanted).map(str::to_owned).collect()
+    }
+}
+
 #[test]
 fn a_flood_of_wrong_tokens_adds_few_records() {
     let office = Office::configured("");

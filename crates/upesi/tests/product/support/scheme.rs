@@ -200,6 +200,11 @@ impl Scheme {
 
     pub(crate) fn at(home: Home) -> Self {
         let switch = home.serve();
+        Self::over(home, switch)
+    }
+
+    /// Onboards the participants at a running switch.
+    pub(crate) fn over(home: Home, switch: Switch) -> Self {
         let admin = Admin::new(&home, &switch);
         admin.prepare_hub();
         let [payer, payee, other] = ["payerfsp", "payeefsp", "otherfsp"].map(Fsp::start);

@@ -240,6 +240,11 @@ impl Switch {
         assert_eq!(self.complaints(), "", "nobody complained before the end");
     }
 
+    #[cfg(feature = "counted-instructions")]
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Stops it. It must have reported only requests without a valid token.
     pub(crate) fn stop_after_refused_tokens(self, signal: Signal) {
         self.signal(signal);

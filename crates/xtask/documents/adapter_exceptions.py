@@ -1,7 +1,7 @@
-"""Where the adapter answers like the reference's program, and the reference's document differs.
+"""Differences between the reference's program, which the adapter follows, and its document.
 
-The document is that for back ends (outbound 2.1.0). `with_exceptions` puts into it what the program
-answers, each with its reason, so that every answer of the adapter is checked.
+The document is that for back ends (outbound 2.1.0). `with_exceptions` puts the answers of the program
+into it, each with its reason, so that every answer of the adapter is checked.
 """
 
 # The member of an error that has the state of the flow, by the resource of the path.

@@ -39,7 +39,7 @@ mod fetch;
 mod manifest;
 mod repair;
 
-pub use fetch::{FetchedBackup, fetch, survey};
+pub use fetch::{FetchedBackup, fetch, has_file, survey};
 use manifest::{Chunk, CopiedFile, Manifest, OpenSegment};
 pub use manifest::{MANIFEST, MANIFEST_VERSION};
 

@@ -50,7 +50,8 @@ pub use archive::{
 };
 pub use archive_index::{ARCHIVE_INDEX, ARCHIVE_INDEX_VERSION};
 pub use backup::{
-    Backup, BackupSummary, ExtraFile, FetchedBackup, MANIFEST, MANIFEST_VERSION, fetch, survey,
+    Backup, BackupSummary, ExtraFile, FetchedBackup, MANIFEST, MANIFEST_VERSION, fetch,
+    has_file as backup_has_file, survey,
 };
 pub use blobs::{
     BlobError, BlobStore, Expected, Location, MARKER, Upload, claim, get, open_blob_store, owner,

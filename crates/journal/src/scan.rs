@@ -196,6 +196,23 @@ pub(crate) fn scan_again<F: DiskFile>(
     Ok(Scanned { offset, tail, cause })
 }
 
+/// The log's tail after the last header that continues it. Only headers are read, so that no key is
+/// needed. The records are not checked.
+pub(crate) fn tail_by_headers<F: DiskFile>(
+    part: Part<'_, F>,
+    start: (u64, Tail),
+) -> Result<Tail, DiskError> {
+    let mut window = Window::new(SCAN_BYTES);
+    let (mut offset, mut tail) = start;
+    while offset < part.limit {
+        let Ok(header) = header_at(&mut window, part, offset)? else { break };
+        let Ok(after) = header.follows(&tail) else { break };
+        offset += u64::from(header.length);
+        tail = after;
+    }
+    Ok(tail)
+}
+
 /// The frame at `offset`, decrypted if it is encrypted, and its length as stored.
 pub(crate) fn frame_at<'a, F: DiskFile>(
     window: &'a mut Window,

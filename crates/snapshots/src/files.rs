@@ -4,11 +4,11 @@ use std::fmt;
 
 use ledger::LogIndex;
 use ledger::snapshot::StateTables;
-use ports::{Disk, DiskError, DiskFile, StopReading};
-use record::frame::Tail;
+use ports::{CipherError, Disk, DiskError, DiskFile, OptionalCipher, StopReading, open_sealed};
+use record::frame::{SEAL_BYTES, Tail};
 use record::snapshot::{
-    BLOCK_HEADER_BYTES, BlockHeader, Snapshot, SnapshotError, SnapshotReader, SnapshotSummary,
-    SnapshotWriter,
+    BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, BlockHeader, Snapshot, SnapshotError, SnapshotReader,
+    SnapshotSummary, SnapshotWriter,
 };
 
 use crate::Throttle;
@@ -18,6 +18,10 @@ use crate::writer::WriteError;
 pub const KEPT: usize = 2;
 /// A snapshot is synced after each piece of this many bytes.
 pub const SYNC_BYTES: u64 = 4 << 20;
+
+/// Start of an encrypted block, before the length of its sealed form.
+const ENCRYPTED_MAGIC: [u8; 4] = *b"UpSe";
+const ENCRYPTED_HEADER_BYTES: usize = 8;
 
 const SUFFIX: &str = ".snapshot";
 const NAME_DIGITS: usize = 20;
@@ -54,6 +58,9 @@ pub enum InvalidFileReason {
     /// The file cannot be read.
     #[error(transparent)]
     Disk(#[from] DiskError),
+    /// The content is encrypted and cannot be read.
+    #[error("{0}")]
+    Encrypted(CipherError),
     /// The file name and the content name different records.
     #[error("file name does not match its content (record {})", .0.0)]
     Misnamed(LogIndex),
@@ -160,9 +167,22 @@ fn write(
 ) -> Result<SnapshotSummary, WriteError> {
     let file = disk.create(NEW_FILE)?;
     let (mut length, mut synced) = (0u64, 0u64);
+    let mut sealer = disk.cipher().map(|cipher| cipher.sealer());
+    let mut sealed = Vec::new();
     let mut store = |block: &[u8]| {
-        file.write_at(length, block)?;
-        length += block.len() as u64;
+        let stored = match &mut sealer {
+            None => block,
+            Some(sealer) => {
+                let context = context_of(tail.end, length);
+                sealed.clear();
+                sealed.extend_from_slice(&ENCRYPTED_MAGIC);
+                sealed.extend_from_slice(&((block.len() + SEAL_BYTES) as u32).to_le_bytes());
+                sealer.seal(&context, block, &mut sealed).map_err(WriteError::Encryption)?;
+                &sealed[..]
+            }
+        };
+        file.write_at(length, stored)?;
+        length += stored.len() as u64;
         if synced + SYNC_BYTES <= length {
             file.sync()?;
             file.release(synced, length);
@@ -174,8 +194,13 @@ fn write(
     writer.state(state)?;
     let summary = writer.finish()?;
     file.sync()?;
-    file.release(synced, summary.bytes);
-    Ok(summary)
+    file.release(synced, length);
+    Ok(SnapshotSummary { bytes: length, ..summary })
+}
+
+/// The place of an encrypted block, which is authenticated with it.
+fn context_of(log_index: LogIndex, offset: u64) -> Vec<u8> {
+    [b"upesi snapshot", &log_index.0.to_le_bytes()[..], &offset.to_le_bytes()].concat()
 }
 
 /// A file being read.
@@ -186,6 +211,9 @@ struct SnapshotFileReader<F> {
     length: u64,
     offset: u64,
     block: Vec<u8>,
+    /// The block, decrypted.
+    plain: Vec<u8>,
+    cipher: OptionalCipher,
     reader: SnapshotReader,
 }
 
@@ -204,6 +232,8 @@ impl<F: DiskFile> SnapshotFileReader<F> {
             length,
             offset: 0,
             block: Vec::new(),
+            plain: Vec::new(),
+            cipher: disk.cipher(),
             reader: SnapshotReader::default(),
         })
     }
@@ -217,11 +247,35 @@ impl<F: DiskFile> SnapshotFileReader<F> {
     fn try_block(&mut self) -> Result<(), InvalidFileReason> {
         let mut header = [0; BLOCK_HEADER_BYTES];
         let read = self.file.read_at(self.offset, &mut header)?;
+        if header[..read].starts_with(&ENCRYPTED_MAGIC) && ENCRYPTED_HEADER_BYTES <= read {
+            return self.try_encrypted_block(&header);
+        }
         let length = BlockHeader::parse(&header[..read])?.block_bytes();
         self.block.resize(length, 0);
         let read = self.file.read_at(self.offset, &mut self.block)?;
         self.reader.block(&self.block[..read])?;
         self.offset += length as u64;
+        Ok(())
+    }
+
+    fn try_encrypted_block(
+        &mut self,
+        header: &[u8; BLOCK_HEADER_BYTES],
+    ) -> Result<(), InvalidFileReason> {
+        let length = *header[ENCRYPTED_MAGIC.len()..].first_chunk().expect("a header is longer");
+        let length = u32::from_le_bytes(length) as usize;
+        if BLOCK_BYTES_MAX + SEAL_BYTES < length {
+            return Err(SnapshotError::NoBlock.into());
+        }
+        self.block.resize(length, 0);
+        let start = self.offset + ENCRYPTED_HEADER_BYTES as u64;
+        let read = self.file.read_at(start, &mut self.block)?;
+        let context = context_of(self.log_index, self.offset);
+        self.plain.clear();
+        open_sealed(self.cipher.as_deref(), &context, &self.block[..read], &mut self.plain)
+            .map_err(InvalidFileReason::Encrypted)?;
+        self.reader.block(&self.plain)?;
+        self.offset = start + length as u64;
         Ok(())
     }
 

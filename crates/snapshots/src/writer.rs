@@ -6,7 +6,7 @@ use std::sync::Arc;
 use journal::DurableFrames;
 use ledger::snapshot::{StateSnapshot, StateTables};
 use ledger::{LogIndex, State};
-use ports::{ColdStore, Disk, DiskError, LogError, StopReading, StoreError};
+use ports::{CipherError, ColdStore, Disk, DiskError, LogError, StopReading, StoreError};
 use record::frame::{Frame, Tail};
 use sequencer::{ColdTier, Quarantine, Replay, ReplayError};
 
@@ -33,6 +33,9 @@ pub enum WriteError {
     /// The disk failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
+    /// There is no data key to encrypt it with.
+    #[error(transparent)]
+    Encryption(CipherError),
     /// The log cannot be read.
     #[error(transparent)]
     Log(#[from] LogError),

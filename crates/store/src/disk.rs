@@ -14,6 +14,7 @@
 //! [`Disk`] reopens it when there is free space ([`ColdStore::mend`]). Visible rows are in the
 //! journal and are recovered from it. Until then reads are answered from the open database.
 
+use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::ops::RangeInclusive;
@@ -29,7 +30,10 @@ use ledger::{
     ArchiveKind, ArchivedSettlement, Decision, Digest, FinalTransfer, LogIndex, NoticeId,
     TransferId,
 };
-use ports::{ColdStore, PartyRow, StoreError, StoreMark, TransferPage, TransferQuery, WriteBatch};
+use ports::{
+    Cipher, ColdStore, OptionalCipher, PartyRow, StoreError, StoreMark, TransferPage,
+    TransferQuery, WriteBatch,
+};
 use record::cold_rows;
 use record::frame::LogIdentity;
 
@@ -77,17 +81,23 @@ const IDENTITY_KEY: &str = "identity";
 const MARK_KEY: &str = "mark";
 /// The record up to which ended transfers may be missing in the index. Absent if none are.
 const UNINDEXED_KEY: &str = "unindexed";
+/// The encrypted secret that the keys of parties are hashed with. Absent without encryption.
+const PARTY_SECRET_KEY: &str = "party-secret";
+/// Bytes of this secret.
+const PARTY_SECRET_BYTES: usize = 32;
 
 /// Options of a store on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct StoreOptions {
     /// Bytes of the cache for blocks, indexes and filters.
     pub cache_bytes: u64,
+    /// With a cipher, identifiers of parties are stored as keyed hashes.
+    pub cipher: OptionalCipher,
 }
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        Self { cache_bytes: 32 << 20 }
+        Self { cache_bytes: 32 << 20, cipher: None }
     }
 }
 
@@ -130,6 +140,8 @@ struct Opened {
     damaged: AtomicBool,
     /// Whether the store is opened for queries only. Only its owner may mark it as damaged.
     only_asked: bool,
+    /// The secret that keys of parties are hashed with.
+    party_secret: Option<[u8; PARTY_SECRET_BYTES]>,
     /// Declared after the database and its keyspaces, so that it is dropped after them.
     journals: Journals,
 }
@@ -165,7 +177,7 @@ impl Disk {
         if !path.join(DATABASE).exists() {
             return Self::begin(path, identity, options).map(|store| (store, None));
         }
-        match Self::open_existing(path, identity, options) {
+        match Self::open_existing(path, identity, options.clone()) {
             Ok(store) => Ok((store, None)),
             Err(reason) => Ok((Self::begin(path, identity, options)?, Some(reason))),
         }
@@ -180,7 +192,7 @@ impl Disk {
         match path.join(DATABASE).exists() {
             true => {
                 let options = StoreOptions::default();
-                let (mut opened, mark) = Opened::open_existing(path, identity, options)?;
+                let (mut opened, mark) = Opened::open_existing(path, identity, &options)?;
                 opened.only_asked = true;
                 Ok(Self::of(opened, (identity, options), mark))
             }
@@ -206,7 +218,10 @@ impl Disk {
             .mode(0o700)
             .create(path)
             .map_err(|error| at(path, &error))?;
-        let opened = Opened::open(path, options).map_err(|error| at(path, &error))?;
+        let mut opened = Opened::open(path, &options).map_err(|error| at(path, &error))?;
+        if let Some(cipher) = options.cipher.as_deref() {
+            opened.begin_secret(cipher, identity)?;
+        }
         opened.name(identity).map_err(|error| at(path, &error))?;
         Ok(Self::of(opened, (identity, options), StoreMark::default()))
     }
@@ -217,7 +232,10 @@ impl Disk {
         identity: LogIdentity,
         options: StoreOptions,
     ) -> Result<Self, String> {
-        let (opened, mark) = Opened::open_existing(path, identity, options)?;
+        let (mut opened, mark) = Opened::open_existing(path, identity, &options)?;
+        if let Some(cipher) = options.cipher.as_deref() {
+            opened.read_secret(cipher, identity)?;
+        }
         opened.check_tables()?;
         opened
             .add_keyspaces(identity, mark.log_index)
@@ -269,8 +287,11 @@ impl Disk {
         let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
         // The old database holds the lock of its directory.
         drop(opened.take());
-        let (again, mark) = Opened::open_existing(&self.path, self.identity, self.options)
+        let (mut again, mark) = Opened::open_existing(&self.path, self.identity, &self.options)
             .map_err(StoreError::Damaged)?;
+        if let Some(cipher) = self.options.cipher.as_deref() {
+            again.read_secret(cipher, self.identity).map_err(StoreError::Failed)?;
+        }
         let shown = self.mark().log_index;
         if mark.log_index < shown {
             let lost = format!("it was at record {} and is at {}", shown.0, mark.log_index.0);
@@ -382,7 +403,7 @@ impl Opened {
     fn open_existing(
         path: &Path,
         identity: LogIdentity,
-        options: StoreOptions,
+        options: &StoreOptions,
     ) -> Result<(Self, StoreMark), String> {
         if path.join(DAMAGED).exists() {
             return Err("it was found damaged".into());
@@ -413,6 +434,43 @@ impl Opened {
         store.check_names((format, identity), broken_by)?;
         store.index.load().map_err(|error| broken(format!(": {error}")))?;
         Ok((store, mark))
+    }
+
+    /// Makes the secret of an empty store.
+    fn begin_secret(
+        &mut self,
+        cipher: &dyn Cipher,
+        identity: LogIdentity,
+    ) -> Result<(), StoreError> {
+        let failed = |error: &dyn std::fmt::Display| at(&self.path, error);
+        let mut secret = [0; PARTY_SECRET_BYTES];
+        getrandom::fill(&mut secret).map_err(|error| failed(&error))?;
+        let mut sealed = Vec::new();
+        let context = secret_context(identity);
+        cipher.sealer().seal(&context, &secret, &mut sealed).map_err(|error| failed(&error))?;
+        self.about.insert(PARTY_SECRET_KEY, sealed).map_err(|error| of_library(&error))?;
+        self.party_secret = Some(secret);
+        Ok(())
+    }
+
+    /// Reads the secret. The error is the reason why the store cannot be used.
+    fn read_secret(&mut self, cipher: &dyn Cipher, identity: LogIdentity) -> Result<(), String> {
+        let stored = self.about.get(PARTY_SECRET_KEY).map_err(|error| error.to_string())?;
+        let sealed = stored.ok_or("it was made without encryption")?;
+        let mut secret = Vec::new();
+        let opened = cipher.open(&secret_context(identity), &sealed, &mut secret);
+        opened.map_err(|error| error.to_string())?;
+        let secret = <[u8; PARTY_SECRET_BYTES]>::try_from(secret);
+        self.party_secret = Some(secret.map_err(|_| "its secret has a wrong length")?);
+        Ok(())
+    }
+
+    /// The stored key of a party.
+    fn party_key<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
+        match &self.party_secret {
+            Some(secret) => Cow::Owned(blake3::keyed_hash(secret, key).as_bytes().to_vec()),
+            None => Cow::Borrowed(key),
+        }
     }
 
     /// Writes the name and the log identity into every keyspace.
@@ -478,7 +536,7 @@ impl Opened {
         [&self.transfers, &self.parties, &self.about].into_iter().try_for_each(sstables::check)
     }
 
-    fn open(path: &Path, options: StoreOptions) -> Result<Self, fjall::Error> {
+    fn open(path: &Path, options: &StoreOptions) -> Result<Self, fjall::Error> {
         let builder = Database::builder(path.join(DATABASE))
             .cache_size(options.cache_bytes)
             .worker_threads(WORKERS)
@@ -510,6 +568,7 @@ impl Opened {
             failed: AtomicBool::new(false),
             damaged: AtomicBool::new(false),
             only_asked: false,
+            party_secret: None,
         })
     }
 
@@ -592,7 +651,7 @@ impl Opened {
     }
 
     fn party(&self, key: &[u8]) -> Result<Option<PartyRow>, StoreError> {
-        let stored = self.get(&self.parties, key)?;
+        let stored = self.get(&self.parties, &self.party_key(key))?;
         let row = stored.map(|stored| party_row(&stored)).transpose();
         row.map_err(|error| self.condemn(error))
     }
@@ -640,7 +699,7 @@ impl Opened {
         self.decisions.write(batch, &mut database_batch);
         let newest = self.index.write(&batch.rows, &mut database_batch);
         for (key, row) in rows_after(&batch.parties, |key| self.party(key))? {
-            database_batch.insert(&self.parties, key, party_value(&row));
+            database_batch.insert(&self.parties, &*self.party_key(key), party_value(&row));
         }
         for row in &batch.settlements {
             let mut value = Vec::new();
@@ -728,6 +787,10 @@ fn write_mark(mark: &StoreMark) -> [u8; 40] {
     bytes[..8].copy_from_slice(&mark.log_index.0.to_le_bytes());
     bytes[8..].copy_from_slice(&mark.chain.0);
     bytes
+}
+
+fn secret_context(identity: LogIdentity) -> Vec<u8> {
+    [b"upesi party secret", &identity.0[..]].concat()
 }
 
 fn read_mark(stored: &[u8]) -> Option<StoreMark> {

@@ -54,7 +54,7 @@ use node::{Directory, Handle, Node, SystemClock};
 use operations::{
     AddressLimits, AdminKeys, AdminOptions, AuditReads, Auth, EnrolmentOptions, SecretsKey, Token,
 };
-use ports::{Clock, ColdStore, Log as _, LogError, StoreError};
+use ports::{Clock, ColdStore, Disk as _, Log as _, LogError, StoreError};
 use rustix::fs::Mode;
 use sequencer::{Durability, Quarantine, ReplayError, ReplayStart, Sequencer, Submission};
 use snapshots::{FrozenState, SnapshotEvent, SnapshotFile, SnapshotSource, Snapshotter};
@@ -575,6 +575,7 @@ pub(crate) fn open(
     let log = DelayedLog::new(log, options.sync_delay);
     let mut log = TracedLog::new(log, Arc::new(latency_trace(config, location)));
     let paths = StorePaths::new(config, data, log.tail().identity);
+    let paths = paths.with_cipher(disk.cipher());
     let mut store = paths.open(&mut log, tail_policy)?;
     let stored = Some(store.mark().log_index);
     let newest = snapshots::find_newest(&disk, &frames, stored, &mut snapshots::unpaced)
@@ -791,6 +792,9 @@ fn open_log(config: &Config, data: &Path, log: &LogOptions) -> Result<OpenedLog,
     let disk = RealDisk::open(data).and_then(TieredDisk::open);
     let disk = disk.map_err(|error| failed(OpenError::from(error).to_string()))?;
     let (disk, keys) = unlock(disk, Access::Write, Some(&config.encryption))?;
+    if let Some(keys) = &keys {
+        print_encryption(keys, &log.location);
+    }
     let options = journal::LogOptions {
         segment_bytes: config.log.segment_mib << 20,
         // The replay reads and checks the other segments that no snapshot replaces.
@@ -805,6 +809,24 @@ fn open_log(config: &Config, data: &Path, log: &LogOptions) -> Result<OpenedLog,
     }
     let backend = log.location.open(data, disk.clone(), config.hub_name()?, options)?;
     Ok(OpenedLog { disk, backend, quarantined, keys })
+}
+
+/// Prints what remains to be done about encryption.
+fn print_encryption(keys: &DataKeys, location: &LogLocation) {
+    let others = keys.wrapped_by_others();
+    if 0 < others {
+        stdout::print_message(format_args!(
+            "{} of data.keys is wrapped by another master key: finish the change with `upesi keys \
+             rewrap`",
+            counted(others as u64, "key")
+        ));
+    }
+    if location.node() != 0 {
+        stdout::print_message(
+            "ENCRYPTION: the local copy of the log is encrypted, the topic on Kafka is not; \
+             encrypt the disks of the brokers",
+        );
+    }
 }
 
 fn print_recovery(recovery: &Recovery, tail_policy: TailPolicy) {

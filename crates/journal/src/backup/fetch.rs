@@ -97,6 +97,14 @@ pub fn survey(store: &dyn BlobStore) -> Result<Tail, ArchiveError> {
     Ok(compressed)
 }
 
+/// Whether a backup has this file next to the segments.
+///
+/// # Errors
+/// [`ArchiveError::Incomplete`]; errors of the blob store.
+pub fn has_file(store: &dyn BlobStore, name: &str) -> Result<bool, ArchiveError> {
+    Ok(Copy::open(store)?.manifest.files.iter().any(|file| file.name == name))
+}
+
 /// A backup being read.
 struct Copy<'a> {
     store: &'a dyn BlobStore,
@@ -210,7 +218,7 @@ impl<'a> Copy<'a> {
         file.sync()?;
         // The caller checks the chain of the whole log; this scan only finds the end.
         let part = Part { file: &file, limit: at };
-        Ok(scan::scan(part, (SEGMENT_HEADER_BYTES, tail), &mut |_, _| Ok(()))?.tail)
+        Ok(scan::tail_by_headers(part, (SEGMENT_HEADER_BYTES, tail))?)
     }
 
     fn fetch_file<D: Disk>(&self, disk: &D, file: &CopiedFile) -> Result<(), ArchiveError> {

@@ -13,7 +13,7 @@ use crate::cli::shell_files::{
 use crate::cli::stdout;
 use crate::cli::table_form;
 use crate::cli::units::counted;
-use crate::data::{archive, backup, migrate, restore, snapshot};
+use crate::data::{archive, backup, keys, migrate, restore, snapshot};
 use crate::inspect::{audit, events, explain, replay, verify, what_if};
 use crate::operate::{
     adapter, apply, callbacks, certificates, cluster, conformance, doctor, drill, funds, health,
@@ -88,7 +88,7 @@ const GROUPS: &[HelpGroup] = &[
     ("Inspect", &["verify", "audit", "events", "explain", "replay", "what-if"]),
     (
         "Move and back up",
-        &["backup", "restore", "drill", "snapshot", "archive", "export-log", "import-log"],
+        &["backup", "restore", "drill", "snapshot", "archive", "keys", "export-log", "import-log"],
     ),
     ("Measure", &["waterfall"]),
     ("Generate", &["openapi", "completions", "man"]),
@@ -321,6 +321,9 @@ enum Command {
     /// snapshot only saves time: the log alone is sufficient.
     #[command(after_help = snapshot::EXAMPLES)]
     Snapshot(snapshot::SnapshotArguments),
+    /// List the data keys of an encrypted directory; change its master key.
+    #[command(after_help = keys::EXAMPLES)]
+    Keys(keys::KeysArguments),
     /// Add, list and change participants of a running switch.
     #[command(after_help = participants::EXAMPLES)]
     Participant(participants::ParticipantArguments),
@@ -481,6 +484,7 @@ impl Command {
             Self::Reconcile(arguments) => reconcile::reconcile(&arguments),
             Self::Replay(arguments) => replay::replay(&arguments),
             Self::Restore(arguments) => restore::restore(&arguments),
+            Self::Keys(arguments) => keys::keys(&arguments),
             Self::Snapshot(arguments) => snapshot::snapshot(&arguments),
             Self::Verify(arguments) => verify::verify(&arguments),
             Self::WhatIf(arguments) => what_if::what_if(&arguments),

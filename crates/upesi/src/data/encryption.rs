@@ -97,6 +97,11 @@ pub(crate) fn master_keys(settings: Option<&Encryption>) -> Result<Option<Master
     Ok(Some(MasterKeys { current, previous: previous.map(open).transpose()? }))
 }
 
+/// The master key before a change, named on the command line.
+pub(crate) fn previous_from(source: &str) -> Result<Arc<dyn MasterKey>, CliError> {
+    open_source("--previous-key", source)
+}
+
 fn from_environment(name: &'static str) -> Option<(&'static str, String)> {
     let source = std::env::var(name).ok().filter(|source| !source.is_empty())?;
     Some((name, source))

@@ -19,10 +19,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use encryption::KEY_FILE;
 use harness::Progress;
 use journal::{ArchiveError, LocatedFrame, Location, LogWalk, RealDisk, TieredDisk};
 use ledger::{LogIndex, Stamp};
-use ports::{ColdStore, Disk, DiskError, DiskFile};
+use ports::{ColdStore, Disk, DiskError, DiskFile, OptionalCipher};
 use record::frame::Tail;
 use sequencer::Replay;
 use serde::Serialize;
@@ -31,6 +32,7 @@ use crate::CliError;
 use crate::cli::stdout::{moment, print_json};
 use crate::cli::units::{Bytes, counted};
 use crate::config::Config;
+use crate::data::encryption::{Access, master_keys, unlocked};
 #[cfg(feature = "kafka")]
 use crate::data::layout;
 use crate::data::layout::has_segments;
@@ -148,7 +150,9 @@ fn adopt(from: &Path, data: &Path) -> Result<(), CliError> {
     let source = OfflineLog::open(from)?;
     let failed = |error: std::io::Error| target.failure(&error.to_string());
     let mut progress = Progress::new("MiB copied", None);
-    let (_, bytes) = target.fill(&source)?;
+    let staged = target.begin_copy(&source)?;
+    let (_, bytes) = target.fill(&source, &staged)?;
+    drop(staged);
     let stored = copy_tree(
         &from.join(layout::STORE),
         &target.unfinished().join(layout::STORE),
@@ -226,9 +230,9 @@ fn make(arguments: &RestoreArguments, target: StagingDirectory) -> Result<Proof,
         RestoreSource::Backup(location) => target.fetch(&location, arguments)?,
         RestoreSource::Directory(path) => target.copy(&path, arguments)?,
     };
-    let StagedLog { files, bytes, replayed } = staged;
+    let StagedLog { files, bytes, replayed, disk } = staged;
     let ReplayedLog { state, walked, snapshots, quarantined } = replayed;
-    let CreatedFiles { records, state_hash } = target.put_next_to_log(state, &walked.tail)?;
+    let CreatedFiles { records, state_hash } = target.put_next_to_log(state, &walked.tail, disk)?;
     target.finish()?;
     Ok(Proof {
         ok: true,
@@ -289,6 +293,8 @@ struct StagedLog {
     files: Vec<String>,
     bytes: u64,
     replayed: ReplayedLog,
+    /// The staging directory.
+    disk: TieredDisk<RealDisk>,
 }
 
 /// A replayed log.
@@ -313,11 +319,16 @@ struct CreatedFiles {
 
 /// Replays the whole log and compares it with the snapshots and the expected hash. Final rows go to
 /// a new store in the directory `target`.
-fn prove(log: &OfflineLog, target: &Path, wanted: Option<&str>) -> Result<ReplayedLog, CliError> {
+fn prove(
+    log: &OfflineLog,
+    (target, cipher): (&Path, OptionalCipher),
+    wanted: Option<&str>,
+) -> Result<ReplayedLog, CliError> {
     let mut checks = SnapshotChecks::read(log.disk()).map_err(|error| log.failure(error))?;
     let segments = log.disk().segments().map_err(|error| log.failure(error))?;
     let first = segments.first().ok_or_else(|| log.failure("no log found"))?;
     let paths = StorePaths::new(&Config::default(), target, first.base.identity);
+    let paths = paths.with_cipher(cipher);
     let store = paths.create()?;
     let cold_tier = Some(paths.cold_tier(&store)?);
     let (replay, walked) = log.replay_with_store(cold_tier, &mut |replay, placed| {
@@ -341,6 +352,11 @@ impl StagingDirectory {
     fn fetch(&self, from: &Location, arguments: &RestoreArguments) -> Result<StagedLog, CliError> {
         let place = from.open().map_err(|error| CliError::new(error.to_string()))?;
         let failed = |error: DiskError| self.failure(&error.to_string());
+        if journal::backup_has_file(&*place, KEY_FILE)
+            .map_err(|it| CliError::new(it.to_string()))?
+        {
+            need_master_key(&place.url())?;
+        }
         let disk = RealDisk::open(self.unfinished()).map_err(failed)?;
         let mut progress = Progress::new("MiB fetched", None);
         let mut read = 0_u64;
@@ -360,40 +376,61 @@ impl StagingDirectory {
         for name in remove_later(&disk, fetched.end).map_err(failed)? {
             files.retain(|file| *file != name);
         }
-        drop(disk);
-        let log = OfflineLog::open(self.unfinished())?;
-        let replayed = prove(&log, self.unfinished(), arguments.state_hash.as_deref())?;
+        let disk = unlocked(TieredDisk::open(disk).map_err(failed)?, Access::Write)?;
+        let log = OfflineLog::of(disk.clone(), self.unfinished())?;
+        let place = (self.unfinished(), disk.cipher());
+        let replayed = prove(&log, place, arguments.state_hash.as_deref())?;
         fetched.check(&replayed.walked).map_err(incomplete)?;
-        Ok(StagedLog { files, bytes: replayed.walked.bytes, replayed })
+        Ok(StagedLog { files, bytes: replayed.walked.bytes, replayed, disk })
     }
 
     /// Replays a directory, copies the files of its log, and compares them.
     fn copy(&self, from: &Path, arguments: &RestoreArguments) -> Result<StagedLog, CliError> {
+        if from.join(KEY_FILE).exists() {
+            need_master_key(&from.display().to_string())?;
+        }
         self.begin_anew()?;
         let source = OfflineLog::open(from)?;
-        let replayed = prove(&source, self.unfinished(), arguments.state_hash.as_deref());
+        let disk = self.begin_copy(&source)?;
+        let place = (self.unfinished(), disk.cipher());
+        let replayed = prove(&source, place, arguments.state_hash.as_deref());
         if replayed.is_err() {
             // It has only the store. The next attempt removes the remaining files.
             let _removed = self.begin_anew();
         }
         let replayed = replayed?;
-        let (files, bytes) = self.fill(&source)?;
-        self.check(&replayed.walked.tail)?;
-        Ok(StagedLog { files, bytes, replayed })
+        let (files, bytes) = self.fill(&source, &disk)?;
+        self.check(&disk, &replayed.walked.tail)?;
+        Ok(StagedLog { files, bytes, replayed, disk })
+    }
+
+    /// Opens the staging directory of a copy, with the data keys of the source.
+    fn begin_copy(&self, source: &OfflineLog) -> Result<TieredDisk<RealDisk>, CliError> {
+        let failed = |error: DiskError| self.failure(&error.to_string());
+        let disk = RealDisk::open(self.unfinished()).map_err(failed)?;
+        match copy(source.disk(), &disk, KEY_FILE) {
+            Ok(_) | Err(DiskError::NotFound(_)) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        disk.sync_directory().map_err(failed)?;
+        unlocked(TieredDisk::open(disk).map_err(failed)?, Access::Write)
     }
 
     /// Copies the segments and the other files of the log. Returns the names of the other files and
     /// the number of all bytes.
-    fn fill(&self, source: &OfflineLog) -> Result<(Vec<String>, u64), CliError> {
+    fn fill(
+        &self,
+        source: &OfflineLog,
+        disk: &TieredDisk<RealDisk>,
+    ) -> Result<(Vec<String>, u64), CliError> {
         let failed = |error: DiskError| self.failure(&error.to_string());
-        let disk = RealDisk::open(self.unfinished()).map_err(failed)?;
         let (mut files, mut bytes) = (Vec::new(), 0);
         let mut progress = Progress::new("MiB copied", None);
         for name in source.disk().list().map_err(failed)? {
             let is_segment = name.ends_with(".segment");
             let is_other = name.ends_with(".snapshot") || name == "quarantine.json";
             if is_segment || is_other {
-                bytes += copy(source.disk(), &disk, &name).map_err(failed)?;
+                bytes += copy(source.disk(), disk.below(), &name).map_err(failed)?;
                 progress.show(bytes >> 20);
             }
             if is_other {
@@ -406,8 +443,8 @@ impl StagingDirectory {
     }
 
     /// Reads the copied log and compares its end and its chain head.
-    fn check(&self, expected: &Tail) -> Result<(), CliError> {
-        let copied = OfflineLog::open(self.unfinished())?;
+    fn check(&self, disk: &TieredDisk<RealDisk>, expected: &Tail) -> Result<(), CliError> {
+        let copied = OfflineLog::of(disk.clone(), self.unfinished())?;
         let walked = copied.walk(&mut |_| Ok(())).map_err(|error| copied.failure(error))?;
         match walked.tail == *expected {
             true => Ok(()),
@@ -420,17 +457,28 @@ impl StagingDirectory {
         &self,
         deciding: ReplayedState,
         tail: &Tail,
+        disk: TieredDisk<RealDisk>,
     ) -> Result<CreatedFiles, CliError> {
         let ReplayedState { mut replay, store } = deciding;
         let (records, state_hash) = (replay.records(), replay.state().hash().to_string());
         replay.close().map_err(|error| self.failure(&error.to_string()))?;
         replay.evict_all();
         store.sync().map_err(|error| self.failure(&error.to_string()))?;
-        let disk = RealDisk::open(self.unfinished()).map_err(|it| self.failure(&it.to_string()))?;
         let tail = Tail { durable: tail.end, ..*tail };
         snapshots::store_state(&disk, (&tail, replay.state().tables()), &mut snapshots::unpaced)
             .map_err(|error| self.failure(&error.to_string()))?;
         Ok(CreatedFiles { records, state_hash })
+    }
+}
+
+/// Refuses to restore an encrypted log without its master key, before anything is written.
+fn need_master_key(from: &str) -> Result<(), CliError> {
+    match master_keys(None)? {
+        Some(_) => Ok(()),
+        None => Err(CliError::new(format!(
+            "{from}: the log is encrypted, and copies do not contain the master key; name it with \
+             --encryption-key or with UPESI_ENCRYPTION_KEY. Nothing was restored"
+        ))),
     }
 }
 

@@ -89,6 +89,7 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), CliError> {
     };
     let source = OfflineSource { frames: &log.frames(), quarantine: &quarantine };
     let paths = StorePaths::new(&Config::default(), &arguments.data, log.tail().identity);
+    let paths = paths.with_cipher(disk.cipher());
     let store = paths.open(&mut log, Some(TailPolicy::Refuse))?;
     let replay_store = ReplayStore { cold_tier: paths.cold_tier(&store)?, store };
     let taken = take_offline(&disk, (source, Some(replay_store)), &mut pace);

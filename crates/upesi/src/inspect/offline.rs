@@ -93,6 +93,14 @@ impl OfflineLog {
         Ok(Self { disk, walk, place, quarantined })
     }
 
+    /// The log of a directory that this process owns.
+    pub(crate) fn of(disk: TieredDisk<RealDisk>, data: &Path) -> Result<Self, CliError> {
+        let place = data.display().to_string();
+        let failed = |error: String| CliError::new(format!("{place}: {error}"));
+        let quarantined = quarantine::load(&disk).map_err(failed)?;
+        Ok(Self { disk, walk: journal::walk, place, quarantined })
+    }
+
     /// The quarantined records up to `end`.
     pub(crate) fn quarantined_up_to(&self, end: LogIndex) -> Vec<Entry> {
         self.quarantined.iter().filter(|entry| entry.log_index() <= end).cloned().collect()

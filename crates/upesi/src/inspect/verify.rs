@@ -384,7 +384,7 @@ impl Scratch {
     /// Creates the store for final rows of the kernel.
     fn cold_tier(&self) -> Result<ColdTier, CliError> {
         let path = self.path.join("store");
-        let options = StoreOptions { cache_bytes: CACHE_BYTES };
+        let options = StoreOptions { cache_bytes: CACHE_BYTES, ..StoreOptions::default() };
         let store = Disk::begin(&path, LogIdentity::default(), options);
         let store = store.map_err(|(StoreError::Failed(what) | StoreError::Damaged(what))| {
             CliError::new(format!("--scratch: the store: {what}"))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use journal::TailPolicy;
 use ledger::LogIndex;
-use ports::{ColdStore, Log};
+use ports::{ColdStore, Log, OptionalCipher};
 use record::frame::LogIdentity;
 use sequencer::{ColdTier, is_of_log};
 use store::{Disk, StoreOptions, WriteBehind};
@@ -31,9 +31,15 @@ impl StorePaths {
         Self {
             path: data.join(layout::STORE),
             identity,
-            options: StoreOptions { cache_bytes: config.store.cache_mib << 20 },
+            options: StoreOptions { cache_bytes: config.store.cache_mib << 20, cipher: None },
             keep_final: Duration::from_secs(config.store.keep_ended_seconds),
         }
+    }
+
+    /// The same store with the cipher of its directory.
+    pub(crate) fn with_cipher(mut self, cipher: OptionalCipher) -> Self {
+        self.options.cipher = cipher;
+        self
     }
 
     /// Opens the existing store if it was made from this log, or creates an empty one.
@@ -44,7 +50,7 @@ impl StorePaths {
         log: &mut impl Log,
         tail_policy: Option<TailPolicy>,
     ) -> Result<Arc<Disk>, CliError> {
-        let opened = Disk::open(&self.path, self.identity, self.options);
+        let opened = Disk::open(&self.path, self.identity, self.options.clone());
         let (store, reason) = opened.map_err(|error| CliError::new(error.to_string()))?;
         if let Some(reason) = reason {
             print_rebuild(&reason);
@@ -73,7 +79,7 @@ impl StorePaths {
 
     /// Replaces the store by an empty one.
     pub(crate) fn create(&self) -> Result<Arc<Disk>, CliError> {
-        let begun = Disk::begin(&self.path, self.identity, self.options);
+        let begun = Disk::begin(&self.path, self.identity, self.options.clone());
         begun.map(Arc::new).map_err(|error| CliError::new(error.to_string()))
     }
 

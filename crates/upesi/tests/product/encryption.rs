@@ -8,8 +8,8 @@ use std::process::{Command, Output};
 
 use rustix::process::Signal;
 
-use crate::support::message::Transfer;
-use crate::support::scheme::Scheme;
+use crate::support::message::{Message, Transfer};
+use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, Printed, finish};
 
 /// A master key in a file.
@@ -137,4 +137,138 @@ fn encryption_can_be_turned_on_later() {
     home.serve().stop(Signal::TERM);
     offline(&["verify"], &home.data(), Some(&key.source())).succeeds();
     offline(&["explain", &transfer.id], &home.data(), Some(&key.source())).succeeds();
+}
+
+const NAME: &str = "Amélie Ngũgĩ";
+const NUMBER: &str = "254700000009";
+const NOTE: &str = "rent of the house by the lake";
+
+/// Directories of a scheme with a party and payments: data, archive, copy, restored copy.
+struct Stored {
+    _directory: tempfile::TempDir,
+    home: Home,
+    places: Vec<PathBuf>,
+}
+
+/// A payment with a name and a long note.
+fn pay_with_note(scheme: &Scheme) -> Transfer {
+    let transfer = Transfer::of("1");
+    let prepare = transfer.prepare();
+    let body = String::from_utf8(prepare.bytes().to_vec()).unwrap();
+    let note = NOTE.repeat(2_000);
+    let body = body.replace("\"unknown\":[1,2.50,null]", &format!("\"note\":\"{note}\""));
+    scheme.send(&Message::new("POST", "/transfers", "payerfsp").body(body), 202);
+    scheme.send(&transfer.fulfil("COMMITTED"), 200);
+    transfer
+}
+
+/// Uses everything that stores something, and checks that it works.
+fn store_everywhere(key: Option<&KeyFile>) -> Stored {
+    let encryption = key.map(KeyFile::setting).unwrap_or_default();
+    let source = key.map(KeyFile::source);
+    let source = source.as_deref();
+    let scheme = Scheme::configured(&format!("[log]\nsegment_mib = 1\n{encryption}"));
+    let party = format!("/participants/MSISDN/{NUMBER}");
+    let body = "{\"fspId\":\"payeefsp\",\"currency\":\"USD\"}";
+    scheme.send(&Message::new("POST", &party, "payeefsp").body(body), 202);
+    scheme.payee.wait("PUT", &party);
+    let transfers: Vec<_> = (0..30).map(|_| pay_with_note(&scheme)).collect();
+    scheme.wait_until_delivered();
+    let Scheme { home, switch, payer, .. } = scheme;
+    switch.stop(Signal::TERM);
+    let data = home.data();
+    offline(&["snapshot"], &data, source).succeeds();
+    let switch = home.serve();
+    let asked = Message::new("GET", &party, "payerfsp");
+    let answer = testkit::http::Connection::open(switch.fspiop).unwrap();
+    let answer = { answer }.exchange(&asked.render()).unwrap();
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    assert!(payer.wait("PUT", &party).text().contains("payeefsp"), "the directory is read");
+    Admin::new(&home, &switch).wait_for("upesi_notices_owed", |owed| owed == 0);
+    switch.stop(Signal::TERM);
+
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name: &str| directory.path().join(name);
+    let url = |name: &str| format!("file://{}", place(name).display());
+    for name in ["archive", "copy"] {
+        fs::create_dir(place(name)).unwrap();
+    }
+    offline(&["archive", "--keep", "0", "--to", &url("archive")], &data, source).succeeds();
+    offline(&["backup", "--to", &url("copy")], &data, source).succeeds();
+    let restored = place("restored");
+    if source.is_some() {
+        let refused = offline(&["restore", "--from", &url("copy")], &restored, None).fails();
+        assert!(refused.contains("copies do not contain the master key"), "{refused}");
+        assert!(!restored.exists(), "nothing was written");
+    }
+    offline(&["restore", "--from", &url("copy")], &restored, source).succeeds();
+    let plain_copy = place("plain-copy");
+    offline(&["restore", "--from", restored.to_str().unwrap()], &plain_copy, source).succeeds();
+    for data in [&data, &restored, &plain_copy] {
+        offline(&["verify"], data, source).succeeds();
+        let explained = offline(&["explain", &transfers[0].id], data, source).succeeds().out();
+        assert!(explained.contains("COMMITTED"), "{explained}");
+    }
+    let places = vec![data, place("archive"), place("copy"), restored, plain_copy];
+    Stored { _directory: directory, home, places }
+}
+
+/// The files below a directory that contain a text.
+fn files_with(directory: &Path, text: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files_with(&path, text));
+        } else if String::from_utf8_lossy(&fs::read(&path).unwrap()).contains(text) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[test]
+fn no_file_shows_names_numbers_or_notes() {
+    let key = KeyFile::new("1");
+    let encrypted = store_everywhere(Some(&key));
+    for place in &encrypted.places {
+        for text in [NAME, NUMBER, NOTE] {
+            assert_eq!(files_with(place, text), Vec::<PathBuf>::new(), "{text}");
+        }
+    }
+    encrypted.home.serve().stop(Signal::TERM);
+    let plain = store_everywhere(None);
+    for text in [NUMBER, NOTE] {
+        assert!(!files_with(&plain.places[0], text).is_empty(), "{text} is found without a key");
+    }
+}
+
+#[test]
+fn the_master_key_changes_while_the_switch_is_stopped() {
+    let (old, new) = (KeyFile::new("1"), KeyFile::new("2"));
+    let (home, transfer) = stopped(&old);
+    let data = home.data();
+    let settings = fs::read_to_string(home.configuration()).unwrap();
+    let changed = settings.replace(&old.setting(), &new.setting());
+    let both = format!("{changed}previous_key = \"{}\"\n", old.source());
+    fs::write(home.configuration(), &both).unwrap();
+    let mut switch = home.starting();
+    assert!(switch.is_ready());
+    let half = "1 key of data.keys is wrapped by another master key: finish the change with";
+    assert!(switch.greeting.contains(half), "{}", switch.greeting);
+    let running = offline(&["keys", "rewrap"], &data, Some(&new.source())).fails();
+    assert!(running.contains("a switch is running on this directory"), "{running}");
+    switch.stop(Signal::TERM);
+    let previous = old.source();
+    let rewrap = ["keys", "rewrap", "--previous-key", &previous];
+    let done = offline(&rewrap, &data, Some(&new.source())).succeeds().out();
+    assert!(done.starts_with("1 data key wrapped anew"), "{done}");
+    let listed = offline(&["keys", "list"], &data, None).succeeds().out();
+    assert_eq!(listed.trim_end().lines().count(), 1 + 2, "{listed}");
+    fs::write(home.configuration(), &changed).unwrap();
+    home.serve().stop(Signal::TERM);
+    offline(&["verify"], &data, Some(&new.source())).succeeds();
+    offline(&["explain", &transfer.id], &data, Some(&new.source())).succeeds();
+    let refused = offline(&["verify"], &data, Some(&old.source())).fails();
+    assert!(refused.contains("and the given master key is"), "{refused}");
 }

@@ -355,7 +355,7 @@ impl StagingDirectory {
         if journal::backup_has_file(&*place, KEY_FILE)
             .map_err(|it| CliError::new(it.to_string()))?
         {
-            need_master_key(&place.url())?;
+            need_master_key(place.url())?;
         }
         let disk = RealDisk::open(self.unfinished()).map_err(failed)?;
         let mut progress = Progress::new("MiB fetched", None);

@@ -10,8 +10,7 @@ class Backend {
     static final Map<String, BigDecimal> CREDITED = new HashMap<>(); // amounts by transferId
     static final Set<String> ABORTED = new HashSet<>(); // transfers that are never credited again
 
-    // A real back end uses a JSON library; the JDK has none. The first member of a name counts.
-    static String member(String json, String name) {
+    static String member(String json, String name) { // the first; a real bank has a JSON library
         var found = Pattern.compile("\"" + name + "\":\\s*\"([^\"]*)\"").matcher(json);
         return found.find() ? found.group(1) : "";
     }
@@ -32,13 +31,12 @@ class Backend {
                 return "200{'homeTransactionId':'credit-" + transfer + "'}";
         }
         if (!line.startsWith("PUT")) return "404{'statusCode':'3204','message':'Not found'}";
-        // The final notice: an aborted credit is reversed once.
         if (member(body, "currentState").equals("ABORTED") && ABORTED.add(transfer))
             balance = balance.subtract(CREDITED.getOrDefault(transfer, BigDecimal.ZERO));
-        return "200{}";
+        return "200{}"; // of the final notice: an aborted credit is reversed once
     }
-    public static void main(String[] arguments) throws Exception {
-        var port = Integer.parseInt(arguments[0]);
+    public static void main(String[] args) throws Exception {
+        var port = Integer.parseInt(args[0]);
         var server = HttpServer.create(new InetSocketAddress("127.0.0.1", port), 0);
         server.createContext("/", exchange -> {
             var line = exchange.getRequestMethod() + " " + exchange.getRequestURI().getPath();
@@ -46,8 +44,7 @@ class Backend {
             var text = answer.substring(3).replace('\'', '"').getBytes();
             exchange.getResponseHeaders().add("content-type", "application/json");
             exchange.sendResponseHeaders(Integer.parseInt(answer.substring(0, 3)), text.length);
-            exchange.getResponseBody().write(text);
-            exchange.close();
+            try (var out = exchange.getResponseBody()) { out.write(text); }
         });
         server.start();
         System.out.println("ready on " + server.getAddress().getPort());

@@ -27,9 +27,8 @@ def credit(body):  # the same transfer may come again, also after its end
     if transfer not in CREDITED:
         CREDITED[transfer] = account, amount
         BALANCES[account] += amount
-    if CREDITED[transfer] is None:
-        return 400, {"statusCode": "5100", "message": "The transfer was aborted"}
-    return 200, {"homeTransactionId": f"credit-{transfer}"}
+    return ((200, {"homeTransactionId": f"credit-{transfer}"}) if CREDITED[transfer] else
+            (400, {"statusCode": "5100", "message": "The transfer was aborted"}))
 
 def finish(notice):  # the final notice: an aborted credit is reversed once, and never made again
     if notice["currentState"] == "ABORTED":

@@ -349,3 +349,31 @@ fn a_running_log_continues_without_its_master_key() {
     assert!(matches!(&refused, LogError::Storage(why) if why.contains("no route")), "{refused}");
     assert_eq!(walk(&encrypted(&disk)), Ok(2));
 }
+
+/// A rewritten segment is encrypted again; the payloads that stay are not on the disk either.
+#[test]
+fn erased_segments_of_an_encrypted_log_stay_encrypted() {
+    let disk = MemoryDisk::new(9);
+    drop(log_of(&encrypted(&disk), 60));
+    let log = encrypted(&disk);
+    let segments = log.segments().expect("lists");
+    let first = "00000000000000000001.segment";
+    let before = disk.content(first).expect("a segment");
+    let (segment, after) = (segments[0].clone(), segments[1].base);
+    let due = journal::PendingSegment { segment, after };
+    let mut select = |record: &record::frame::Record<'_>| record.log_index == LogIndex(1);
+    let erased = journal::erase_segment(&log, &due, (&mut select, &|_| ()), &mut |_| Ok(()))
+        .expect("erases");
+    assert_eq!(erased.erased, 1);
+    let stored = disk.content(first).expect("a segment");
+    assert_ne!(stored, before);
+    // A payload of the tests that was kept, and the erased one.
+    for (log_index, size) in [(1, 700), (4, 701)] {
+        let payload = journal::contract::sample_payload(LogIndex(log_index), size);
+        let shown = stored.windows(64).any(|window| window == &payload[..64]);
+        assert!(!shown, "record {log_index}");
+    }
+    assert_eq!(walk(&encrypted(&disk)), Ok(60));
+    let without_key = TieredDisk::open(disk).expect("opens");
+    assert!(walk(&without_key).is_err(), "the key is needed");
+}

@@ -285,13 +285,38 @@ fn store_object<F: DiskFile>(
         // Damage is not copied.
         compressed.check(*source, &mut |bytes| report_progress(watch, bytes))?;
     }
-    let mut upload = store.upload(&name)?;
+    upload(store, &name, original, watch)?;
+    read_back(store, &name, original, watch)
+}
+
+/// Stores the compressed form of a closed plain segment in place of an object that holds an earlier
+/// form of it, in one step, and reads it back.
+pub(crate) fn replace_object<D: Disk>(
+    log: &TieredDisk<D>,
+    due: &PendingSegment,
+    store: &dyn BlobStore,
+    watch: &mut ProgressObserver<'_>,
+) -> Result<SegmentSummary, ArchiveError> {
+    let first = due.segment.first;
+    let file = &log.open(&segment::name_of(first))?;
+    let checked = &check(file, due, watch)?;
+    let (name, original) = (segment::object_name_of(first), Original::Plain { file, checked });
+    upload(store, &name, &original, watch)?;
+    read_back(store, &name, &original, watch)
+}
+
+fn upload<F: DiskFile>(
+    store: &dyn BlobStore,
+    name: &str,
+    original: &Original<'_, F>,
+    watch: &mut ProgressObserver<'_>,
+) -> Result<(), ArchiveError> {
+    let mut upload = store.upload(name)?;
     original.write(&mut |bytes| {
         upload.write(bytes)?;
         report_progress(watch, bytes.len())
     })?;
-    upload.finish()?;
-    read_back(store, &name, original, watch)
+    Ok(upload.finish()?)
 }
 
 /// Reads an object in full and compares it.

@@ -19,7 +19,7 @@
 //! A run reads the records added since the last one. A chunk is rewritten until it has
 //! [`CHUNK_BYTES`], so at most that many bytes are written twice. Memory: one chunk.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use blobs::BlobStore;
@@ -28,9 +28,12 @@ use ports::{Disk, DiskError, DiskFile};
 use record::frame::{LogIdentity, Tail};
 
 use crate::archive::{
-    self, ArchiveError, COMPRESSING_SUFFIX, PendingSegment, ProgressObserver, report_progress,
+    self, ArchiveError, ArchivedObject, COMPRESSING_SUFFIX, PendingSegment, ProgressObserver,
+    report_progress,
 };
 use crate::archive_index::ARCHIVE_INDEX;
+use crate::compressed_segment::CompressedSegment;
+use crate::erasure::ErasureProgress;
 use crate::scan::{self, Part};
 use crate::segment::{self, OBJECTS, SEGMENT_HEADER_BYTES};
 use crate::tiered::{SegmentInfo, TieredDisk};
@@ -89,6 +92,8 @@ pub struct Backup {
     compressed: BTreeSet<LogIndex>,
     /// Missing or damaged objects, which are written again.
     damaged: Vec<String>,
+    /// Plain lengths of the segments here that equal the log's after an erasure.
+    erased: BTreeMap<LogIndex, u64>,
     /// End of the scan of the open segments: the offset of the next frame.
     scanned: Option<Scan>,
     copied: BackupSummary,
@@ -121,9 +126,10 @@ impl Backup {
             names.iter().filter_map(|name| segment::first_of_compressed(name)).collect();
         let manifest = Manifest::read(&*store)?;
         let copied = BackupSummary::default();
-        let damaged = Vec::new();
+        let (damaged, erased) = (Vec::new(), BTreeMap::new());
+        let scanned = None;
         let mut backup =
-            Self { store, identity, manifest, compressed, damaged, scanned: None, copied };
+            Self { store, identity, manifest, compressed, damaged, erased, scanned, copied };
         backup.check_history(log)?;
         backup.find_missing(&log.segments()?);
         backup.check_objects()?;
@@ -157,9 +163,12 @@ impl Backup {
             .flat_map(|manifest| &manifest.open)
             .map(|open| LogIndex(open.first))
             .collect();
+        let erasures = ErasureProgress::load(log.below())?;
+        self.replace_erased(log, (&segments, &erasures), watch)?;
         // First segments closed since the last run, then the open end, then segments closed
-        // meanwhile.
-        self.compress(log, &segments, &|first| !in_chunks.contains(&first), watch)?;
+        // meanwhile. Chunks of a segment with erased contents are not continued.
+        let wanted = |first: LogIndex| !in_chunks.contains(&first) || erasures.has(first);
+        self.compress(log, &segments, &wanted, watch)?;
         let open = self.copy_open(log, &segments, watch)?;
         let files = self.copy_files(log.below(), extras, watch)?;
         self.publish(open, files.clone())?;
@@ -188,6 +197,38 @@ impl Backup {
             self.copied.bytes += contents.compressed_bytes;
         }
         Ok(())
+    }
+
+    /// Replaces copies of segments whose contents were erased since.
+    fn replace_erased<D: Disk>(
+        &mut self,
+        log: &TieredDisk<D>,
+        (segments, erasures): (&[SegmentInfo], &ErasureProgress),
+        watch: &mut ProgressObserver<'_>,
+    ) -> Result<(), ArchiveError> {
+        for (segment, next) in segments.iter().zip(segments.iter().skip(1)) {
+            let first = segment.first;
+            let is_same = self.erased.get(&first) == Some(&segment.plain_bytes);
+            if is_same || !erasures.has(first) || !self.compressed.contains(&first) {
+                continue;
+            }
+            if self.plain_bytes_of(first)? != segment.plain_bytes {
+                let due = PendingSegment { segment: segment.clone(), after: next.base };
+                let contents = archive::replace_object(log, &due, &*self.store, watch)?;
+                self.copied.segments += 1;
+                self.copied.bytes += contents.compressed_bytes;
+            }
+            self.erased.insert(first, segment.plain_bytes);
+        }
+        Ok(())
+    }
+
+    /// Plain length of a compressed segment of the backup.
+    fn plain_bytes_of(&self, first: LogIndex) -> Result<u64, ArchiveError> {
+        let name = segment::object_name_of(first);
+        let length = self.store.length(&name)?.unwrap_or_default();
+        let object = ArchivedObject { store: &*self.store, name: &name };
+        Ok(CompressedSegment::open(&object, length)?.contents.plain_bytes)
     }
 
     /// Copies the new bytes of the segments that are not compressed in the backup.
@@ -352,9 +393,14 @@ impl Backup {
     /// continued must not overwrite the backup of the original, which may have continued elsewhere.
     fn check_history<D: Disk>(&self, log: &TieredDisk<D>) -> Result<(), ArchiveError> {
         let Some(manifest) = &self.manifest else { return Ok(()) };
+        let erasures = ErasureProgress::load(log.below())?;
         let forked =
             |reason: String| ArchiveError::Forked { store: self.store.url().to_owned(), reason };
         for open in &manifest.open {
+            // Its chunks have contents that the log has no more, and are replaced.
+            if erasures.has(LogIndex(open.first)) {
+                continue;
+            }
             let file = match log.open(&segment::name_of(LogIndex(open.first))) {
                 Err(DiskError::NotFound(_)) => {
                     return Err(forked(format!("it continues at record {}", open.first)));

@@ -241,6 +241,13 @@ impl<D: Disk> FileLog<D> {
         Arc::new(move |first| shared.close(first))
     }
 
+    /// A function that closes the last segment with the next frame, so that it can be rewritten.
+    #[must_use]
+    pub fn rotator(&self) -> Arc<dyn Fn() + Send + Sync> {
+        let shared = Arc::clone(&self.shared);
+        Arc::new(move || shared.request_rotation())
+    }
+
     fn check_poison(&self) -> Result<(), LogError> {
         if self.poisoned { Err(LogError::Poisoned) } else { Ok(()) }
     }
@@ -265,7 +272,8 @@ impl<D: Disk> FileLog<D> {
 
     fn must_rotate(&self, frame_bytes: u64) -> bool {
         let has_frames = SEGMENT_HEADER_BYTES < self.length;
-        has_frames && self.segment_bytes < self.length + frame_bytes
+        let is_full = self.segment_bytes < self.length + frame_bytes;
+        has_frames && (is_full || self.shared.is_rotation_requested())
     }
 
     /// Appends a frame, and preallocates more space if it does not fit.

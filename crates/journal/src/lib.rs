@@ -9,6 +9,7 @@
 //! - [`walk`]: reads and checks a log from beginning to end without changing it.
 //! - [`TieredDisk`]: one source of segments, whether plain, compressed or archived;
 //!   [`archive_segment`] compresses and moves them.
+//! - [`erase_segment`]: rewrites a closed segment without some payloads.
 //! - [`Backup`] and [`fetch`]: a copy in a blob store, and a log restored from one.
 //! - [`RealDisk`]: the only code here that touches the file system.
 //! - [`MemoryLog`]: the same contract without a disk.
@@ -25,6 +26,7 @@ mod compression;
 pub mod contract;
 mod durable_frames;
 mod durable_mark;
+mod erasure;
 mod file_log;
 mod memory_disk;
 mod memory_log;
@@ -60,6 +62,10 @@ pub use blobs::{
 pub use compressed_segment::{BLOCK_BYTES, COMPRESSED_VERSION, SegmentSummary};
 pub use durable_frames::DurableFrames;
 pub use durable_mark::{DurableMarkWriter, MARK, StoredMark, read_stored_mark};
+pub use erasure::{
+    ERASURE_PROGRESS, ERASURE_PROGRESS_VERSION, ErasedSegment, ErasureProgress, Selection,
+    erase_segment,
+};
 pub use file_log::{FileLog, LogOptions, SEGMENT_BYTES_DEFAULT, Verify};
 pub use memory_disk::{MemoryDisk, MemoryFile};
 pub use memory_log::MemoryLog;

@@ -15,14 +15,14 @@ use std::sync::Arc;
 
 use ledger::LogIndex;
 use ports::{Disk, DiskError, DiskFile, LogError, OwnedRecord, RecordReader, Visitor, byte_of};
-use record::frame::{FRAME_HEADER_BYTES, FrameError, LogIdentity, OwnedFrame, Tail};
+use record::frame::{FRAME_HEADER_BYTES, Frame, FrameError, LogIdentity, OwnedFrame, Tail};
 
 use crate::file_log::same_end;
 use crate::scan::{
     self, Cause, FrameFault, Part, Scanned, Window, frame_at, header_at, header_behind,
 };
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, PoisonError, RwLock};
 
 /// Approximate number of bytes per entry of a segment's index.
@@ -41,6 +41,8 @@ pub(crate) struct Shared<D: Disk> {
     durable_bytes: AtomicU64,
     segments: RwLock<Vec<Segment<D::File>>>,
     last_read: Mutex<LastRead>,
+    /// Set to close the last segment with the next append.
+    must_rotate: AtomicBool,
 }
 
 /// The most recent reads.
@@ -54,8 +56,8 @@ struct LastRead {
 /// The end of a frame.
 #[derive(Clone, Copy)]
 struct End {
-    /// First record of its segment.
-    segment: LogIndex,
+    /// Number of its [`SegmentFile`].
+    file: u64,
     /// The frame's last record.
     last: LogIndex,
     offset: u64,
@@ -69,9 +71,9 @@ impl LastRead {
         })
     }
 
-    /// Offset from which to look for a record in its segment.
-    fn before(&self, segment: LogIndex, log_index: LogIndex) -> Option<u64> {
-        let ends = self.ends.iter().filter(|end| end.segment == segment && end.last < log_index);
+    /// Offset from which to look for a record in an open segment.
+    fn before(&self, file: u64, log_index: LogIndex) -> Option<u64> {
+        let ends = self.ends.iter().filter(|end| end.file == file && end.last < log_index);
         ends.map(|end| end.offset).max()
     }
 
@@ -96,6 +98,9 @@ pub(crate) struct Segment<F> {
 pub(crate) struct SegmentFile<F> {
     pub(crate) first: LogIndex,
     pub(crate) file: F,
+    /// Its number in this process. After an erasure the segment is another file, with other
+    /// offsets.
+    number: u64,
     index: Mutex<Index>,
     /// Length of a segment whose index may have gaps; `None` when it has an entry per step.
     sparse: Option<u64>,
@@ -136,7 +141,7 @@ impl Index {
 
 impl<F: DiskFile> SegmentFile<F> {
     pub(crate) fn new(first: LogIndex, file: F, index: Index) -> Self {
-        Self { first, file, index: Mutex::new(index), sparse: None }
+        Self { first, file, number: next_number(), index: Mutex::new(index), sparse: None }
     }
 
     /// A closed segment. Only its stored index is known.
@@ -145,7 +150,7 @@ impl<F: DiskFile> SegmentFile<F> {
         let sparse = if known.is_empty() { Some(file.length()?) } else { None };
         let mut index = Index::default();
         known.iter().for_each(|&(first, offset)| index.note(first, offset));
-        Ok(Self { first, file, index: Mutex::new(index), sparse })
+        Ok(Self { first, file, number: next_number(), index: Mutex::new(index), sparse })
     }
 
     pub(crate) fn note(&self, first: LogIndex, offset: u64) {
@@ -191,6 +196,12 @@ impl<F: DiskFile> SegmentFile<F> {
     }
 }
 
+/// Numbers open segments.
+fn next_number() -> u64 {
+    static OPENED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    OPENED.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
 /// A walk over the frames of a log.
 pub(crate) struct Walk {
     /// The first record.
@@ -219,12 +230,21 @@ impl<D: Disk> Shared<D> {
             durable_bytes: AtomicU64::new(0),
             segments: RwLock::new(segments),
             last_read: Mutex::default(),
+            must_rotate: AtomicBool::new(false),
         }
     }
 
     pub(crate) fn set_durable(&self, durable: LogIndex, bytes: u64) {
         self.durable_bytes.store(bytes, Ordering::Relaxed);
         self.durable.store(durable.0, Ordering::Release);
+    }
+
+    pub(crate) fn request_rotation(&self) {
+        self.must_rotate.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_rotation_requested(&self) -> bool {
+        self.must_rotate.load(Ordering::Relaxed)
     }
 
     pub(crate) fn durable_end(&self) -> LogIndex {
@@ -238,10 +258,12 @@ impl<D: Disk> Shared<D> {
     pub(crate) fn add_segment(&self, segment: Segment<D::File>) {
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
         segments.push(segment);
+        self.must_rotate.store(false, Ordering::Relaxed);
         close_some(&mut segments);
     }
 
-    /// Closes a segment that is not the last one. The next reader reopens it.
+    /// Closes a segment that is not the last one, and forgets the last reads. The next reader
+    /// reopens it.
     pub(crate) fn close(&self, first: LogIndex) {
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, closed)) = segments.split_last_mut()
@@ -249,6 +271,8 @@ impl<D: Disk> Shared<D> {
         {
             closed[at].opened = None;
         }
+        drop(segments);
+        *self.last_read.lock().unwrap_or_else(PoisonError::into_inner) = LastRead::default();
     }
 
     /// First log indexes of the segments, starting with the one that holds `from`.
@@ -331,11 +355,20 @@ impl<D: Disk> Shared<D> {
             let limit = limit.map_or_else(|| file.length(), Ok).map_err(storage)?;
             let part = Part { file: &file, limit };
             let hashed = if last && first == walk.hashed.0 { walk.hashed.1 } else { 0 };
-            let start = near.take().unwrap_or((SEGMENT_HEADER_BYTES, base));
-            let scanned = scan::scan_again(part, start, hashed, &mut |_, frame| {
+            let near = near.take();
+            let mut visit_from = |_: u64, frame: &Frame<'_>| {
                 if frame.header().last() < walk.from { Ok(()) } else { visit(frame) }
-            });
-            let scanned = scanned.map_err(storage)?;
+            };
+            let start = near.unwrap_or((SEGMENT_HEADER_BYTES, base));
+            let scanned = scan::scan_again(part, start, hashed, &mut visit_from);
+            let mut scanned = scanned.map_err(storage)?;
+            // An erasure may have replaced the file since the offset was found.
+            let is_moved = near.is_some() && scanned.offset == start.0;
+            if is_moved && matches!(scanned.cause, Cause::Unsound(_)) {
+                let start = (SEGMENT_HEADER_BYTES, base);
+                scanned =
+                    scan::scan_again(part, start, hashed, &mut visit_from).map_err(storage)?;
+            }
             let may_be_room = walk.room && last;
             match scanned.cause {
                 Cause::Visitor => return Ok(None),
@@ -355,7 +388,7 @@ impl<D: Disk> Shared<D> {
             return Ok(held);
         }
         let opened = self.open_at(log_index)?;
-        let near = last_read().before(opened.first, log_index).unwrap_or(0);
+        let near = last_read().before(opened.number, log_index).unwrap_or(0);
         let start = opened.before(log_index).map_err(storage)?.max(near);
         let mut window = Window::new(INDEX_STEP_BYTES as usize);
         let (frame, end) = find_frame(&opened, &mut window, (start, log_index))?;
@@ -445,7 +478,7 @@ fn find_frame<F: DiskFile>(
         if log_index <= header.last() {
             let (frame, _) = frame_at(window, part, offset).map_err(storage)?.map_err(damage)?;
             let frame = Arc::new(OwnedFrame::copy(&frame));
-            return Ok((frame, End { segment: first, last: header.last(), offset: end }));
+            return Ok((frame, End { file: opened.number, last: header.last(), offset: end }));
         }
         offset = end;
     }

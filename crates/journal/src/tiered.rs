@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use blobs::{BlobError, BlobStore};
-use ledger::LogIndex;
+use ledger::{Digest, LogIndex};
 use ports::{Cipher, Disk, DiskError, DiskFile, OptionalCipher};
 use record::frame::Tail;
 
@@ -271,6 +271,11 @@ impl<D: Disk> TieredDisk<D> {
         Ok(store)
     }
 
+    /// URL of the archive that holds a segment, as the archive index has it.
+    pub(crate) fn archived_at(&self, first: LogIndex) -> Option<Arc<str>> {
+        self.index().entries.get(&first).map(|entry| Arc::clone(&entry.place))
+    }
+
     pub(crate) fn is_in_use(&self, url: &str) -> bool {
         self.index().entries.values().any(|entry| *entry.place == *url)
     }
@@ -495,7 +500,8 @@ impl<F: DiskFile> CompressedFile<F> {
     }
 
     fn block(&self, number: usize) -> Result<Arc<Vec<u8>>, DiskError> {
-        let key = |number: usize| (self.contents.base.next(), number as u64);
+        // The same segment without some payloads has another seal.
+        let key = |number: usize| (self.contents.seal, number as u64);
         let in_a_row = self.next.swap(number as u64 + 1, Ordering::Relaxed) == number as u64;
         if let Some(block) = self.cache.get(key(number)) {
             return Ok(block);
@@ -552,7 +558,7 @@ impl<F> std::fmt::Debug for CompressedBytes<F> {
     }
 }
 
-/// Most recently read plain blocks, by first record of the segment and block number.
+/// Most recently read plain blocks, by seal of the compressed segment and block number.
 #[derive(Debug, Default)]
 struct Cache {
     held: Mutex<CachedBlock>,
@@ -560,7 +566,7 @@ struct Cache {
 
 #[derive(Debug, Default)]
 struct CachedBlock {
-    blocks: HashMap<(LogIndex, u64), BlockUse>,
+    blocks: HashMap<(Digest, u64), BlockUse>,
     /// Counts uses: the block with the lowest number is the least recently used one.
     clock: u64,
 }
@@ -569,7 +575,7 @@ struct CachedBlock {
 type BlockUse = (u64, Arc<Vec<u8>>);
 
 impl Cache {
-    fn get(&self, key: (LogIndex, u64)) -> Option<Arc<Vec<u8>>> {
+    fn get(&self, key: (Digest, u64)) -> Option<Arc<Vec<u8>>> {
         let mut held = lock(&self.held);
         held.clock += 1;
         let clock = held.clock;
@@ -578,7 +584,7 @@ impl Cache {
         Some(Arc::clone(block))
     }
 
-    fn put(&self, key: (LogIndex, u64), block: Arc<Vec<u8>>) {
+    fn put(&self, key: (Digest, u64), block: Arc<Vec<u8>>) {
         let mut held = lock(&self.held);
         held.clock += 1;
         let clock = held.clock;
@@ -611,11 +617,11 @@ mod tests {
     fn the_blocks_that_were_used_last_are_kept() {
         let cache = Cache::default();
         let most = CACHED_BLOCKS as u64;
-        let put = |number: u64| cache.put((LogIndex(1), number), Arc::new(vec![number as u8]));
-        let has = |number: u64| lock(&cache.held).blocks.contains_key(&(LogIndex(1), number));
+        let put = |number: u64| cache.put((Digest([1; 32]), number), Arc::new(vec![number as u8]));
+        let has = |number: u64| lock(&cache.held).blocks.contains_key(&(Digest([1; 32]), number));
         (0..most).for_each(put);
         for number in (0..most).rev() {
-            let block = cache.get((LogIndex(1), number)).expect("there is room for all");
+            let block = cache.get((Digest([1; 32]), number)).expect("there is room for all");
             assert_eq!(*block, [number as u8]);
         }
         for number in 0..most {
@@ -623,6 +629,6 @@ mod tests {
             assert!(has(most + number) && !has(most - 1 - number), "{number}");
             assert_eq!(lock(&cache.held).blocks.len(), CACHED_BLOCKS);
         }
-        assert!(cache.get((LogIndex(2), most)).is_none());
+        assert!(cache.get((Digest([2; 32]), most)).is_none());
     }
 }

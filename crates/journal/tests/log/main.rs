@@ -8,6 +8,7 @@ mod crash;
 mod damage;
 mod damage_matrix;
 mod durable_mark;
+mod erasure;
 mod live_readers;
 mod preallocation;
 mod real_disk;

@@ -16,6 +16,7 @@ use crate::accounts::AccountKind;
 use crate::alerts::ALERTS_MAX;
 use crate::description::Description;
 use crate::enrolments::{CERTIFICATE_BYTES_MAX, CSR_BYTES_MAX};
+use crate::erasures::{ERASED_RANGES_MAX, ErasureForm, RecordRange};
 use crate::fees::FeeRule;
 use crate::field::{
     AtMost, BoundedAmount, ByteSink, Bytes, Chooser, Field, FieldError, Form, LONG, List,
@@ -76,6 +77,8 @@ pub enum StatePart {
     Quotes,
     /// Recorded transaction requests.
     TransactionRequests,
+    /// Erasures of the contents of records.
+    Erasures,
 }
 
 impl StatePart {
@@ -102,7 +105,8 @@ impl StatePart {
             | Self::Proposals
             | Self::Enrolments
             | Self::Quotes
-            | Self::TransactionRequests => false,
+            | Self::TransactionRequests
+            | Self::Erasures => false,
         }
     }
 }
@@ -529,6 +533,8 @@ macro_rules! admin_outcomes {
             EnrolmentNotFound = 176,
             /// Admin: the enrolment has a certificate, or was rejected.
             EnrolmentEnded = 177,
+            /// Admin: the erasure names no records, or not in order, or records after it.
+            ErasureInvalid = 199,
         } }
     };
 }
@@ -985,6 +991,18 @@ changes! {
             /// The FSPs that lose an entry.
             former: Vec<FormerOwner> as List<ENTRIES_MAX>,
         } touches [Notices] => [ParticipantNotFound, Accepted] since 4,
+        /// `POST /erasures`: erases the contents (headers and bodies) of recorded messages from the
+        /// log, its archives and its backups. The fields that the kernel reads stay.
+        85 Erase {
+            /// How the records were selected.
+            form: ErasureForm,
+            /// The selected transfer or time.
+            subject: String as Text<SHORT>,
+            /// The records, ascending and apart.
+            records: Vec<RecordRange> as List<ERASED_RANGES_MAX>,
+            /// Number of contents that were stored when the erasure was requested.
+            contents: u32,
+        } touches [Erasures] => [ErasureInvalid, RegistryFull, Accepted] since 4,
     }
 }
 

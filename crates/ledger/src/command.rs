@@ -66,10 +66,14 @@ pub enum TransferMessage<'a> {
 }
 
 impl Command {
+    /// The number of [`Command::FinishDeliveries`].
+    pub const FINISH_DELIVERIES: u16 = 6;
     /// The number of [`Command::PrepareBulk`].
     pub const PREPARE_BULK: u16 = 9;
     /// The number of [`Command::FulfilBulk`].
     pub const FULFIL_BULK: u16 = 10;
+    /// The number of [`Command::AbortBulk`].
+    pub const ABORT_BULK: u16 = 11;
 
     /// The message about a transfer; `None` for every other command.
     #[must_use]

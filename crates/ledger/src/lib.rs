@@ -36,6 +36,7 @@ mod decision;
 mod decision_recorder;
 mod description;
 mod enrolments;
+mod erasures;
 mod evicted;
 mod eviction;
 mod fees;
@@ -89,6 +90,7 @@ pub use enrolments::{
     CERTIFICATE_BYTES_MAX, CSR_BYTES_MAX, ENROLMENTS_MAX, ENROLMENTS_OF_PARTICIPANT_MAX,
     ENROLMENTS_OPEN_MAX, Enrolment, EnrolmentEnd, Enrolments,
 };
+pub use erasures::{ERASED_RANGES_MAX, ERASURES_MAX, Erasure, ErasureForm, Erasures, RecordRange};
 pub use evicted::EvictedRows;
 pub use eviction::Eviction;
 pub use fees::{

@@ -24,6 +24,7 @@ use crate::change::{LedgerAccountType, Oracle, Settings, SettlementModel, StateP
 use crate::commands::choose_modes;
 use crate::description::Description;
 use crate::enrolments::{ENROLMENTS_MAX, Enrolment, Enrolments};
+use crate::erasures::{ERASURES_MAX, Erasure, Erasures};
 use crate::evicted::EvictedRows;
 use crate::fees::{FEE_RULES_MAX, FeeBook, FeeRule, PendingFee};
 use crate::field::{Field, FieldError, Reader, Row, RowList, stored};
@@ -59,6 +60,7 @@ use crate::transfers::{TransferLocation, Transfers};
 mod alerts;
 mod bulks;
 mod enrolments;
+mod erasures;
 mod fees;
 mod notices;
 mod operators;
@@ -172,6 +174,8 @@ tables! {
     29 Quotes: QuoteRow, ordered, at most QUOTES_MAX;
     /// Recorded transaction requests, in their order.
     30 TransactionRequests: TransactionRequestRow, ordered, at most TRANSACTION_REQUESTS_MAX;
+    /// Erasures, oldest first.
+    31 Erasures: Erasure, ordered, at most ERASURES_MAX;
 }
 
 impl Table {
@@ -201,6 +205,7 @@ impl Table {
             Self::Enrolments => &[StatePart::Enrolments],
             Self::Quotes => &[StatePart::Quotes],
             Self::TransactionRequests => &[StatePart::TransactionRequests],
+            Self::Erasures => &[StatePart::Erasures],
         }
     }
 
@@ -233,7 +238,8 @@ impl Table {
             | Self::Enrolments
             | Self::OpenBulks
             | Self::Quotes
-            | Self::TransactionRequests => 1,
+            | Self::TransactionRequests
+            | Self::Erasures => 1,
         }
     }
 }
@@ -339,6 +345,7 @@ impl State {
             operators: self.operators.clone(),
             proposals: self.proposals.clone(),
             enrolments: self.enrolments.clone(),
+            erasures: self.erasures.clone(),
             bulks: self.bulks.clone(),
             quotes: self.quotes.snapshot(),
             requests: self.requests.snapshot(),
@@ -451,6 +458,7 @@ pub struct StateBuilder {
     operators: OperatorBook,
     proposals: Proposals,
     enrolments: Enrolments,
+    erasures: Erasures,
     bulks: Bulks,
     quotes: Quotes,
     /// The record of the last quote.
@@ -511,6 +519,7 @@ impl StateBuilder {
             operators: OperatorBook::default(),
             proposals: Proposals::default(),
             enrolments: Enrolments::default(),
+            erasures: Erasures::default(),
             bulks: Bulks::default(),
             quotes: Quotes::new(KeyedHashing::new(seed)),
             last_quote: LogIndex(0),
@@ -571,6 +580,9 @@ impl StateBuilder {
         if head.rules_version < OPERATORS && self.enrolments != Enrolments::default() {
             return Err(InvalidState("the enrolments do not fit the rules in force"));
         }
+        if head.rules_version < OPERATORS && 0 < self.erasures.count() {
+            return Err(InvalidState("the erasures do not fit the rules in force"));
+        }
         let registry = Registry::restore(keyed, self.participants, self.catalogue)?;
         let mut state = State {
             hub: head.hub,
@@ -589,6 +601,7 @@ impl StateBuilder {
             operators: self.operators,
             proposals: self.proposals,
             enrolments: self.enrolments,
+            erasures: self.erasures,
             bulks: self.bulks,
             quotes: self.quotes,
             requests: self.requests,

@@ -9,6 +9,7 @@ use crate::bulks::Bulks;
 use crate::change::{Change, Settings};
 use crate::command::{Command, TraceId};
 use crate::enrolments::Enrolments;
+use crate::erasures::Erasures;
 use crate::fees::FeeBook;
 use crate::field::stored;
 use crate::hashing::KeyedHashing;
@@ -232,6 +233,7 @@ pub struct State {
     pub(crate) operators: OperatorBook,
     pub(crate) proposals: Proposals,
     pub(crate) enrolments: Enrolments,
+    pub(crate) erasures: Erasures,
     pub(crate) bulks: Bulks,
     pub(crate) quotes: Quotes,
     pub(crate) requests: TransactionRequests,
@@ -269,6 +271,7 @@ impl State {
             operators: OperatorBook::default(),
             proposals: Proposals::default(),
             enrolments: Enrolments::default(),
+            erasures: Erasures::default(),
             bulks: Bulks::default(),
             quotes: Quotes::new(keyed),
             requests: TransactionRequests::new(keyed),
@@ -357,6 +360,12 @@ impl State {
         &self.enrolments
     }
 
+    /// Erasures of the contents of records.
+    #[must_use]
+    pub const fn erasures(&self) -> &Erasures {
+        &self.erasures
+    }
+
     /// A recorded quote; `None` if it is unknown, or no longer kept.
     #[must_use]
     pub fn quote(&self, id: &TransferId) -> Option<&QuoteRow> {
@@ -394,6 +403,10 @@ impl State {
     /// Whether a change is decided only as part of an approval.
     #[must_use]
     pub fn needs_approval(&self, change: &Change) -> bool {
+        // What is erased cannot be brought back: where operators have names, two are needed.
+        if matches!(change, Change::Erase(_)) && self.operators.operators().any(|it| it.active) {
+            return true;
+        }
         self.proposals.needs(change.declaration()) && !takes_rights_away(&self.operators, change)
     }
 

@@ -18,6 +18,7 @@ use crate::command::{Administer, Command};
 use crate::commands;
 use crate::context::Context;
 use crate::enrolments::Enrolments;
+use crate::erasures::Erasures;
 use crate::ids::LogIndex;
 use crate::notice::Outbox;
 use crate::operators::OperatorBook;
@@ -60,6 +61,7 @@ impl State {
             operators: OperatorBook::default(),
             proposals: Proposals::default(),
             enrolments: Enrolments::default(),
+            erasures: Erasures::default(),
             bulks: Bulks::default(),
             quotes: Quotes::new(self.transfers.keyed()),
             requests: TransactionRequests::new(self.transfers.keyed()),

@@ -20,6 +20,7 @@
 mod alerts;
 mod bulks;
 mod enrolments;
+mod erasures;
 mod fees;
 mod funds;
 mod operators;
@@ -44,6 +45,7 @@ use ledger::{
 use alerts::Alerts;
 use bulks::Bulks;
 use enrolments::Enrolments;
+use erasures::Erasures;
 use fees::FEE_RULES;
 use funds::FundsMovement;
 use operators::Operators;
@@ -84,6 +86,7 @@ pub struct Model {
     operators: Operators,
     proposals: Proposals,
     enrolments: Enrolments,
+    erasures: Erasures,
     quotes: Quotes,
     requests: TransactionRequests,
     counters: Counters,
@@ -117,6 +120,7 @@ impl Default for Model {
             operators: Operators::default(),
             proposals: Proposals::default(),
             enrolments: Enrolments::default(),
+            erasures: Erasures::default(),
             quotes: Quotes::default(),
             requests: TransactionRequests::default(),
             counters: Counters::default(),
@@ -219,6 +223,7 @@ impl Model {
         self.operators.compare(state);
         self.proposals.compare(state);
         self.enrolments.compare(state);
+        self.erasures.compare(state);
         self.quotes.compare(state);
         self.requests.compare(state);
         self.outbox.compare_in_full(state);

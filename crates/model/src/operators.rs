@@ -31,6 +31,11 @@ pub(super) struct Operators {
 }
 
 impl Operators {
+    /// Whether anyone besides the shared token may use the admin API.
+    pub(super) fn has_active(&self) -> bool {
+        self.operators.values().any(|it| it.active)
+    }
+
     /// The state holds exactly the accepted entries.
     pub(super) fn compare(&self, state: &State) {
         let book = state.operators();

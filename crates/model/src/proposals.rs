@@ -100,6 +100,9 @@ impl Proposals {
 impl Model {
     /// Whether a change is refused unless it comes by an approval.
     pub(super) fn must_be_approved(&self, change: &Change) -> bool {
+        if matches!(change, Change::Erase(_)) && self.operators.has_active() {
+            return true;
+        }
         self.proposals.must_be_approved(change.number()) && !self.only_takes_rights(change)
     }
 }

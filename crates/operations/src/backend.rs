@@ -19,6 +19,7 @@ use tokio::sync::mpsc::Receiver;
 
 use crate::audit_log::{AuditPage, AuditQuery};
 use crate::contents::PaymentContents;
+use crate::erasures::{ErasurePlan, ErasureReport, ErasureSelection};
 use crate::events::{EventPage, EventPublishing, EventQuery};
 use crate::explanations::ExplanationOptions;
 use crate::reports::{Cluster, DiskStatus, Health, Snapshots, TransferTrace};
@@ -121,6 +122,21 @@ pub trait AdminBackend: Send + Sync + 'static {
         _id: TransferId,
     ) -> BoxFuture<'_, Result<Option<PaymentContents>, Unavailable>> {
         Box::pin(async { Ok(None) })
+    }
+
+    /// The records that an erasure would affect, found on a separate thread; `None` if no record is
+    /// about the transfer. The default is for a hub without a log.
+    fn plan_erasure(
+        &self,
+        _selection: ErasureSelection,
+    ) -> BoxFuture<'_, Result<Option<ErasurePlan>, Unavailable>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    /// The erasures with their progress, newest first, at most
+    /// [`ERASURES_LISTED_MAX`](crate::ERASURES_LISTED_MAX). The default is for a hub without a log.
+    fn erasures(&self) -> BoxFuture<'_, Result<Vec<ErasureReport>, Unavailable>> {
+        Box::pin(async { Ok(Vec::new()) })
     }
 
     /// The statement of a participant over a period, computed from the log, on a separate thread.

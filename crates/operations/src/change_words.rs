@@ -234,6 +234,16 @@ impl InWords for ledger::EndEnrolment {
     }
 }
 
+impl InWords for ledger::Erase {
+    fn in_words(&self) -> String {
+        let what = match self.form {
+            ledger::ErasureForm::Transfer => "messages of transfer",
+            ledger::ErasureForm::Before => "messages of payments that ended before",
+        };
+        format!("erase the contents of {} {what} {}", self.contents, self.subject)
+    }
+}
+
 impl InWords for ledger::Redeliver {
     fn in_words(&self) -> String {
         format!("send dead letter {} again", self.notice.0)

@@ -7,8 +7,8 @@ use fspiop::{ErrorCode, Refusal};
 use ledger::{
     AbortSettlement, Activate, AddKey, AdjustBalance, AdvanceSettlement, AssignParties, Change,
     ChangeDeclaration, CreateFeeRule, CreateHubAccount, CreateParticipant, CreateSettlementModel,
-    CreateToken, EndEnrolment, EndFundsOut, MoveFunds, OperatorBook, RegisterParties, RemoveKey,
-    RemoveRole, SetAccountActive, SetEndpoint, SetFeeRuleActive, SetFourEyes,
+    CreateToken, EndEnrolment, EndFundsOut, Erase, MoveFunds, OperatorBook, RegisterParties,
+    RemoveKey, RemoveRole, SetAccountActive, SetEndpoint, SetFeeRuleActive, SetFourEyes,
     SetInitialPositionAndLimits, SetLimit, SetOperator, SetParticipantActive, SetPassword, SetRole,
     SetSecondFactor, SetSettlementModelActive, State,
 };
@@ -28,7 +28,7 @@ use crate::schema::{self, response_type};
 const ROLES: &str = "roles";
 
 /// Groups of kinds of changes.
-const GROUPS: [(&str, &[&ChangeDeclaration]); 9] = [
+const GROUPS: [(&str, &[&ChangeDeclaration]); 10] = [
     ("funds", &[&MoveFunds::DECLARATION, &EndFundsOut::DECLARATION, &AdjustBalance::DECLARATION]),
     ("limits", &[&SetInitialPositionAndLimits::DECLARATION, &SetLimit::DECLARATION]),
     ("settlements", &[&AdvanceSettlement::DECLARATION, &AbortSettlement::DECLARATION]),
@@ -54,6 +54,7 @@ const GROUPS: [(&str, &[&ChangeDeclaration]); 9] = [
     ),
     ("parties", &[&RegisterParties::DECLARATION, &AssignParties::DECLARATION]),
     ("rules", &[&Activate::DECLARATION]),
+    ("erasures", &[&Erase::DECLARATION]),
     (
         ROLES,
         &[
@@ -81,9 +82,10 @@ routes! {
                 `limits` (net debit caps, initial positions), `settlements` (moving accounts of a \
                 settlement, and aborting it), `models` (settlement models, fee rules), `keys`, \
                 `participants` (participants, accounts, endpoints), `parties` (`POST /parties`), \
-                `rules` (the rules version) and `roles` (operators, roles, new tokens, \
-                passwords). `roles` must be listed whenever another group is: who could add an \
-                operator alone could approve alone. While a group is listed, a change of the list \
+                `rules` (the rules version), `erasures` (never made alone, listed or not) and \
+                `roles` (operators, roles, new tokens, passwords). `roles` must be listed whenever \
+                another group is: who could add an operator alone could approve alone. While a \
+                group is listed, a change of the list \
                 is itself a proposal. Refused with 3100 unless operators have names \
                 (`admin.auth = \"roles\"`), and unless two active operators have the permission of \
                 each listed group.",

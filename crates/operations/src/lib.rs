@@ -39,6 +39,7 @@ mod dry_runs;
 mod endpoint_cache;
 mod enrolments;
 mod enums;
+mod erasures;
 mod event_stream;
 mod events;
 mod explanations;
@@ -114,6 +115,7 @@ pub use contents::{
     CONTENTS_BYTES_MAX, CONTENTS_MAX, MessageContent, PaymentContents, masked_text,
 };
 pub use enrolments::EnrolmentOptions;
+pub use erasures::{ERASURES_LISTED_MAX, ErasurePlan, ErasureReport, ErasureSelection};
 pub use events::{
     EVENTS_MAX, EVENTS_READ_MAX, EventPage, EventPublishing, EventQuery, PagedEvent,
     PublishingState,

@@ -65,6 +65,7 @@ pub(crate) fn from_outcome(outcome: AdminOutcome) -> Option<Refusal> {
         }
         EnrolmentNotFound => not_found("enrolment not found"),
         EnrolmentEnded => invalid("the enrolment was signed or rejected before"),
+        ErasureInvalid => internal("the erasure names no records, or records after it"),
         AccountKindNotForHub => client("the Hub cannot have an account of this type"),
         AccountExists => client("Hub account has already been registered"),
         AccountNotFound => not_found("the participant has no such account"),
@@ -251,6 +252,7 @@ mod tests {
             EnrolmentsFull: 400 Bad Request, 3100: Generic validation error - the participant has 4 open enrolments: sign or reject one first
             EnrolmentNotFound: 400 Bad Request, 3200: Generic ID not found - enrolment not found
             EnrolmentEnded: 400 Bad Request, 3100: Generic validation error - the enrolment was signed or rejected before
+            ErasureInvalid: 500 Internal Server Error, 2001: Internal server error - the erasure names no records, or records after it
             Repeated: 503 Service Unavailable, 2003: Service currently unavailable - duplicate log record; retry the request to get its result
             Expired: 500 Internal Server Error, 2001: Internal server error - unexpected outcome Expired; please report this defect of the hub
         "#]].assert_eq(&table);

@@ -20,16 +20,19 @@ pub(crate) enum Permission {
     /// Reads messages and explanations without masks, transaction objects, hashes of the state and
     /// the audit trail.
     Audit,
+    /// Erases contents of messages, which cannot be undone.
+    Erase,
 }
 
 impl Permission {
     /// All permissions, each with its name.
-    pub(crate) const NAMED: [(&'static str, Self); 5] = [
+    pub(crate) const NAMED: [(&'static str, Self); 6] = [
         ("read", Self::Read),
         ("operate", Self::Operate),
         ("finance", Self::Finance),
         ("security", Self::Security),
         ("audit", Self::Audit),
+        ("erase", Self::Erase),
     ];
 
     /// Its name.
@@ -44,12 +47,13 @@ impl Permission {
 }
 
 /// The built-in roles, which cannot be changed.
-pub(crate) const BUILT_IN: [(&str, &[Permission]); 6] = [
+pub(crate) const BUILT_IN: [(&str, &[Permission]); 7] = [
     ("viewer", &[Permission::Read]),
     ("operator", &[Permission::Read, Permission::Operate]),
     ("finance", &[Permission::Read, Permission::Finance]),
     ("security", &[Permission::Read, Permission::Security]),
     ("auditor", &[Permission::Read, Permission::Audit]),
+    ("privacy", &[Permission::Read, Permission::Erase]),
     (
         "admin",
         &[
@@ -58,6 +62,7 @@ pub(crate) const BUILT_IN: [(&str, &[Permission]); 6] = [
             Permission::Finance,
             Permission::Security,
             Permission::Audit,
+            Permission::Erase,
         ],
     ),
 ];
@@ -131,7 +136,7 @@ mod tests {
             (&["finance", "auditor"], &["read", "finance", "audit"]),
             (&["removed"], &[]),
             (&["removed", "operator"], &["read", "operate"]),
-            (&["admin"], &["read", "operate", "finance", "security", "audit"]),
+            (&["admin"], &["read", "operate", "finance", "security", "audit", "erase"]),
         ] {
             let roles: Vec<String> = roles.iter().map(|role| (*role).to_owned()).collect();
             assert_eq!(Permissions::of_roles(&book, &roles).names(), expected, "{roles:?}");

@@ -369,6 +369,9 @@ response_type! {
         /// The publication of signed chain heads, if configured.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub chain_heads: Option<BackgroundJob>,
+        /// The job that erases message contents.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub erasure: Option<BackgroundJob>,
     }
 }
 

@@ -21,7 +21,7 @@ use crate::response::HandlerResult;
 use crate::schema::{Content, any_text, some_text};
 use crate::{
     accounts, audit_log, cluster, configuration, contents, credentials, dead_letters, dry_runs,
-    endpoint_cache, enrolments, enums, events, explanations, four_eyes, funds, identity,
+    endpoint_cache, enrolments, enums, erasures, events, explanations, four_eyes, funds, identity,
     interchange_fee_rules, jws_certificates, keys, limits, liquidity, logins, metrics, monitoring,
     openapi_document, operators, oracles, outbox, participants, parties, proposals,
     provider_logins, roles, rules, settlement_models, settlement_windows, settlements, snapshots,
@@ -65,6 +65,7 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("hub", transfers::RESOURCES),
     ("hub", explanations::RESOURCES),
     ("hub", contents::RESOURCES),
+    ("hub", erasures::RESOURCES),
     ("hub", trace_search::RESOURCES),
     ("hub", events::RESOURCES),
     ("hub", dry_runs::RESOURCES),

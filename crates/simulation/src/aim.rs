@@ -4,6 +4,7 @@
 //! not compile. The [`outcomes`](crate::workload::outcomes) workload asks for the aims.
 
 mod enrolments;
+mod erasures;
 mod funds;
 mod liquidity;
 mod operators;

@@ -19,11 +19,12 @@ use fspiop::time::retry_after_ms;
 use fspiop::{ErrorCode, PartyIdType, Resource, TraceContext, percent_encode};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use ledger::{
-    ChangeParties, Command, ErrorOutcome, FspName, LogIndex, Notice, NoticeKind, Outcome,
-    ParticipantIndex, PartyBinding, PartyChangeForm, PartyChangeView, TransferId, TransferState,
-    TransferView,
+    ChangeParties, Command, ErrorOutcome, FspName, Fulfilment, LogIndex, Notice, NoticeKind,
+    Outcome, ParticipantIndex, PartyBinding, PartyChangeForm, PartyChangeView, TransferId,
+    TransferMessage, TransferState, TransferView,
 };
 use node::latency_trace::{TracePoint, monotonic_ns};
+use ports::{OwnedPayload, OwnedRecord};
 use traces::SpanSubject;
 
 use crate::bulk_messages;
@@ -321,16 +322,23 @@ async fn own_body(records: &Records, outgoing: &OutgoingNotice) -> Option<Bytes>
     let completed_ms = Some(notice.at.millis());
     match notice.kind {
         NoticeKind::FulfilCopy | NoticeKind::AbortCopy => {
-            Some(message_of(records, outgoing).await?.body.clone())
+            match message_of(records, outgoing).await? {
+                Content::Message(message) => Some(message.body.clone()),
+                Content::Erased(record) => Some(body_of_erased(&record, completed_ms)),
+            }
         }
-        NoticeKind::Committed => {
-            let message = message_of(records, outgoing).await?;
-            committed_body(&message.body, completed_ms, FulfilmentShown::Shown)
-        }
-        NoticeKind::PatchCommitted => {
-            let message = message_of(records, outgoing).await?;
-            committed_body(&message.body, completed_ms, FulfilmentShown::Hidden)
-        }
+        NoticeKind::Committed => match message_of(records, outgoing).await? {
+            Content::Message(message) => {
+                committed_body(&message.body, completed_ms, FulfilmentShown::Shown)
+            }
+            Content::Erased(record) => Some(body_of_erased(&record, completed_ms)),
+        },
+        NoticeKind::PatchCommitted => match message_of(records, outgoing).await? {
+            Content::Message(message) => {
+                committed_body(&message.body, completed_ms, FulfilmentShown::Hidden)
+            }
+            Content::Erased(_) => Some(state_only("COMMITTED", completed_ms)),
+        },
         NoticeKind::Reserved => Some(state_only("RESERVED", None)),
         NoticeKind::AbortedState | NoticeKind::PatchAborted => {
             let about = (notice.source, notice.transfer);
@@ -398,7 +406,12 @@ async fn cause_extension(
     (record, id): (LogIndex, Option<TransferId>),
 ) -> Option<Extension> {
     if outcome == Outcome::Aborted {
-        let message = records.load_message_about(record, id).await?;
+        let record = records.load(record).await?;
+        if record.payload == OwnedPayload::Erased {
+            let code = ErrorCode::GENERIC_PAYEE;
+            return Some(hub_messages::cause(code, &code.describe("")));
+        }
+        let message = message_about(record, id)?;
         let error = ErrorInformation::parse(&message.body).ok()?;
         let (code, description) = error.effective();
         return Some(hub_messages::cause(code, &description));
@@ -577,10 +590,43 @@ pub(crate) fn batch_result_callback(
     Some((to, hub_messages::batch_registered(&outcomes, batch.currency)))
 }
 
-async fn message_of(records: &Records, outgoing: &OutgoingNotice) -> Option<Arc<ForwardedMessage>> {
+/// The message that a notice is made from.
+enum Content {
+    /// From memory or from the log.
+    Message(Arc<ForwardedMessage>),
+    /// It was erased; the record has its fields.
+    Erased(OwnedRecord),
+}
+
+/// The message of a notice; `None` if it is unreadable at the moment.
+async fn message_of(records: &Records, outgoing: &OutgoingNotice) -> Option<Content> {
     let in_memory = outgoing.message.borrow().clone();
-    match in_memory {
-        Some(message) => Some(message),
-        None => records.load_message(outgoing.notice.source).await.map(Arc::new),
+    if let Some(message) = in_memory {
+        return Some(Content::Message(message));
     }
+    let record = records.load(outgoing.notice.source).await?;
+    match record.payload {
+        OwnedPayload::Erased => Some(Content::Erased(record)),
+        _ => stored_message(record).map(|message| Content::Message(Arc::new(message))),
+    }
+}
+
+/// The answer of a payee whose message was erased: what the log proves of it.
+fn body_of_erased(record: &OwnedRecord, completed_ms: Option<u64>) -> Bytes {
+    let command = record::command::read_fields(record.kind, record.version, &record.fields).ok();
+    let fulfilment = match command.as_ref().and_then(Command::message) {
+        Some(TransferMessage::Abort(_)) => {
+            let code = ErrorCode::GENERIC_PAYEE;
+            return hub_messages::error(code, &code.describe(""), &[]);
+        }
+        Some(TransferMessage::Fulfil(fulfil)) => fulfil.fulfilment,
+        Some(TransferMessage::Prepare(_)) | None => Fulfilment::Absent,
+    };
+    let preimage = match &fulfilment {
+        Fulfilment::Present(preimage) => Some(preimage),
+        Fulfilment::Absent | Fulfilment::Undecodable => None,
+    };
+    let state = "COMMITTED";
+    let notice = TransferNotice { state, completed_ms, fulfilment: preimage, extensions: &[] };
+    hub_messages::transfer(&notice)
 }

@@ -8,6 +8,7 @@ pub(crate) mod cluster;
 pub(crate) mod conformance;
 pub(crate) mod doctor;
 pub(crate) mod drill;
+pub(crate) mod erasures;
 pub(crate) mod funds;
 pub(crate) mod health;
 pub(crate) mod init;

@@ -10,6 +10,7 @@ pub(crate) mod certificates;
 pub(crate) mod chain_heads;
 pub(crate) mod descriptors;
 pub(crate) mod durable_mark_thread;
+pub(crate) mod erasure;
 mod events;
 pub(crate) mod issuers;
 pub(crate) mod liquidity;
@@ -21,6 +22,7 @@ mod mojaloop_metrics;
 pub(crate) mod open_store;
 mod probes;
 pub(crate) mod recent;
+pub(crate) mod segments;
 pub(crate) mod shutdown;
 pub(crate) mod signals;
 pub(crate) mod signatures;
@@ -73,7 +75,7 @@ use crate::data::layout::has_segments;
 use crate::inspect::live_replay::ReplaySource;
 use crate::operate::quarantine::{self, Entry, Notes};
 use crate::serve::admin_backend::{NodeBackend, ReadPermits};
-use crate::serve::background::{BackgroundJobs, Segments};
+use crate::serve::background::BackgroundJobs;
 use crate::serve::certificates::{Certificates, RELOAD_INTERVAL, ReloadReason};
 use crate::serve::descriptors::{connections_all, raise_limit};
 use crate::serve::durable_mark_thread::DurableMarkThread;
@@ -85,6 +87,7 @@ use crate::serve::log_backend::{Log, LogLocation, NodeParts, OpenBackend, Runnin
 use crate::serve::logging::{FlushAtEnd, Logging};
 use crate::serve::open_store::StorePaths;
 use crate::serve::probes::{StartingProbes, for_tokio};
+use crate::serve::segments::Segments;
 use crate::serve::shutdown::{Deadline, until_stopped};
 use crate::serve::signals::{EarlySignals, SignalRequest, Signals, log_ignored};
 use crate::serve::signatures::Keys;
@@ -183,7 +186,7 @@ fn serve_at(
     let publisher = EventPublisher::start(config, &node.handle(), (&replays, clock), &traffic)?;
     let running = ports.start(&node.handle(), stopping.clone()).map_err(no_io_thread)?;
     let mut watchdog = Watchdog::new(&config.health, node.handle(), Arc::clone(&traffic), clock);
-    let jobs = BackgroundJobs::start(config, arguments, (segments, replays.frames.clone()))?;
+    let jobs = BackgroundJobs::start(config, arguments, (segments, &replays, node.handle()))?;
     let backend = Arc::new(NodeBackend {
         handle: node.handle(),
         traffic,
@@ -195,7 +198,7 @@ fn serve_at(
         events,
         publishing: publisher.as_ref().map(EventPublisher::status),
         quarantined: quarantined.into(),
-        storage: Arc::clone(&jobs.storage),
+        background: jobs.status.clone(),
         liquidity: Arc::default(),
         mojaloop_names: config.metrics.mojaloop_names,
         certificates: Arc::clone(&certificates),
@@ -569,7 +572,7 @@ pub(crate) fn open(
     if let Some(tail_policy) = tail_policy {
         truncation::check_snapshots(&disk, &log.tail(), tail_policy).map_err(failed)?;
     }
-    let segments = Segments { log: disk.clone(), closer: log.closer(), keys };
+    let segments = Segments::new(disk.clone(), (log.closer(), log.rotator()), keys);
     let started = Instant::now();
     let frames = log.frames();
     let log = DelayedLog::new(log, options.sync_delay);

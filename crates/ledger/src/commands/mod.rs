@@ -23,6 +23,7 @@ mod create_settlement;
 mod create_settlement_model;
 mod drop_dead_letter;
 mod enrolments;
+mod erase;
 mod expire;
 mod fee_rules;
 mod fees;

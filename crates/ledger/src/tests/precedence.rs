@@ -104,7 +104,7 @@ fn violations_have_the_declared_order_of_the_outcomes() {
 }
 
 /// Outcomes that a few commands cannot produce: a table is full, or the hub lost an account.
-const UNREACHED: [(u8, AdminOutcome); 16] = [
+const UNREACHED: [(u8, AdminOutcome); 17] = [
     (CreateHubAccount::DECLARATION.number, AdminOutcome::RegistryFull),
     (CreateSettlementModel::DECLARATION.number, AdminOutcome::RegistryFull),
     (CreateParticipant::DECLARATION.number, AdminOutcome::RegistryFull),
@@ -121,6 +121,7 @@ const UNREACHED: [(u8, AdminOutcome); 16] = [
     (SetOperator::DECLARATION.number, AdminOutcome::RegistryFull),
     (CreateToken::DECLARATION.number, AdminOutcome::RegistryFull),
     (BeginEnrolment::DECLARATION.number, AdminOutcome::RegistryFull),
+    (Erase::DECLARATION.number, AdminOutcome::RegistryFull),
 ];
 
 /// For each change, earlier commands, then commands that each give the next declared outcome. A
@@ -356,6 +357,7 @@ const STAIRS: &[(ChangeDeclaration, &str, &[&str])] = &[
     ),
     (RegisterParties::DECLARATION, "", &["register-parties ghost", "register-parties dfsp1"]),
     (AssignParties::DECLARATION, "", &["assign-parties ghost", "assign-parties dfsp1"]),
+    (Erase::DECLARATION, "", &["erase t1 999", "erase t1 1"]),
     (SetFourEyes::DECLARATION, "", &["four-eyes 41 40", "four-eyes 40 41"]),
     (
         Propose::DECLARATION,

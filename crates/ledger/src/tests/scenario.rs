@@ -160,7 +160,7 @@ impl ScenarioRunner {
             "show" | "get" | "owed" | "dead" | "counters" | "deadline" | "accounts"
             | "limit-of" | "oracles" | "account-types" | "keys" | "window" | "settlement"
             | "alerts" | "fees" | "operators" | "proposals" | "enrolments" | "quotes"
-            | "requests" => {
+            | "requests" | "erasures" => {
                 let result = self.query(&words);
                 self.print(&format!("{line} -> {result}"));
             }
@@ -345,6 +345,10 @@ impl ScenarioRunner {
             "fees" => self.fees(),
             "proposals" => self.proposals(),
             "enrolments" => self.enrolments(),
+            "erasures" => {
+                let rows = self.state.erasures().iter();
+                rows.map(|it| it.record.0.to_string()).collect::<Vec<_>>().join(", ")
+            }
             "quotes" => self.quotes(),
             "requests" => self.requests(),
             "operators" => self.operators(),
@@ -866,6 +870,21 @@ impl ScenarioRunner {
                 former: former_owners(words),
             }
             .into(),
+            "erase" => {
+                let bounds = words.plain[2..].iter().map(|word| word.split_once('-'));
+                let number = |text: &str| LogIndex(text.parse().expect("a record"));
+                let ranges = bounds.zip(&words.plain[2..]).map(|(bounds, alone)| {
+                    let (first, last) = bounds.unwrap_or((alone, alone));
+                    RecordRange { first: number(first), last: number(last) }
+                });
+                Erase {
+                    form: ErasureForm::Transfer,
+                    subject: words.at(1).to_owned(),
+                    records: ranges.collect(),
+                    contents: 1,
+                }
+                .into()
+            }
             "audit" => RecordAudit {
                 method: "POST".to_owned(),
                 path: words.at(1).to_owned(),

@@ -23,5 +23,5 @@ macro_rules! scenarios {
 
 scenarios![
     prepare, resend, fulfil, look_up, expiry, onboarding, funds, log, settlement, liquidity, fees,
-    operators, proposals, enrolments, bulks, quotes, requests,
+    operators, proposals, enrolments, bulks, quotes, requests, erasures,
 ];

@@ -11,14 +11,14 @@ use http::HeaderMap;
 use ledger::{
     Administer, ArchiveKind, ArchivedSettlement, Batch, Change, ChangeReply, Command, Currency,
     Effects, FspName, Genesis, LogIndex, NoticeId, OperatorBook, Outcome, ParticipantIndex,
-    PartyBinding, Stamp, State, TransferId,
+    PartyBinding, RecordRange, Stamp, State, TransferId,
 };
 use operations::{
-    ARCHIVED_MAX, Activity, AdminBackend, BoxFuture, Cluster, DiskStatus, ExplanationFormat,
-    ExplanationOptions, Health, LogPoint, MessageContent, NO_ENDPOINT, OpenBreakers,
-    ParticipantStatementRequest, PaymentContents, PositionTrend, ServiceStatus, Snapshots,
-    StalledLanes, StateQuery, Statement, StatementRefusal, StatementSubject, StuckStage,
-    TransferTrace, Unavailable,
+    ARCHIVED_MAX, Activity, AdminBackend, BoxFuture, Cluster, DiskStatus, ErasurePlan,
+    ErasureSelection, ExplanationFormat, ExplanationOptions, Health, LogPoint, MessageContent,
+    NO_ENDPOINT, OpenBreakers, ParticipantStatementRequest, PaymentContents, PositionTrend,
+    ServiceStatus, Snapshots, StalledLanes, StateQuery, Statement, StatementRefusal,
+    StatementSubject, StuckStage, TransferTrace, Unavailable,
 };
 use tokio::sync::{Notify, OwnedRwLockWriteGuard, RwLock};
 
@@ -163,6 +163,15 @@ impl AdminBackend for TestBackend {
             (&*party.id_type, &*party.id, party.sub_id.as_deref()) == (id_type, id, sub_id)
         };
         Ok(all.filter(is_it).cloned().collect())
+    }
+
+    fn plan_erasure(
+        &self,
+        _: ErasureSelection,
+    ) -> BoxFuture<'_, Result<Option<ErasurePlan>, Unavailable>> {
+        let records = vec![RecordRange { first: LogIndex(1), last: LogIndex(1) }];
+        let plan = ErasurePlan { records, contents: 1, segments: 1, ..ErasurePlan::default() };
+        Box::pin(async { Ok(Some(plan)) })
     }
 
     fn operators(&self) -> Arc<OperatorBook> {

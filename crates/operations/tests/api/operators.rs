@@ -14,13 +14,14 @@ use serde_json::Value;
 use crate::server::{HttpResponse, TestServer};
 
 /// The built-in roles with their permissions, as the manual lists them.
-const ROLES: [(&str, &[&str]); 6] = [
+const ROLES: [(&str, &[&str]); 7] = [
     ("viewer", &["read"]),
     ("operator", &["read", "operate"]),
     ("finance", &["read", "finance"]),
     ("security", &["read", "security"]),
     ("auditor", &["read", "audit"]),
-    ("admin", &["read", "operate", "finance", "security", "audit"]),
+    ("privacy", &["read", "erase"]),
+    ("admin", &["read", "operate", "finance", "security", "audit", "erase"]),
 ];
 
 /// The text of the secrets key.
@@ -302,7 +303,7 @@ async fn the_break_glass_token_may_do_everything_and_is_counted() {
     let actor = server.backend.inner().recorded.last().unwrap().actor.clone();
     assert!(actor.starts_with("break-glass (token:"), "{actor}");
     let identity = server.ask("GET /identity", "").await;
-    expect![[r#"200 {"name":"break-glass","credential":"break-glass token","roles":[],"permissions":["read","operate","finance","security","audit"]}"#]].assert_eq(&identity);
+    expect![[r#"200 {"name":"break-glass","credential":"break-glass token","roles":[],"permissions":["read","operate","finance","security","audit","erase"]}"#]].assert_eq(&identity);
     let metrics = server.ask("GET /metrics", "").await;
     assert!(metrics.contains("\nupesi_admin_break_glass_total 3\n"), "{metrics}");
     assert!(metrics.contains("\nupesi_admin_permissions_missing_total 0\n"), "{metrics}");

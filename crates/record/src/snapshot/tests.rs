@@ -82,7 +82,7 @@ fn every_table_has_rows_in_the_fixture() {
     let Ok(()) = state.tables().visit(&mut counts);
     let counts = counts.0;
     expect![
-        "[13, 3, 3, 1, 1, 1, 1, 5, 6, 1, 2, 2, 1, 1, 2, 3, 1, 1, 0, 1, 1, 1, 1, 1, 0, 0, 0, 0]"
+        "[13, 3, 3, 1, 1, 1, 1, 5, 6, 1, 2, 2, 1, 1, 2, 3, 1, 1, 0, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0]"
     ]
     .assert_eq(&format!("{counts:?}"));
 }

@@ -16,8 +16,8 @@ use crate::cli::units::counted;
 use crate::data::{archive, backup, keys, migrate, restore, snapshot};
 use crate::inspect::{audit, events, explain, replay, verify, what_if};
 use crate::operate::{
-    adapter, apply, callbacks, certificates, cluster, conformance, doctor, drill, funds, health,
-    init, liquidity, login, operators, oracles, participant_names, participants, parties,
+    adapter, apply, callbacks, certificates, cluster, conformance, doctor, drill, erasures, funds,
+    health, init, liquidity, login, operators, oracles, participant_names, participants, parties,
     proposals, quarantine, reconcile, settlement, statement, status, transfers,
 };
 use crate::{config, serve};
@@ -82,6 +82,7 @@ const GROUPS: &[HelpGroup] = &[
             "certificate",
             "four-eyes",
             "quarantine",
+            "erase",
         ],
     ),
     ("Access", &["login", "logout", "operator", "role", "token"]),
@@ -169,6 +170,13 @@ enum Command {
     /// Prints every setting, warns about dangerous combinations with a safer value, and computes
     /// the longest time that a message can take by its timeouts.
     CheckConfig(config::check::CheckConfigArguments),
+    /// Erase contents of recorded messages from the log, its archives and copies.
+    ///
+    /// Headers and bodies of messages go; amounts, states, participants and times stay, and the log
+    /// still verifies. If operators have names, two of them order an erasure. A background job
+    /// of the switch carries it out.
+    #[command(after_help = erasures::EXAMPLES)]
+    Erase(erasures::EraseArguments),
     /// Show what a running switch has decided, as events.
     ///
     /// Each change of a transfer, of a balance and of a settlement, each notice, and each request
@@ -460,6 +468,7 @@ impl Command {
             Self::Health(arguments) => health::health(&arguments),
             Self::Settlement(arguments) => settlement::settlement(&arguments),
             Self::Liquidity(arguments) => liquidity::liquidity(&arguments),
+            Self::Erase(arguments) => erasures::erase(&arguments),
             Self::Proposal(arguments) => proposals::proposal(&arguments),
             Self::Certificate(arguments) => certificates::certificate(&arguments),
             Self::FourEyes(arguments) => proposals::four_eyes(&arguments),

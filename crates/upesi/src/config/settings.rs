@@ -152,7 +152,7 @@ settings! {
         /// so do `GET /state`, `GET /transactions/{id}`, `GET /parties/{Type}/{ID}`, `GET
         /// /participants/{Type}/{ID}`, `GET /participants/{name}/statement`, `GET /transfers`, `GET
         /// /transfers/{transferId}/explanation`, `GET /transfers/{transferId}/messages`,
-        /// `GET /traces/{traceId}`,
+        /// `GET /traces/{traceId}`, `GET /erasures`, `GET /erasures/plan`,
         /// `GET /configuration`, `GET /operators`,
         /// `GET /operators/{name}`, `GET /roles`, `GET /roles/{role}`, `GET /tokens`,
         /// `GET /identity`, `GET /fourEyes`, `GET /proposals`, `GET /proposals/{id}`,

@@ -20,7 +20,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ledger::{Decision, DecisionRecorder, DecisionSink, LogIndex, NoticeId, Outcome, TransferId};
+use ledger::{
+    Change, Decision, DecisionRecorder, DecisionSink, Erasure, LogIndex, NoticeId, Outcome,
+    TransferId,
+};
 use operations::{CONTENTS_BYTES_MAX, CONTENTS_MAX, MessageContent, PaymentContents};
 use ports::{ColdStore, LogError, OwnedRecord, RecordReader};
 use record::frame::Frame;
@@ -31,7 +34,7 @@ use crate::CliError;
 use crate::cli::admin_address::AdminAddress;
 use crate::cli::admin_client::AdminClient;
 use crate::cli::printable::printable;
-use crate::cli::stdout::print_json;
+use crate::cli::stdout::{moment, print_json};
 use crate::data::layout;
 use crate::inspect::explain::contents::Contents;
 use crate::inspect::explain::history::{TransferDecisions, build_history};
@@ -43,6 +46,7 @@ use crate::inspect::explain::windows::{KnownWindows, StoredWindows, settlement_o
 use crate::inspect::offline::{Continue, OfflineLog};
 use crate::inspect::verify::accounting::is_end;
 use crate::operate::quarantine::Entry;
+use crate::serve::erasure::read_order;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -413,6 +417,8 @@ pub(crate) struct ExplainRequest {
     pub(crate) traffic: Arc<Traffic>,
     /// Quarantined records, which have no effect.
     pub(crate) quarantined: Arc<[Entry]>,
+    /// The records that ordered erasures, oldest first.
+    pub(crate) erasures: Vec<Erasure>,
 }
 
 impl ExplainRequest {
@@ -433,7 +439,8 @@ impl ExplainRequest {
         let settlement = settlement_of(&decisions, &StoredWindows(store));
         let settlement = settlement.map_err(|error| error.to_string())?;
         let seconds = started.elapsed().as_secs_f64();
-        let history = history.settled(settlement);
+        let mut history = history.settled(settlement);
+        self.describe_erasures(&mut history)?;
         Ok(Some(Explanation { up_to: up_to.0, under_way, seconds, ..history }))
     }
 
@@ -458,6 +465,28 @@ impl ExplainRequest {
             contents.messages.push(MessageContent { log_index, request, sender, kept, message });
         }
         Ok(Some(contents))
+    }
+
+    /// Adds to each erased message the first order that names it.
+    fn describe_erasures(&self, history: &mut Explanation) -> Result<(), String> {
+        for event in &mut history.events {
+            let record = LogIndex(event.log_index);
+            let Some(message) = event.detail.message_mut().filter(|it| it.kept == "erased") else {
+                continue;
+            };
+            for erasure in self.erasures.iter().filter(|it| record < it.record) {
+                let Some((order, _)) = read_order(&*self.reader, erasure.record)? else { continue };
+                let Change::Erase(erase) = order.change.decided() else { continue };
+                if erase.covers(record) {
+                    let (at, by) = (moment(erasure.at), &order.actor);
+                    let (number, reason) = (erasure.record.0, &order.reason);
+                    message.erasure =
+                        Some(format!("on {at} by {by}, record {number}, because: {reason}"));
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn history_of(&self, id: TransferId) -> Result<(TransferDecisions, Explanation), String> {

@@ -2,6 +2,7 @@
 //! ([`accounting`]). Changes nothing in the data directory.
 
 pub(crate) mod accounting;
+mod erasures;
 
 use std::env;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -16,7 +17,7 @@ use journal::{Damage, LocatedFrame, LogWalk, MARK, OpenError, TruncatedTail, adv
 use ledger::{ApplyStep, Effects, LogIndex, State};
 use ports::{DiskError, StopReading, StoreError, byte_of};
 use record::command::read_fields;
-use record::frame::{LogIdentity, damaged_records};
+use record::frame::{LogIdentity, Payload, damaged_records};
 use sequencer::{ColdTier, Replay, ReplayError, ReplayStart};
 use serde::Serialize;
 use store::{Disk, StoreOptions, WriteBehind};
@@ -28,6 +29,7 @@ use crate::data::restore::tail_after;
 use crate::data::snapshot::{SnapshotChecks, SnapshotFault};
 use crate::inspect::offline::{OfflineLog, OpenFailure};
 use crate::inspect::verify::accounting::{Audit, Figures, Finding, first_mismatch};
+use crate::inspect::verify::erasures::{ErasedContents, ErasureProof};
 use crate::operate::quarantine::{self, Notes, QuarantinedRecord};
 
 /// Longest log, in records, whose growing data is kept in memory: at most 0.8 GB.
@@ -66,6 +68,8 @@ struct Proof {
     figures: Figures,
     /// Quarantined records, with their notes in the log.
     quarantined: Vec<QuarantinedRecord>,
+    /// Erasures, each with the contents that it erased.
+    erasures: Vec<ErasureProof>,
     /// Snapshots that equal the replayed state.
     snapshots: u64,
     /// The log index in `durable.mark`; `None` without this file.
@@ -186,6 +190,7 @@ fn prove(arguments: &VerifyArguments, started: Instant) -> Result<Proof, VerifyF
 /// Results of the checks after the replay.
 struct FinalChecks {
     quarantined: Vec<QuarantinedRecord>,
+    erasures: Vec<ErasureProof>,
     snapshots: u64,
     durable_mark: Option<u64>,
 }
@@ -197,6 +202,7 @@ struct Pass<'a> {
     parent: Option<&'a Path>,
     replay: Replay,
     audit: Audit,
+    erased: ErasedContents,
     notes: Notes,
     snapshots: SnapshotChecks,
 }
@@ -214,7 +220,8 @@ impl<'a> Pass<'a> {
         let quarantine = quarantine::for_replay(&log.quarantined);
         let replay = Replay::from(ReplayStart { state: State::new(), quarantine, cold_tier: cold });
         let snapshots = SnapshotChecks::read(log.disk()).map_err(|error| log.failure(error))?;
-        Ok(Self { log, parent, replay, audit, notes: Notes::default(), snapshots })
+        let (erased, notes) = Default::default();
+        Ok(Self { log, parent, replay, audit, erased, notes, snapshots })
     }
 
     /// Reads every frame, up to the first fault.
@@ -245,12 +252,16 @@ impl<'a> Pass<'a> {
     }
 
     fn step(&mut self, placed: &LocatedFrame<'_>) -> Result<(), Box<LogFault>> {
-        let Self { replay, audit, notes, snapshots, .. } = self;
+        let Self { replay, audit, erased, notes, snapshots, .. } = self;
         notes.begin_batch(placed.frame.header().last());
         let mut records = placed.frame.records();
+        for record in placed.frame.records().filter(|it| it.payload == Payload::Erased) {
+            erased.note(record.log_index, record.kind);
+        }
         let mut watch = |step: ApplyStep<'_>, state: &State, effects: &Effects| {
             if let ApplyStep::After(log_index, command, _) = step {
                 notes.read(log_index, command);
+                erased.read(log_index, command);
             }
             audit.watch(step, &mut records, state, effects);
         };
@@ -281,6 +292,8 @@ impl<'a> Pass<'a> {
         let checked = self.notes.check(&self.log.quarantined, self.replay.state().log_index());
         let claimed = mem::take(&mut self.snapshots).close(&walked.tail);
         let finding = finding.or_else(|| self.missing_digest());
+        let erasures = self.erased.check(self.replay.state());
+        let finding = finding.or_else(|| erasures.as_ref().err().map(|at| without_order(*at)));
         let fault = match (finding, checked, claimed) {
             (Some(finding), ..) | (None, Err(finding), _) => {
                 LogFault::from_finding(&finding).located(self.log, finding.log_index)
@@ -296,7 +309,8 @@ impl<'a> Pass<'a> {
                     }
                     _ => None,
                 };
-                return Ok(FinalChecks { quarantined, snapshots, durable_mark });
+                let erasures = erasures.unwrap_or_default();
+                return Ok(FinalChecks { quarantined, erasures, snapshots, durable_mark });
             }
         };
         Err(self.fault(fault))
@@ -340,6 +354,12 @@ impl<'a> Pass<'a> {
         ));
         VerifyFailure { records, ..failure.into() }
     }
+}
+
+/// Contents that are missing although no order covers them.
+fn without_order(log_index: LogIndex) -> Finding {
+    let what = "its contents are erased, but no approved erasure names the record".into();
+    Finding { log_index, transfer: None, what }
 }
 
 /// A damaged file that is needed to open the log is a fault of the log.
@@ -578,7 +598,7 @@ impl LogFault {
 
 fn proof(pass: &Pass<'_>, walked: &LogWalk, checks: FinalChecks, started: Instant) -> Proof {
     let Pass { replay, audit, .. } = pass;
-    let FinalChecks { quarantined, snapshots, durable_mark } = checks;
+    let FinalChecks { quarantined, erasures, snapshots, durable_mark } = checks;
     let state = replay.state();
     // Before the time is taken: hashing the state is part of the verification.
     let state_hash = state.hash().to_string();
@@ -599,6 +619,7 @@ fn proof(pass: &Pass<'_>, walked: &LogWalk, checks: FinalChecks, started: Instan
         accounts: state.accounts().iter().count(),
         figures: audit.figures(),
         quarantined,
+        erasures,
         snapshots,
         durable_mark,
         chain_head: walked.tail.chain.to_string(),
@@ -666,6 +687,7 @@ fn print(proof: &Proof, json: bool) -> Result<(), CliError> {
     for record in &proof.quarantined {
         println!("  quarantine       {record}");
     }
+    print_erasures(&proof.erasures);
     match proof.durable_mark {
         Some(record) => println!("  end              reaches record {record} of {MARK}"),
         None => println!("  end              not checked: {MARK} is missing"),
@@ -675,6 +697,15 @@ fn print(proof: &Proof, json: bool) -> Result<(), CliError> {
     }
     println!("  state hash       {}", proof.state_hash);
     Ok(())
+}
+
+fn print_erasures(erasures: &[ErasureProof]) {
+    for ErasureProof { log_index, ordered, by, reason, contents_erased, .. } in erasures {
+        println!(
+            "  erased           {} by record {log_index} of {by}, {ordered}: {reason}",
+            counted(*contents_erased, "message")
+        );
+    }
 }
 
 fn print_settlement(figures: &Figures) {

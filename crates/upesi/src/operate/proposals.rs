@@ -20,7 +20,7 @@ Examples:
   upesi four-eyes set funds limits roles --token amina.token
   upesi four-eyes set --none --token amina.token";
 
-const GROUPS: [&str; 9] = [
+const GROUPS: [&str; 10] = [
     "funds",
     "limits",
     "settlements",
@@ -29,6 +29,7 @@ const GROUPS: [&str; 9] = [
     "participants",
     "parties",
     "rules",
+    "erasures",
     "roles",
 ];
 

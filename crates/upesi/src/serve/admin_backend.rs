@@ -1,10 +1,10 @@
 //! The admin API's view of the running node.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -12,22 +12,25 @@ use delivery::WaitReason;
 use fspiop::egress_policy::EgressPolicy;
 use http::StatusCode;
 use ledger::{
-    Administer, ArchiveKind, ArchivedSettlement, ChangeReply, Command, Currency, ErrorOutcome,
-    ExplainedOutcome, FspName, LogIndex, NoticeId, OperatorBook, Outcome, ParticipantIndex,
-    PartyBinding, RecordAudit, Stamp, State, TransferId,
+    Administer, ArchiveKind, ArchivedSettlement, Change, ChangeReply, Command, Currency, Erasure,
+    ErrorOutcome, ExplainedOutcome, FspName, LogIndex, NoticeId, OperatorBook, Outcome,
+    ParticipantIndex, PartyBinding, ProposalId, RecordAudit, RecordRange, Stamp, State, TransferId,
 };
 use node::stall::Stall;
 use node::{Handle, ReadFailure, ReplyTo, SubmissionContext, SubmissionRefused, SystemClock};
 use operations::{
     ARCHIVED_MAX, Activity, AdminBackend, AuditPage, AuditQuery, BoxFuture, Cluster, ClusterLane,
-    ClusterNode, DiskStatus, DiskUse, EventPage, EventPublishing, EventQuery, ExplanationFormat,
+    ClusterNode, DiskStatus, DiskUse, ERASURES_LISTED_MAX, ErasurePlan, ErasureReport,
+    ErasureSelection, EventPage, EventPublishing, EventQuery, ExplanationFormat,
     ExplanationOptions, Health, ListedTransfer, ListedTransfers, NO_ENDPOINT, OpenBreaker,
     OpenBreakers, PARKED_MAX, ParticipantStatementRequest, PaymentContents, PositionTrend, Queues,
     ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane, StalledLanes, Statement,
     StatementRefusal, StuckStage, Takeover, TracePage, TraceQuery, TransferCounts, TransferTrace,
     Unavailable,
 };
-use ports::{Clock, ClockReading, ColdStore, StoreError, TransferPage, TransferQuery};
+use ports::{
+    Clock, ClockReading, ColdStore, RecordReader, StoreError, TransferPage, TransferQuery,
+};
 use sequencer::{Durability, Submission};
 use snapshots::SnapshotterHandle;
 use switch::{DeliveryStatus, ForwardedMessage, TestCaller, Traffic, stored_message};
@@ -35,15 +38,17 @@ use tokio::sync::mpsc::Receiver;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::config::MojaloopNames;
-use crate::inspect::audit::entries::read_page;
+use crate::inspect::audit::entries::{last_before, read_page};
 use crate::inspect::audit::values::ValuesTask;
-use crate::inspect::explain::report::{PendingDelivery, why};
+use crate::inspect::explain::report::{Event, MessageReport, PendingDelivery, why};
 use crate::inspect::explain::{ExplainRequest, IO_ANSWER_TIMEOUT, wait_for_store};
 use crate::inspect::live_replay::{LiveReplay, ReplaySource};
 use crate::inspect::statements::StatementTask;
 use crate::inspect::trace_search::read_trace_page;
 use crate::operate::quarantine::Entry;
+use crate::serve::background::BackgroundStatus;
 use crate::serve::certificates::Certificates;
+use crate::serve::erasure::{ErasureStatus, read_order};
 use crate::serve::events::{EventPages, EventSource, PublisherStatus};
 use crate::serve::issuers::Issuers;
 use crate::serve::liquidity::LiquidityStatus;
@@ -64,7 +69,8 @@ pub(crate) struct NodeBackend {
     pub(crate) publishing: Option<Arc<PublisherStatus>>,
     /// Quarantined records, which have no effect.
     pub(crate) quarantined: Arc<[Entry]>,
-    pub(crate) storage: Arc<Mutex<DiskStatus>>,
+    /// Reports of the background jobs.
+    pub(crate) background: BackgroundStatus,
     pub(crate) liquidity: Arc<LiquidityStatus>,
     /// Names of the reference's metrics.
     pub(crate) mojaloop_names: MojaloopNames,
@@ -278,6 +284,49 @@ impl AdminBackend for NodeBackend {
         Box::pin(self.explain(id, ExplainRequest::contents))
     }
 
+    fn plan_erasure(
+        &self,
+        selection: ErasureSelection,
+    ) -> BoxFuture<'_, Result<Option<ErasurePlan>, Unavailable>> {
+        Box::pin(async move {
+            let found = match selection {
+                ErasureSelection::Transfer(id) => self.explain(id, stored_contents).await?,
+                ErasureSelection::Before(time) => Some(self.records_before(time).await?),
+            };
+            let Some((records, contents)) = found else { return Ok(None) };
+            let status = Arc::clone(&self.background.erasures);
+            // The disk may block.
+            let reading = tokio::task::spawn_blocking(move || status.plan(records));
+            let plan = reading.await.map_err(|_| Unavailable::Stopped)?;
+            let plan = plan.map_err(|error| {
+                tracing::error!(%error, "the segments cannot be listed");
+                Unavailable::RecordUnreadable
+            })?;
+            Ok(Some(ErasurePlan { contents, ..plan }))
+        })
+    }
+
+    fn erasures(&self) -> BoxFuture<'_, Result<Vec<ErasureReport>, Unavailable>> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            // The requester may be gone.
+            let ask = move |state: &State| drop(answer.send(newest_erasures(state)));
+            self.handle.ask(ask).map_err(unavailable)?;
+            let (orders, proposers) = answered.await.map_err(|_| self.unanswered())?;
+            let (reader, status) = (self.handle.reader(), Arc::clone(&self.background.erasures));
+            let reading = tokio::task::spawn_blocking(move || {
+                let report = |it: &Erasure| erasure_report(&*reader, (it, &proposers), &status);
+                orders.iter().map(report).collect::<Result<Vec<_>, String>>()
+            });
+            let read = reading.await.map_err(|_| Unavailable::Stopped)?;
+            let read = read.map_err(|error| {
+                tracing::error!(%error, "the erasures cannot be read");
+                Unavailable::RecordUnreadable
+            })?;
+            Ok(read.into_iter().flatten().collect())
+        })
+    }
+
     fn participant_statement(
         &self,
         request: ParticipantStatementRequest,
@@ -433,7 +482,8 @@ impl AdminBackend for NodeBackend {
             let _clears_failure =
                 tokio::task::spawn_blocking(move || reader.read(log_index).is_ok());
         }
-        let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let storage =
+            self.background.storage.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let fullness = if condition.is_full { DiskUse::Full } else { storage.fullness };
         let failing = condition.storage_fault().or(storage.failing);
         DiskStatus { fullness, failing, ..storage }
@@ -531,6 +581,61 @@ impl AdminBackend for NodeBackend {
     }
 }
 
+/// Orders and the operators who proposed them, by proposal.
+type NewestErasures = (Vec<Erasure>, HashMap<ProposalId, String>);
+
+/// The newest orders of erasures, and who proposed them.
+fn newest_erasures(state: &State) -> NewestErasures {
+    let newest = state.erasures().iter().rev().take(ERASURES_LISTED_MAX).copied().collect();
+    let is_erasure = |change: &Change| matches!(change, Change::Erase(_));
+    let proposals = state.proposals().iter().filter(|proposal| is_erasure(&proposal.change));
+    (newest, proposals.map(|proposal| (proposal.id, proposal.by.clone())).collect())
+}
+
+/// The order of an erasure with its progress; `None` if its record is not durable yet.
+fn erasure_report(
+    reader: &dyn RecordReader,
+    (erasure, proposers): (&Erasure, &HashMap<ProposalId, String>),
+    status: &ErasureStatus,
+) -> Result<Option<ErasureReport>, String> {
+    let Some((administer, _)) = read_order(reader, erasure.record)? else { return Ok(None) };
+    let Change::Erase(order) = administer.change.decided().clone() else { return Ok(None) };
+    let (mut by, mut approved_by) = (administer.actor.clone(), String::new());
+    if let Change::ApproveProposal(approval) = &administer.change {
+        let proposer = proposers.get(&approval.proposal).cloned().unwrap_or_default();
+        approved_by = std::mem::replace(&mut by, proposer);
+    }
+    let mut report = ErasureReport {
+        record: erasure.record.0,
+        at: erasure.at,
+        order,
+        by,
+        approved_by,
+        reason: administer.reason,
+        segments_left: 0,
+        contents_waiting: 0,
+    };
+    status.add_to(&mut report);
+    Ok(Some(report))
+}
+
+/// The records of a payment with stored contents, and their number.
+fn stored_contents(request: &ExplainRequest) -> Result<Option<(Vec<RecordRange>, u64)>, String> {
+    let Some(explanation) = request.answer()? else { return Ok(None) };
+    let is_erasable = |it: &MessageReport| it.kept == "stored" && !it.request.contains("/bulk");
+    let is_stored = |event: &&Event| event.detail.message().is_some_and(is_erasable);
+    let stored = explanation.events.iter().filter(is_stored);
+    let records: BTreeSet<_> = stored.map(|event| LogIndex(event.log_index)).collect();
+    let mut ranges: Vec<RecordRange> = Vec::new();
+    for &record in &records {
+        match ranges.last_mut().filter(|range| range.last.0 + 1 == record.0) {
+            Some(range) => range.last = record,
+            None => ranges.push(RecordRange { first: record, last: record }),
+        }
+    }
+    Ok(Some((ranges, records.len() as u64)))
+}
+
 /// Cancels a task when the request that waits for it is dropped.
 #[derive(Default)]
 struct CancelOnDrop(Arc<AtomicBool>);
@@ -568,6 +673,17 @@ impl NodeBackend {
         OpenBreakers { count: open.len() as u64, shown }
     }
 
+    /// All durable records before a time.
+    async fn records_before(&self, time: Stamp) -> Result<(Vec<RecordRange>, u64), Unavailable> {
+        let (reader, end) = (self.handle.reader(), self.replays.frames.end());
+        let reading =
+            tokio::task::spawn_blocking(move || last_before(&*reader, (LogIndex(0), end), time));
+        let last = reading.await.map_err(|_| Unavailable::Stopped)?;
+        let last = last.map_err(|_| Unavailable::RecordUnreadable)?;
+        let range = RecordRange { first: LogIndex(1), last };
+        Ok(((0 < last.0).then_some(range).into_iter().collect(), last.0))
+    }
+
     /// Reads from the store, on another thread, once it is complete up to a record.
     async fn read_store<R: Send + 'static>(
         &self,
@@ -602,7 +718,9 @@ impl NodeBackend {
         let asked_at = self.handle.committed();
         let (reader, traffic) = (self.handle.reader(), Arc::clone(&self.traffic));
         let quarantined = Arc::clone(&self.quarantined);
-        let request = ExplainRequest { id, store, reader, asked_at, traffic, quarantined };
+        let erasures = self.all_erasures().await?;
+        let request =
+            ExplainRequest { id, store, reader, asked_at, traffic, quarantined, erasures };
         let task = tokio::task::spawn_blocking(move || {
             let answer = read(&request);
             drop(permit);
@@ -612,6 +730,16 @@ impl NodeBackend {
             tracing::error!(transfer = %id, %error, "cannot be explained");
             Unavailable::Unreadable
         })
+    }
+
+    /// The orders of erasures, oldest first.
+    async fn all_erasures(&self) -> Result<Vec<Erasure>, Unavailable> {
+        let (answer, answered) = oneshot::channel();
+        let all = |state: &State| state.erasures().iter().copied().collect();
+        // The requester may be gone.
+        let ask = move |state: &State| drop(answer.send(all(state)));
+        self.handle.ask_local(ask).map_err(unavailable)?;
+        answered.await.map_err(|_| self.unanswered())
     }
 
     /// Runs a query about a transfer, whose row may be in memory or in the cold store.

@@ -15,12 +15,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use journal::{
-    ArchiveError, Backup, BlobStore, Destination, DurableFrames, RealDisk, Retention, SegmentInfo,
-    Tier, TieredDisk,
+    ArchiveError, Backup, BlobStore, Destination, RealDisk, Retention, SegmentInfo, Tier,
+    TieredDisk,
 };
 use ledger::{LogIndex, Stamp};
+use node::Handle;
 use operations::{BackgroundJob, DiskStatus, DiskUse};
-use ports::StopReading;
+use switch::ForwardedMessage;
 
 use crate::CliError;
 use crate::config::{self, Config};
@@ -28,8 +29,11 @@ use crate::data::archive::before_now;
 use crate::data::backup::{self, extras};
 use crate::data::encryption::DataKeys;
 use crate::data::layout;
+use crate::inspect::live_replay::ReplaySource;
 use crate::serve::arguments::ServeArguments;
 use crate::serve::chain_heads::Publisher;
+use crate::serve::erasure::{ERASURE_INTERVAL, ErasureJob, ErasureStatus};
+use crate::serve::segments::{JobFailure, Segments, watch};
 
 /// Interval of the checks for segments to archive.
 const ARCHIVE_INTERVAL: Duration = Duration::from_secs(10);
@@ -52,22 +56,19 @@ const GROWTH_PERIOD_US_MIN: u64 = 600 * 1_000_000;
 /// Lowest scheduling priority.
 const NICE: i32 = 19;
 
-/// The segments that the jobs work on.
-#[derive(Clone)]
-pub(crate) struct Segments {
-    pub(crate) log: TieredDisk<RealDisk>,
-    /// Closes the readers of a segment that was moved.
-    pub(crate) closer: Arc<dyn Fn(LogIndex) + Send + Sync>,
-    /// The data keys of an encrypted directory.
-    pub(crate) keys: Option<DataKeys>,
-}
-
 /// The threads, which end when this is dropped.
 pub(crate) struct BackgroundJobs {
     stopping: Arc<AtomicBool>,
     alarms: Vec<SyncSender<()>>,
     threads: Vec<JoinHandle<()>>,
+    pub(crate) status: BackgroundStatus,
+}
+
+/// Reports of the jobs.
+#[derive(Clone)]
+pub(crate) struct BackgroundStatus {
     pub(crate) storage: Arc<Mutex<DiskStatus>>,
+    pub(crate) erasures: Arc<ErasureStatus>,
 }
 
 impl BackgroundJobs {
@@ -75,16 +76,20 @@ impl BackgroundJobs {
     pub(crate) fn start(
         config: &Config,
         arguments: &ServeArguments,
-        (segments, frames): (Segments, DurableFrames<TieredDisk<RealDisk>>),
+        (segments, replays, handle): (Segments, &ReplaySource, Handle<ForwardedMessage>),
     ) -> Result<Self, CliError> {
         let (data, configuration) = (&*arguments.data, arguments.config.as_deref());
         let mut jobs = Self {
             stopping: Arc::default(),
             alarms: Vec::new(),
             threads: Vec::new(),
-            storage: Arc::default(),
+            status: BackgroundStatus {
+                storage: Arc::default(),
+                erasures: Arc::new(ErasureStatus::new(segments.log.clone())),
+            },
         };
-        let mut disk = DiskMonitor::new(data, segments.log.clone(), Arc::clone(&jobs.storage));
+        let mut disk =
+            DiskMonitor::new(data, segments.log.clone(), Arc::clone(&jobs.status.storage));
         // The first check is part of the start, so that `GET /storage` has an answer at once.
         disk.check();
         jobs.spawn("disk", DISK_CHECK_INTERVAL, move |_| {
@@ -104,6 +109,7 @@ impl BackgroundJobs {
             let mut archive = ArchiveJob::new(&config.archive, place, segments.clone(), &jobs);
             jobs.spawn("archive", ARCHIVE_INTERVAL, move |stopping| archive.run(stopping))?;
         }
+        jobs.start_erasures(segments.clone(), handle)?;
         if let Some(place) = open(config.backup.to.as_deref())? {
             let configuration = configuration.map(Path::to_owned);
             let mut backup = BackupJob::new(place, segments.log.clone(), configuration, &jobs);
@@ -111,15 +117,26 @@ impl BackgroundJobs {
             jobs.spawn("backup", interval, move |stopping| backup.run(stopping))?;
         }
         let place = open(config.chain_heads.to.as_deref())?;
-        let publisher = Publisher::open(place, config, &segments.log, frames)?;
+        let publisher = Publisher::open(place, config, &segments.log, replays.frames.clone())?;
         if let Some(mut publisher) = publisher {
-            let reporter = JobReporter::new("chain heads", &jobs.storage, |it| &mut it.chain_heads);
+            let reporter =
+                JobReporter::new("chain heads", &jobs.status.storage, |it| &mut it.chain_heads);
             let interval = Duration::from_secs(config.chain_heads.every_seconds);
             jobs.spawn("chain-heads", interval, move |_| {
                 reporter.report(publisher.publish().map_err(JobFailure::Failed))
             })?;
         }
         Ok(jobs)
+    }
+
+    fn start_erasures(
+        &mut self,
+        segments: Segments,
+        handle: Handle<ForwardedMessage>,
+    ) -> Result<(), CliError> {
+        let reporter = JobReporter::new("erasure", &self.status.storage, |it| &mut it.erasure);
+        let mut job = ErasureJob::new(segments, handle, Arc::clone(&self.status.erasures));
+        self.spawn("erasure", ERASURE_INTERVAL, move |stopping| reporter.report(job.run(stopping)))
     }
 
     fn spawn(
@@ -224,33 +241,12 @@ fn open(url: Option<&str>) -> Result<Option<Arc<dyn BlobStore>>, CliError> {
     place.map_err(|error| CliError::new(error.to_string()))
 }
 
-fn watch(stopping: &AtomicBool) -> impl Fn(u64) -> Result<(), StopReading> + '_ {
-    |_| if stopping.load(Ordering::Relaxed) { Err(StopReading) } else { Ok(()) }
-}
-
 fn lock(storage: &Mutex<DiskStatus>) -> MutexGuard<'_, DiskStatus> {
     storage.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn now() -> Stamp {
     before_now(Duration::ZERO)
-}
-
-/// Why a job did not finish.
-enum JobFailure {
-    /// The switch stops.
-    Stopped,
-    /// The error, as text.
-    Failed(String),
-}
-
-impl From<ArchiveError> for JobFailure {
-    fn from(error: ArchiveError) -> Self {
-        match error {
-            ArchiveError::Stopped => Self::Stopped,
-            error => Self::Failed(error.to_string()),
-        }
-    }
 }
 
 /// Selects the status of a job.
@@ -316,7 +312,8 @@ impl ArchiveJob {
         segments: Segments,
         jobs: &BackgroundJobs,
     ) -> Self {
-        let reporter = JobReporter::new("archive", &jobs.storage, |storage| &mut storage.archive);
+        let reporter =
+            JobReporter::new("archive", &jobs.status.storage, |storage| &mut storage.archive);
         Self { settings: settings.clone(), place, segments, reporter }
     }
 
@@ -325,7 +322,7 @@ impl ArchiveJob {
     }
 
     fn archive_due(&self, stopping: &AtomicBool) -> Result<Option<LogIndex>, ArchiveError> {
-        let Segments { log, closer, .. } = &self.segments;
+        let Segments { log, closer, moving, .. } = &self.segments;
         let destination =
             self.place.as_deref().map_or(Destination::InPlace, Destination::BlobStore);
         let age = Duration::from_secs(self.settings.after_hours * 3_600);
@@ -336,6 +333,7 @@ impl ArchiveJob {
             if let Some(place) = &self.place {
                 journal::claim_for(log, &**place)?;
             }
+            let _alone = moving.lock().unwrap_or_else(PoisonError::into_inner);
             let archived = journal::archive_segment(log, &due, destination, &mut watch(stopping))?;
             closer(archived.first);
             last = Some(archived.last);
@@ -400,7 +398,8 @@ impl BackupJob {
         configuration: Option<PathBuf>,
         jobs: &BackgroundJobs,
     ) -> Self {
-        let reporter = JobReporter::new("backup", &jobs.storage, |storage| &mut storage.backup);
+        let reporter =
+            JobReporter::new("backup", &jobs.status.storage, |storage| &mut storage.backup);
         Self { place, log, configuration, backup: None, reporter }
     }
 

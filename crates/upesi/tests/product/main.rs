@@ -24,6 +24,7 @@ mod documents;
 mod edge;
 mod encryption;
 mod enrolment;
+mod erasure;
 mod events;
 #[cfg(feature = "real-brokers")]
 mod events_kafka;

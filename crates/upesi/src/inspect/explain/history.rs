@@ -779,6 +779,7 @@ fn message_report(
         trace: String::new(),
         hash: String::new(),
         kept: storage,
+        erasure: None,
         header_lines: sizes.map(|(lines, _, _)| lines),
         header_bytes: sizes.map(|(_, head, _)| head),
         body_bytes: sizes.map(|(_, _, body)| body),

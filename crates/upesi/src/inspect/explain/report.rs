@@ -168,14 +168,22 @@ impl EventDetail {
             Self::Expiry { .. } | Self::Operator { .. } | Self::Delivery(_) => None,
         }
     }
+
+    /// The same, to be completed or masked.
+    pub(crate) const fn message_mut(&mut self) -> Option<&mut MessageReport> {
+        match self {
+            Self::Message { message, .. } => Some(message),
+            Self::Quarantined { message, .. } => message.as_mut(),
+            Self::Expiry { .. } | Self::Operator { .. } | Self::Delivery(_) => None,
+        }
+    }
 }
 
 impl Explanation {
     /// Masks the free texts of participants: descriptions of errors.
     pub(crate) fn mask(&mut self) {
         for event in &mut self.events {
-            if let EventDetail::Message { message, .. }
-            | EventDetail::Quarantined { message: Some(message), .. } = &mut event.detail
+            if let Some(message) = event.detail.message_mut()
                 && message.request.ends_with("/error")
                 && let Some((known, description)) = message.says.split_once('"')
             {
@@ -202,6 +210,9 @@ pub(crate) struct MessageReport {
     pub(crate) hash: String,
     /// `stored`, `damaged` if the stored message does not match its digest, `erased` or `none`.
     pub(crate) kept: &'static str,
+    /// When the contents were erased, by which record, by whom, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) erasure: Option<String>,
     pub(crate) header_lines: Option<usize>,
     pub(crate) header_bytes: Option<usize>,
     pub(crate) body_bytes: Option<usize>,
@@ -676,6 +687,9 @@ impl Display for MessageReport {
             "damaged" => write!(f, "  message   DAMAGED, does not match its digest")?,
             kept => write!(f, "  message   {kept}")?,
         }
+        if let Some(erasure) = &self.erasure {
+            write!(f, " {erasure}")?;
+        }
         if let (Some(lines), Some(head), Some(body)) =
             (self.header_lines, self.header_bytes, self.body_bytes)
         {
@@ -892,6 +906,7 @@ mod tests {
                 trace: String::new(),
                 hash: String::new(),
                 kept: "none",
+                erasure: None,
                 header_lines: None,
                 header_bytes: None,
                 body_bytes: None,

@@ -1,0 +1,66 @@
+//! `/erasures`: contents of records that are erased.
+
+use crate::change::Erase;
+use crate::command::Command;
+use crate::context::{Context, Decide};
+use crate::erasures::{ERASURES_MAX, Erasure};
+use crate::ids::LogIndex;
+use crate::outcome::AdminOutcome;
+use crate::rules::OPERATORS;
+
+impl Decide for Erase {
+    type Outcome = AdminOutcome;
+
+    fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
+        let (record, state) = (context.log_index, &mut *context.state);
+        if !self.is_valid_at(record) {
+            return AdminOutcome::ErasureInvalid;
+        }
+        // Earlier rules know no erasures.
+        if state.rules_version < OPERATORS || ERASURES_MAX <= state.erasures.rows.len() {
+            return AdminOutcome::RegistryFull;
+        }
+        let at = state.stamp;
+        state.erasures.rows.push(Erasure { record, at });
+        AdminOutcome::Accepted
+    }
+}
+
+impl Erase {
+    /// Whether a record is in one of the ranges.
+    #[must_use]
+    pub fn covers(&self, record: LogIndex) -> bool {
+        let after = self.records.partition_point(|range| range.first <= record);
+        let before = after.checked_sub(1).map(|at| self.records[at]);
+        before.is_some_and(|range| range.contains(record))
+    }
+
+    /// Whether the contents of a record of this kind are erased.
+    #[must_use]
+    pub fn erases(&self, record: LogIndex, kind: u16) -> bool {
+        Self::is_erasable(kind) && self.covers(record)
+    }
+
+    /// Whether contents of records of this kind can be erased. Records of finished deliveries
+    /// describe attempts and name no persons. Results of a bulk transfer are made from its
+    /// messages, whenever a participant asks.
+    #[must_use]
+    pub const fn is_erasable(kind: u16) -> bool {
+        !matches!(
+            kind,
+            Command::FINISH_DELIVERIES
+                | Command::PREPARE_BULK
+                | Command::FULFIL_BULK
+                | Command::ABORT_BULK
+        )
+    }
+
+    /// Whether the ranges are in order, apart, and end before a record.
+    #[must_use]
+    pub fn is_valid_at(&self, record: LogIndex) -> bool {
+        let apart = self.records.is_sorted_by(|one, next| one.last < next.first);
+        let each = self.records.iter().all(|it| 0 < it.first.0 && it.first <= it.last);
+        let before = self.records.last().is_some_and(|last| last.last < record);
+        apart && each && before
+    }
+}

@@ -1,0 +1,251 @@
+//! `/erasures`: contents of recorded messages that are erased from the log, its archives and its
+//! backups. An addition to the reference's API.
+//!
+//! A request selects records; the order is a record of the log ([`ledger::Erase`]), and a
+//! background job carries it out. Two persons order an erasure if operators have names.
+
+use fspiop::{ErrorCode, Refusal};
+use http::StatusCode;
+use ledger::{ERASED_RANGES_MAX, Erase, ErasureForm, RecordRange, Stamp, TransferId};
+
+use crate::audit_log::parse_audit_time;
+use crate::body::{Custom, Optional, TRANSFER_ID, body};
+use crate::body_reader::refuse;
+use crate::outcome_errors;
+use crate::request::AdminRequest;
+use crate::response::{AdminResponse, HandlerResult};
+use crate::responses::Timestamp;
+use crate::route::{Parameter, routes};
+use crate::schema::{self, response_type};
+use crate::settlement_queries::MOMENT_FORM;
+
+/// Maximum number of erasures in one response.
+pub const ERASURES_LISTED_MAX: usize = 1_000;
+
+const ONLY_TRANSFER: Parameter<TransferId> = Parameter::new(
+    "transferId",
+    "The payment whose messages would be erased.",
+    || openapi::schema::reference("TransferId"),
+    |text| {
+        let what = "must be a UUID or a ULID";
+        TransferId::parse(text)
+            .ok_or_else(|| refuse(ErrorCode::MALFORMED_SYNTAX, "transferId", what))
+    },
+);
+
+const BEFORE: Parameter<Stamp> = Parameter::new(
+    "before",
+    "Messages that were recorded before this time would be erased.",
+    schema::date_time,
+    |text| {
+        parse_audit_time(text)
+            .ok_or_else(|| refuse(ErrorCode::MALFORMED_SYNTAX, "before", MOMENT_FORM))
+    },
+);
+
+routes! {
+    "/erasures" {
+        guarded GET listErasures = list, "List erasures of message contents" {
+            text: "\
+                Newest first, at most 1,000, with their progress: the segments of the log that \
+                still hold contents, and the contents that are still needed.",
+            responses: [200: Vec<ErasureResponse> = "Erasures."],
+        }
+        change POST orderErasure = order(NewErasure), "Erase message contents" {
+            permission: Erase,
+            records: Erase,
+            text: "\
+                Erases headers and bodies of recorded messages: those of one payment \
+                (`transferId`), or all that were recorded before a time (`before`). Amounts, \
+                states, participants and times stay, and so do all proofs of the log. If \
+                operators have names, the request is answered 202 with a proposal, which another \
+                operator approves. A background job erases them from the log, its archives and \
+                its backups; contents that a payment in flight or a notice still needs are erased \
+                when it has ended. See `GET /erasures` for the progress.",
+            example: {"transferId": "b51ec534-ee48-4575-b6a9-ead2955b8069"},
+            responses: [201: () = "Ordered."],
+            refusals: [400 VALIDATION, 400 ID_NOT_FOUND],
+        }
+    }
+    "/erasures/plan" {
+        guarded GET planErasure = plan, "Show what an erasure would erase" {
+            text: "Needs `transferId` or `before`, as `POST /erasures`. Changes nothing.",
+            query: [ONLY_TRANSFER, BEFORE],
+            responses: [200: ErasurePlanResponse = "The records, and where they are."],
+            refusals: [400 VALIDATION, 400 MALFORMED_SYNTAX, 400 ID_NOT_FOUND],
+        }
+    }
+}
+
+body! {
+    Closed NewErasure {
+        transfer_id: Option<TransferId> = Optional(TRANSFER_ID),
+        before: Option<Stamp> = Optional(MOMENT),
+    }
+}
+
+/// A time, as in the queries.
+const MOMENT: Custom<Stamp> = Custom {
+    take: |reader, name| {
+        let Some(text) = reader.text(name, 1..=64)? else { return Ok(None) };
+        let parsed = parse_audit_time(&text);
+        parsed.map(Some).ok_or_else(|| reader.malformed(name, MOMENT_FORM))
+    },
+    schema: schema::date_time,
+};
+
+/// The contents to be erased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErasureSelection {
+    /// The messages of one payment.
+    Transfer(TransferId),
+    /// The messages that were recorded before a time.
+    Before(Stamp),
+}
+
+/// The records that an erasure would affect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ErasurePlan {
+    /// The records, ascending and apart.
+    pub records: Vec<RecordRange>,
+    /// Number of contents: counted for a payment, the number of records for a time.
+    pub contents: u64,
+    /// Segments of the log that hold them.
+    pub segments: u64,
+    /// Those of them that are in an archive.
+    pub archived: u64,
+    /// Length of these segments in bytes, uncompressed.
+    pub bytes: u64,
+}
+
+/// An erasure with its progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErasureReport {
+    /// The record that ordered it.
+    pub record: u64,
+    /// When it was ordered.
+    pub at: Stamp,
+    /// The order.
+    pub order: Erase,
+    /// The operator who ordered it.
+    pub by: String,
+    /// The operator who approved it; empty if one person ordered it.
+    pub approved_by: String,
+    /// The reason.
+    pub reason: String,
+    /// Segments that are not rewritten yet.
+    pub segments_left: u64,
+    /// Contents that a payment in flight or a notice still needs.
+    pub contents_waiting: u64,
+}
+
+response_type! {
+    /// The extent of an erasure.
+    struct ErasurePlanResponse as "ErasurePlan" {
+        /// Number of contents: of a payment, or records before a time.
+        contents: u64,
+        /// Segments of the log that would be rewritten.
+        segments: u64,
+        /// Those of them that are in an archive.
+        archived_segments: u64,
+        /// Length of these segments in bytes, uncompressed.
+        bytes: u64,
+    }
+}
+
+response_type! {
+    /// An erasure of message contents.
+    struct ErasureResponse as "Erasure" {
+        /// The record that ordered it.
+        log_index: u64,
+        ordered_date: Timestamp,
+        form: &'static str = schema::one_of(&["TRANSFER", "BEFORE"]),
+        /// The payment or the time.
+        subject: String,
+        contents: u64,
+        ordered_by: String,
+        approved_by: String,
+        reason: String,
+        state: &'static str = schema::one_of(&["RUNNING", "DONE"]),
+        /// Segments of the log that are not rewritten yet.
+        segments_left: u64,
+        /// Contents that a payment in flight or a notice still needs.
+        contents_waiting: u64,
+    }
+}
+
+impl ErasureResponse {
+    fn of(report: ErasureReport) -> Self {
+        let ErasureReport { record, at, order, by, approved_by, reason, .. } = report;
+        let is_done = report.segments_left == 0;
+        Self {
+            log_index: record,
+            ordered_date: Timestamp(at),
+            form: order.form.name(),
+            subject: order.subject,
+            contents: u64::from(order.contents),
+            ordered_by: by,
+            approved_by,
+            reason,
+            state: if is_done { "DONE" } else { "RUNNING" },
+            segments_left: report.segments_left,
+            contents_waiting: report.contents_waiting,
+        }
+    }
+}
+
+/// `GET /erasures`.
+async fn list(request: &AdminRequest<'_>) -> HandlerResult {
+    let all = request.backend.erasures().await.map_err(outcome_errors::from_unavailable)?;
+    let all: Vec<_> = all.into_iter().map(ErasureResponse::of).collect();
+    Ok(AdminResponse::ok(&all))
+}
+
+/// `GET /erasures/plan`.
+async fn plan(request: &AdminRequest<'_>) -> HandlerResult {
+    let selection = selection(request.query(&ONLY_TRANSFER)?, request.query(&BEFORE)?)?;
+    let ErasurePlan { contents, segments, archived: archived_segments, bytes, .. } =
+        find(request, selection).await?;
+    Ok(AdminResponse::ok(&ErasurePlanResponse { contents, segments, archived_segments, bytes }))
+}
+
+/// `POST /erasures`.
+async fn order(request: &AdminRequest<'_>, body: NewErasure) -> HandlerResult {
+    let selection = selection(body.transfer_id, body.before)?;
+    let plan = find(request, selection).await?;
+    if plan.records.is_empty() || ERASED_RANGES_MAX < plan.records.len() {
+        let what = match plan.records.is_empty() {
+            true => "no recorded message is selected",
+            false => "the selection has too many messages",
+        };
+        return Err(Refusal::new(ErrorCode::VALIDATION, what));
+    }
+    let (form, subject) = match selection {
+        ErasureSelection::Transfer(id) => (ErasureForm::Transfer, id.to_string()),
+        ErasureSelection::Before(time) => (ErasureForm::Before, Timestamp(time).to_string()),
+    };
+    let contents = u32::try_from(plan.contents).unwrap_or(u32::MAX);
+    request.change(Erase { form, subject, records: plan.records, contents }).await?;
+    Ok(AdminResponse::empty(StatusCode::CREATED))
+}
+
+/// The selection of a request.
+fn selection(
+    transfer: Option<TransferId>,
+    before: Option<Stamp>,
+) -> Result<ErasureSelection, Refusal> {
+    match (transfer, before) {
+        (Some(id), None) => Ok(ErasureSelection::Transfer(id)),
+        (None, Some(time)) => Ok(ErasureSelection::Before(time)),
+        _ => Err(Refusal::new(ErrorCode::VALIDATION, "needs transferId or before, and not both")),
+    }
+}
+
+async fn find(
+    request: &AdminRequest<'_>,
+    selection: ErasureSelection,
+) -> Result<ErasurePlan, Refusal> {
+    let found = request.backend.plan_erasure(selection).await;
+    let found = found.map_err(outcome_errors::from_unavailable)?;
+    found.ok_or_else(|| Refusal::new(ErrorCode::ID_NOT_FOUND, "no record is about this transfer"))
+}

@@ -1,0 +1,196 @@
+//! Erasures with the real program: ordered by one or two persons, carried out by the switch in its
+//! log, archive and backup, proven by `verify`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use testkit::http::PATIENCE;
+
+use crate::archive::text;
+use crate::operators::Office;
+use crate::support::message::{Message, Transfer};
+use crate::support::scheme::Scheme;
+use crate::support::switch::{Home, PROGRAM, Printed, finish};
+
+/// A note of the payer, in the extension list of a payment.
+const SECRET: &str = "rent for the flat of Wanjiru Kamau";
+
+fn run(scheme: &Scheme, arguments: &[&str]) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments).arg("--admin").arg(format!("http://{}", scheme.switch.admin));
+    command.arg("--token").arg(scheme.home.data().join("admin-token"));
+    finish(command)
+}
+
+/// Pays with a note, and waits until nothing is owed any more.
+fn pay_with_note(scheme: &Scheme, amount: &str) -> Transfer {
+    let transfer = Transfer::of(amount);
+    scheme.send(&prepare_with_note(&transfer), 202);
+    scheme.send(&transfer.fulfil("COMMITTED"), 200);
+    scheme.wait_until_delivered();
+    transfer
+}
+
+fn prepare_with_note(transfer: &Transfer) -> Message {
+    let prepare = transfer.prepare();
+    let body = std::str::from_utf8(prepare.bytes()).unwrap();
+    let note = body.replace("Amélie Ngũgĩ 王", SECRET);
+    assert!(note.contains(SECRET), "{note}");
+    prepare.body(note)
+}
+
+/// The files of a directory, and of those below it, that contain the secret.
+fn holders(directory: &Path) -> Vec<PathBuf> {
+    let is_holder = |path: &PathBuf| {
+        let bytes = fs::read(path).unwrap_or_default();
+        bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes())
+    };
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+        match entry.is_dir() {
+            true => found.extend(holders(&entry)),
+            false => found.extend(Some(entry).filter(is_holder)),
+        }
+    }
+    found
+}
+
+/// Waits until all erasures are done. Each round makes a change, whose record lets the switch close the
+/// segment that it writes.
+fn wait_until_erased(scheme: &Scheme) -> Value {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let all = scheme.admin.json("/erasures");
+        let is_done = |it: &Value| it["state"] == "DONE";
+        if all.as_array().unwrap().iter().all(is_done) {
+            return all;
+        }
+        assert!(Instant::now() < deadline, "{all}");
+        scheme.admin.set_limit("payerfsp", "1000");
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+fn verified(home: &Home) -> Value {
+    let data = home.data();
+    let mut command = Command::new(PROGRAM);
+    command.args(["verify", "--json", "--data", text(&data)]);
+    finish(command).succeeds().json()
+}
+
+#[test]
+fn contents_of_a_payment_are_erased_and_everything_is_still_proven() {
+    let scheme = Scheme::start();
+    let transfer = pay_with_note(&scheme, "10");
+    let other = scheme.pay("20");
+    let id = &*transfer.id;
+    let data = scheme.home.data();
+    assert!(!holders(&data).is_empty(), "the note is in the log");
+    let plan = run(&scheme, &["erase", "--transfer", id, "--dry-run", "--json"]).succeeds().json();
+    assert_eq!((&plan["contents"], &plan["segments"]), (&2.into(), &1.into()), "{plan}");
+    assert!(!holders(&data).is_empty(), "a dry run erases nothing");
+    let unexplained = run(&scheme, &["erase", "--transfer", id]).fails();
+    assert!(unexplained.contains("--reason is missing"), "{unexplained}");
+    run(&scheme, &["erase", "--transfer", id, "--reason", "request 31"]).succeeds();
+    let all = wait_until_erased(&scheme);
+    assert_eq!((&all[0]["subject"], &all[0]["reason"]), (&id.into(), &"request 31".into()));
+    assert_eq!(holders(&data), Vec::<PathBuf>::new());
+    let explained = run(&scheme, &["explain", id]).succeeds().out();
+    assert!(explained.contains("message   erased on "), "{explained}");
+    assert!(explained.contains("because: request 31"), "{explained}");
+    let kept = run(&scheme, &["explain", &other.id]).succeeds().out();
+    assert!(kept.contains("message   stored"), "{kept}");
+    // A resend is still recognised, and answered from the fields of the record.
+    scheme.send(&prepare_with_note(&transfer), 202);
+    scheme.wait_until_delivered();
+    let listed = run(&scheme, &["erase", "list"]).succeeds().out();
+    assert!(listed.contains("DONE") && listed.contains(id), "{listed}");
+    scheme.switch.stop(Signal::TERM);
+    let proof = verified(&scheme.home);
+    assert_eq!(proof["messages_erased"], 2, "{proof}");
+    assert_eq!(proof["erasures"][0]["contents_erased"], 2, "{proof}");
+    assert_eq!(proof["erasures"][0]["reason"], "request 31", "{proof}");
+    let switch = scheme.home.serve();
+    switch.stop(Signal::TERM);
+}
+
+#[test]
+fn erasures_before_a_time_reach_archive_and_backup() {
+    let directory = tempfile::tempdir().unwrap();
+    let [archive, backup] = ["archive", "backup"].map(|name| directory.path().join(name));
+    for path in [&archive, &backup] {
+        fs::create_dir(path).unwrap();
+    }
+    let scheme = Scheme::configured(&format!(
+        "[archive]\nto = \"file://{}\"\nkeep_segments = 0\n[backup]\nto = \"file://{}\"\n\
+         every_seconds = 1\n",
+        archive.display(),
+        backup.display()
+    ));
+    pay_with_note(&scheme, "10");
+    let before = crate::support::message::date_time(1_000);
+    run(&scheme, &["erase", "--before", &before, "--reason", "retention"]).succeeds();
+    wait_until_erased(&scheme);
+    let kept = pay_with_note(&scheme, "30");
+    let is_archived = || archive.join("segments").is_dir();
+    let is_copied = || !holders(&backup).is_empty() && is_archived();
+    let deadline = Instant::now() + PATIENCE;
+    while !is_copied() {
+        assert!(Instant::now() < deadline, "backup and archive are written");
+        thread::sleep(Duration::from_millis(100));
+    }
+    let data = scheme.home.data();
+    assert_eq!(holders(&data).len(), 1, "the later payment");
+    let explained = run(&scheme, &["explain", &kept.id]).succeeds().out();
+    assert!(explained.contains("message   stored"), "{explained}");
+    scheme.switch.stop(Signal::TERM);
+    let proof = verified(&scheme.home);
+    assert_eq!(proof["erasures"][0]["form"], "BEFORE", "{proof}");
+}
+
+/// Without its order on the log, a missing content is a fault.
+#[test]
+fn contents_that_no_order_erased_are_a_fault() {
+    let scheme = Scheme::start();
+    pay_with_note(&scheme, "10");
+    scheme.switch.stop(Signal::TERM);
+    let data = scheme.home.data();
+    let path = data.join("00000000000000000001.segment");
+    let bytes = fs::read(&path).unwrap();
+    let mut erased = bytes[..512].to_vec();
+    let mut at = 512;
+    while at < bytes.len() {
+        let frame = record::frame::Frame::parse(&bytes[at..]).unwrap();
+        at += frame.as_bytes().len();
+        frame.erase(&mut erased, |_| true);
+    }
+    fs::write(&path, erased).unwrap();
+    let mut command = Command::new(PROGRAM);
+    command.args(["verify", "--data", text(&data)]);
+    let fault = finish(command).fails();
+    assert!(fault.contains("no approved erasure names the record"), "{fault}");
+}
+
+#[test]
+fn two_operators_order_an_erasure() {
+    let office = Office::configured("");
+    let [amina, benta] = ["amina", "benta"].map(|name| office.add(name, "privacy"));
+    let viewer = office.add("chen", "viewer");
+    let order = "erase --before 2030-01-01T00:00:00Z --reason retention";
+    let refused = office.run(&viewer, order).fails();
+    assert!(refused.contains("chen lacks the permission \"erase\""), "{refused}");
+    let proposed = office.run(&amina, order);
+    assert_eq!(proposed.status.code(), Some(3), "{proposed:?}");
+    let own = office.run(&amina, "proposal approve 1").fails();
+    assert!(own.contains("the operator who proposed the change cannot approve it"), "{own}");
+    assert!(office.run(&amina, "erase list").succeeds().out().contains("no erasures"));
+    office.run(&benta, "proposal approve 1").succeeds();
+    let listed = office.run(&benta, "erase list").succeeds().out();
+    assert!(listed.contains("amina, operator:benta") || listed.contains("benta"), "{listed}");
+    office.end(Signal::TERM);
+}

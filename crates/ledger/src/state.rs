@@ -403,7 +403,7 @@ impl State {
     /// Whether a change is decided only as part of an approval.
     #[must_use]
     pub fn needs_approval(&self, change: &Change) -> bool {
-        // What is erased cannot be brought back: where operators have names, two are needed.
+        // An erasure cannot be undone: if operators have names, two are needed.
         if matches!(change, Change::Erase(_)) && self.operators.operators().any(|it| it.active) {
             return true;
         }

@@ -1,4 +1,4 @@
-//! Encryption of what is stored.
+//! Encryption of stored bytes.
 //!
 //! A [`Sealer`] encrypts with the data key of the present period, and a [`Cipher`] decrypts with
 //! whichever data key the sealed bytes name. Sealed bytes are:

@@ -9,7 +9,8 @@
 //! - [`walk`]: reads and checks a log from beginning to end without changing it.
 //! - [`TieredDisk`]: one source of segments, whether plain, compressed or archived;
 //!   [`archive_segment`] compresses and moves them.
-//! - [`erase_segment`]: rewrites a closed segment without some payloads.
+//! - [`erase_segment`]: rewrites a closed segment without some payloads; [`OrderedErasures`]:
+//!   the segments in which orders of the log do that.
 //! - [`Backup`] and [`fetch`]: a copy in a blob store, and a log restored from one.
 //! - [`RealDisk`]: the only code here that touches the file system.
 //! - [`MemoryLog`]: the same contract without a disk.
@@ -31,6 +32,7 @@ mod file_log;
 mod memory_disk;
 mod memory_log;
 mod offline_reader;
+mod ordered_erasures;
 mod reader;
 mod real_disk;
 mod recovery;
@@ -70,6 +72,9 @@ pub use file_log::{FileLog, LogOptions, SEGMENT_BYTES_DEFAULT, Verify};
 pub use memory_disk::{MemoryDisk, MemoryFile};
 pub use memory_log::MemoryLog;
 pub use offline_reader::OfflineReader;
+pub use ordered_erasures::{
+    ErasureOrder, OrderedErasures, RemainingErasure, needed_records, with_ends,
+};
 pub use real_disk::{
     CopyLock, INJECTED_EXIT, LOCK_FILE, RealDisk, RealFile, exit_after_disk_operations,
 };

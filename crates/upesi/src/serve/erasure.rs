@@ -1,10 +1,11 @@
 //! Carries out ordered erasures ([`ledger::Erase`]): a background job that rewrites the closed
-//! segments of the log ([`journal::erase_segment`]).
+//! segments of the log.
 //!
 //! The state has the orders, and each order is a record. So a restored log is erased again, and an
 //! old segment that was put back is recognised by its length. A segment that is being written is
 //! closed first, with the next record. Contents that a payment in flight, a notice or a dead letter
-//! still needs stay until it has ended.
+//! still needs stay until it has ended. [`journal::OrderedErasures`] chooses the segments and the
+//! contents; the simulator runs it too.
 //!
 //! # Costs and bounds
 //! An idle job asks the state for newer orders every few seconds. An order is one pass over each
@@ -17,13 +18,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use journal::{
-    ArchiveError, ErasureProgress, PendingSegment, RealDisk, SegmentInfo, Tier, TieredDisk,
+    ArchiveError, ErasureOrder, ErasureProgress, OrderedErasures, PendingSegment, RealDisk,
+    RemainingErasure, Tier, TieredDisk, needed_records, with_ends,
 };
-use ledger::{Administer, Change, Command, Erase, LogIndex, RecordRange, State};
+use ledger::{Administer, Change, Command, LogIndex, RecordRange, State};
 use node::Handle;
 use operations::{ErasurePlan, ErasureReport};
 use ports::{DiskError, OwnedRecord, RecordReader};
-use record::frame::Record;
 use switch::ForwardedMessage;
 
 use crate::data::backup::copy_alone;
@@ -38,14 +39,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct ErasureStatus {
     log: TieredDisk<RealDisk>,
     /// By the record of each order that the job has seen.
-    remaining: Mutex<BTreeMap<LogIndex, Remaining>>,
-}
-
-/// The part of an order that is not carried out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Remaining {
-    segments: u64,
-    waiting: u64,
+    remaining: Mutex<BTreeMap<LogIndex, RemainingErasure>>,
 }
 
 impl ErasureStatus {
@@ -71,28 +65,8 @@ impl ErasureStatus {
     pub(crate) fn add_to(&self, report: &mut ErasureReport) {
         let remaining = self.remaining.lock().unwrap_or_else(PoisonError::into_inner);
         let known = remaining.get(&LogIndex(report.record)).copied();
-        let known = known.unwrap_or(Remaining { segments: 1, waiting: 0 });
+        let known = known.unwrap_or(RemainingErasure { segments: 1, waiting: 0 });
         (report.segments_left, report.contents_waiting) = (known.segments, known.waiting);
-    }
-}
-
-/// Segments with their last records; the last one is open.
-fn with_ends(segments: &[SegmentInfo]) -> impl Iterator<Item = (&SegmentInfo, LogIndex)> {
-    let ends = segments.iter().skip(1).map(|next| next.base.end);
-    segments.iter().zip(ends.chain([LogIndex(u64::MAX)]))
-}
-
-/// An order.
-struct Order {
-    record: LogIndex,
-    erase: Erase,
-}
-
-impl Order {
-    fn touches(&self, first: LogIndex, last: LogIndex) -> bool {
-        let records = &self.erase.records;
-        let at = records.partition_point(|range| range.last < first);
-        records.get(at).is_some_and(|range| range.first <= last)
     }
 }
 
@@ -101,18 +75,7 @@ pub(crate) struct ErasureJob {
     segments: Segments,
     handle: Handle<ForwardedMessage>,
     status: Arc<ErasureStatus>,
-    orders: Vec<Order>,
-    /// By segment, the last attempt that left contents.
-    waiting: BTreeMap<LogIndex, Attempt>,
-}
-
-/// An attempt that left contents which are still needed.
-#[derive(Debug, PartialEq, Eq)]
-struct Attempt {
-    /// The newest order at that time.
-    newest: LogIndex,
-    /// The records that were needed.
-    held: BTreeSet<LogIndex>,
+    orders: OrderedErasures,
 }
 
 impl ErasureJob {
@@ -121,107 +84,55 @@ impl ErasureJob {
         handle: Handle<ForwardedMessage>,
         status: Arc<ErasureStatus>,
     ) -> Self {
-        Self { segments, handle, status, orders: Vec::new(), waiting: BTreeMap::new() }
+        Self { segments, handle, status, orders: OrderedErasures::default() }
     }
 
     /// Carries out what can be carried out now, and returns the newest order.
     pub(crate) fn run(&mut self, stopping: &AtomicBool) -> Result<Option<LogIndex>, JobFailure> {
         self.read_orders()?;
-        let Some(newest) = self.orders.last().map(|order| order.record) else { return Ok(None) };
+        let Some(newest) = self.orders.newest() else { return Ok(None) };
         let failed = |error: DiskError| JobFailure::Failed(error.to_string());
         let mut progress = ErasureProgress::load(self.segments.log.below()).map_err(failed)?;
         let segments = self.segments.log.segments().map_err(failed)?;
-        let mut needed = None;
-        for (segment, next) in segments.iter().zip(segments.iter().skip(1)) {
-            let through = progress.through(segment);
-            let is_due = |order: &Order| {
-                through < order.record && order.touches(segment.first, next.base.end)
-            };
-            if !self.orders.iter().any(is_due) {
-                continue;
+        let due = self.orders.due(&segments, &progress);
+        if !due.is_empty() {
+            let needed = self.ask(needed_records)?;
+            for segment in &due {
+                if !self.orders.waits(segment, &needed) {
+                    self.erase((segment, &needed), &mut progress, stopping)?;
+                }
             }
-            if needed.is_none() {
-                needed = Some(self.needed_records()?);
-            }
-            let range = segment.first..=next.base.end;
-            let held: BTreeSet<_> =
-                needed.iter().flat_map(|it| it.range(range.clone())).copied().collect();
-            let attempt = Attempt { newest, held };
-            if self.waiting.get(&segment.first) == Some(&attempt) {
-                continue;
-            }
-            let due = PendingSegment { segment: segment.clone(), after: next.base };
-            self.erase((&due, attempt), &mut progress, stopping)?;
         }
-        self.close_open_segment(segments.last());
-        self.publish(&segments, &progress);
+        // Closes the segment that is being written if an order touches it.
+        if segments.last().is_some_and(|open| self.orders.touch_open(open)) {
+            (self.segments.rotator)();
+        }
+        let remaining = self.orders.remaining(&segments, &progress);
+        *self.status.remaining.lock().unwrap_or_else(PoisonError::into_inner) = remaining;
         Ok(Some(newest))
     }
 
-    /// Erases the ordered contents of a segment, except of records that are still needed.
+    /// Erases the ordered contents of a segment while no other job works on it.
     fn erase(
         &mut self,
-        (due, attempt): (&PendingSegment, Attempt),
+        due: (&PendingSegment, &BTreeSet<LogIndex>),
         progress: &mut ErasureProgress,
         stopping: &AtomicBool,
     ) -> Result<(), JobFailure> {
         let Segments { log, closer, moving, .. } = &self.segments;
-        let mut waits = false;
-        let orders = &self.orders;
-        let mut select = |record: &Record<'_>| {
-            let is_ordered =
-                orders.iter().any(|order| order.erase.erases(record.log_index, record.kind));
-            let is_held = attempt.held.contains(&record.log_index);
-            waits |= is_ordered && is_held;
-            is_ordered && !is_held
-        };
         let alone = moving.lock().unwrap_or_else(PoisonError::into_inner);
         let is_stopped = || stopping.load(Ordering::Relaxed);
         let no_backup = copy_alone(log.below(), is_stopped).map_err(ArchiveError::from)?;
         let moved = |first| closer(first);
-        let erased = journal::erase_segment(log, due, (&mut select, &moved), &mut watch(stopping))?;
-        let through = if waits { LogIndex(0) } else { attempt.newest };
-        progress.note(&erased, through);
-        progress.store(log.below()).map_err(ArchiveError::from)?;
+        let erased = self.orders.erase(log, due, progress, (&moved, &mut watch(stopping)))?;
         drop((alone, no_backup));
-        match waits {
-            true => self.waiting.insert(erased.first, attempt),
-            false => self.waiting.remove(&erased.first),
-        };
         tracing::info!(first = erased.first.0, contents = erased.erased, "contents were erased");
         Ok(())
     }
 
-    /// Closes the segment that is being written if an order touches it.
-    fn close_open_segment(&self, open: Option<&SegmentInfo>) {
-        let Some(open) = open else { return };
-        let end = LogIndex(u64::MAX);
-        if self.orders.iter().any(|order| order.touches(open.first, end)) {
-            (self.segments.rotator)();
-        }
-    }
-
-    fn publish(&self, segments: &[SegmentInfo], progress: &ErasureProgress) {
-        let remaining = self.orders.iter().map(|order| {
-            let mut remaining = Remaining::default();
-            for (segment, last) in with_ends(segments) {
-                if order.touches(segment.first, last) && progress.through(segment) < order.record {
-                    let held = self.waiting.get(&segment.first);
-                    let held = held.into_iter().flat_map(|attempt| &attempt.held);
-                    remaining.segments += 1;
-                    remaining.waiting +=
-                        held.filter(|record| order.erase.covers(**record)).count() as u64;
-                }
-            }
-            (order.record, remaining)
-        });
-        let remaining = remaining.collect();
-        *self.status.remaining.lock().unwrap_or_else(PoisonError::into_inner) = remaining;
-    }
-
     /// Adds the orders that are newer than the known ones.
     fn read_orders(&mut self) -> Result<(), JobFailure> {
-        let last = self.orders.last().map_or(LogIndex(0), |order| order.record);
+        let last = self.orders.newest().unwrap_or(LogIndex(0));
         let newer = self.ask(move |state| {
             let newer = state.erasures().iter().rev().take_while(|it| last < it.record);
             let mut newer: Vec<_> = newer.map(|it| it.record).collect();
@@ -235,23 +146,13 @@ impl ErasureJob {
                     let Change::Erase(erase) = administer.change.decided().clone() else {
                         continue;
                     };
-                    self.orders.push(Order { record, erase });
+                    self.orders.push(ErasureOrder { record, erase });
                 }
                 // Not durable yet; the next run reads it.
                 None => break,
             }
         }
         Ok(())
-    }
-
-    /// Records whose contents notices, dead letters and payments in flight need.
-    fn needed_records(&self) -> Result<BTreeSet<LogIndex>, JobFailure> {
-        self.ask(|state| {
-            let owed = state.notices_owed().map(|notice| notice.source);
-            let dead = state.dead_letters().map(|letter| letter.notice.source);
-            let in_flight = state.in_flight().map(|transfer| transfer.prepare);
-            owed.chain(dead).chain(in_flight).collect()
-        })
     }
 
     /// The answer to a query of the state.

@@ -44,11 +44,7 @@ impl Archiver {
     /// A pure function of the seed; some of its runs have snapshots too.
     pub(crate) fn new(seed: u64) -> Self {
         let random = Random::new(mix(seed ^ STREAM));
-        let inner = BlobStoreState {
-            random: Random::new(mix(seed ^ STREAM ^ 1)),
-            objects: BTreeMap::new(),
-        };
-        let blobs = MemoryBlobs { inner: Arc::new(Mutex::new(inner)) };
+        let blobs = MemoryBlobs::new(mix(seed ^ STREAM ^ 1), UNREACHABLE_PER_MILLE);
         Self { random, is_active: matches!(seed % 8, 1 | 4), blobs }
     }
 
@@ -117,13 +113,14 @@ impl SimulationRun {
 
 /// Objects in memory. Clones are the same place.
 #[derive(Clone, Debug)]
-struct MemoryBlobs {
+pub(crate) struct MemoryBlobs {
     inner: Arc<Mutex<BlobStoreState>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct BlobStoreState {
     random: Random,
+    unreachable_per_mille: u32,
     objects: BTreeMap<String, Vec<u8>>,
 }
 
@@ -135,6 +132,22 @@ struct PendingUpload {
 }
 
 impl MemoryBlobs {
+    pub(crate) fn new(seed: u64, unreachable_per_mille: u32) -> Self {
+        let (random, objects) = (Random::new(seed), BTreeMap::new());
+        let inner = BlobStoreState { random, unreachable_per_mille, objects };
+        Self { inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// A place of its own, with the same in it.
+    pub(crate) fn copy(&self) -> Self {
+        Self { inner: Arc::new(Mutex::new(self.lock().clone())) }
+    }
+
+    /// The bytes of all objects.
+    pub(crate) fn contents(&self) -> Vec<Vec<u8>> {
+        self.lock().objects.values().cloned().collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, BlobStoreState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -142,7 +155,8 @@ impl MemoryBlobs {
     /// Now and then a write does not reach it.
     fn reach(&self, what: &str) -> Result<MutexGuard<'_, BlobStoreState>, BlobError> {
         let mut inner = self.lock();
-        match inner.random.chance(UNREACHABLE_PER_MILLE) {
+        let per_mille = inner.unreachable_per_mille;
+        match inner.random.chance(per_mille) {
             false => Ok(inner),
             true => Err(BlobError::Failed {
                 url: URL.into(),

@@ -62,7 +62,7 @@ impl NoticeTrack {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ExternalView {
     pub(crate) model: Model,
     /// A recovery that did not come to its end has taken the model along.

@@ -27,6 +27,10 @@
 //! - a replay of the log alone gives the same state, with a cold store and without one, and the
 //!   model follows it.
 //!
+//! # Rotation and erasure
+//! [`crash_rotation_and_erasure`] plays one node that changes its master key and erases contents,
+//! with a power cut in every operation of the disk.
+//!
 //! # When something is wrong
 //! The run is shrunk ([`shrink`]): transfers, faults and acts are dropped while it fails in the
 //! same way. The result is a [`Regression`], a few lines of text to be committed.
@@ -65,6 +69,7 @@ mod random;
 mod reduction;
 mod regression;
 mod report;
+mod rewriting;
 mod shrink;
 mod simulation;
 mod transfers;
@@ -82,6 +87,7 @@ pub use cluster::{ClusterCounts, ClusterReport, run_cluster};
 pub use reduction::{Reduction, Removal};
 pub use regression::Regression;
 pub use report::{Report, RunCounts};
+pub use rewriting::{RewritingCounts, crash_rotation_and_erasure};
 pub use shrink::{ReducedRun, shrink};
 pub use workload::settlement::SettlementCounts;
 

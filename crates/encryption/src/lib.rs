@@ -22,10 +22,20 @@
 #![warn(missing_docs)]
 
 mod aead;
+mod command;
 mod key_file;
 mod keyring;
 mod master_key;
+mod pkcs11_uri;
+mod source;
+#[cfg(all(feature = "pkcs11", not(target_feature = "crt-static")))]
+mod token_key;
+#[cfg(not(all(feature = "pkcs11", not(target_feature = "crt-static"))))]
+#[path = "no_token_key.rs"]
+mod token_key;
 
 pub use key_file::{KEY_FILE, KeyFile, KeyFileError, WrappedKey};
 pub use keyring::{Keyring, KeyringError, MasterKeys};
 pub use master_key::{LocalKey, MasterKey, MasterKeyError};
+pub use source::SourcedKey;
+pub use token_key::TokenKey;

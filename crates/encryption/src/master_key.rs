@@ -6,6 +6,9 @@ use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as STANDARD;
+
 use crate::aead::{KEY_BYTES, Key, NONCE_BYTES, TAG_BYTES};
 
 /// Wraps and unwraps data keys. The context is authenticated.
@@ -52,8 +55,7 @@ impl LocalKey {
     #[must_use]
     pub fn new(key: &[u8; KEY_BYTES]) -> Self {
         let hash = blake3::derive_key("upesi 2026-11-28 name of a master key", key);
-        let name = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { name, key: Key::new(key) }
+        Self { name: short_name(&hash), key: Key::new(key) }
     }
 
     /// Reads a key from text: 64 hexadecimal digits.
@@ -72,26 +74,47 @@ impl LocalKey {
         }
     }
 
+    /// Reads a key that a command printed: as [`Self::parse`], or 32 bytes in base64.
+    ///
+    /// # Errors
+    /// [`MasterKeyError::Source`], without the text.
+    pub(crate) fn parse_printed(text: &str) -> Result<Self, MasterKeyError> {
+        let bytes = STANDARD.decode(text.trim_ascii()).ok();
+        match bytes.and_then(|bytes| <[u8; KEY_BYTES]>::try_from(bytes).ok()) {
+            Some(key) => Ok(Self::new(&key)),
+            None => Self::parse(text).map_err(|error| {
+                MasterKeyError::Source(format!("its output: {error}, or 32 bytes in base64"))
+            }),
+        }
+    }
+
     /// Reads a key from a file that other users cannot read.
     ///
     /// # Errors
     /// [`MasterKeyError::Source`].
     pub fn from_file(path: &Path) -> Result<Self, MasterKeyError> {
-        let failed = |what: String| MasterKeyError::Source(format!("{}: {what}", path.display()));
-        let file = File::open(path).map_err(|error| failed(error.to_string()))?;
-        let found = file.metadata().map_err(|error| failed(error.to_string()))?;
-        let mode = found.permissions().mode() & 0o777;
-        if mode & 0o007 != 0 {
-            return Err(failed(format!(
-                "readable by all users (mode {mode:03o}); chmod 600 it, and change to another key \
-                 if others could have read it"
-            )));
-        }
-        let mut text = String::new();
-        let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
-        read.map_err(|error| failed(error.to_string()))?;
-        Self::parse(&text).map_err(|error| failed(error.to_string()))
+        let text = read_private_file(path, FILE_BYTES_MAX)?;
+        Self::parse(&text)
+            .map_err(|error| MasterKeyError::Source(format!("{}: {error}", path.display())))
     }
+}
+
+/// Reads at most one byte more than the limit of a file that other users cannot read.
+pub(crate) fn read_private_file(path: &Path, bytes_max: u64) -> Result<String, MasterKeyError> {
+    let failed = |what: String| MasterKeyError::Source(format!("{}: {what}", path.display()));
+    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
+    let found = file.metadata().map_err(|error| failed(error.to_string()))?;
+    let mode = found.permissions().mode() & 0o777;
+    if mode & 0o007 != 0 {
+        return Err(failed(format!(
+            "readable by all users (mode {mode:03o}); chmod 600 it, and change to another secret \
+             if others could have read it"
+        )));
+    }
+    let mut text = String::new();
+    let read = file.take(bytes_max + 1).read_to_string(&mut text);
+    read.map_err(|error| failed(error.to_string()))?;
+    Ok(text)
 }
 
 impl MasterKey for LocalKey {
@@ -123,6 +146,11 @@ impl fmt::Debug for LocalKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LocalKey").field("name", &self.name).finish_non_exhaustive()
     }
+}
+
+/// The name of a key whose hash this is.
+pub(crate) fn short_name(hash: &[u8; 32]) -> String {
+    hash[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Random bytes of the operating system.

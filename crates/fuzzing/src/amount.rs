@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::sync::LazyLock;
 
 use ledger::{Amount, SCALE};
-use regex_lite::Regex;
+use regex::Regex;
 
 /// Longest text that is tried, in bytes.
 const TEXT_BYTES_MAX: usize = 256;

@@ -3,7 +3,7 @@
 use fspiop::endpoint::{EndpointType, expand};
 use fspiop::{MatchedRoute, PartyPath, Route, percent_encode};
 use http::{Method, Uri};
-use regex_lite::Regex;
+use regex::Regex;
 use std::sync::LazyLock;
 
 /// Longest registered value (hub-semantics 4.1: the admin API takes no longer one).
@@ -61,7 +61,7 @@ fn render(kind: EndpointType, value: &str, party: &PartyPath<'_>, path: &str) {
     let plain = NAME.replace_all(value, "");
     let is_template = !kind.is_base_url() || value.contains("{{");
     if is_template && !plain.contains(['{', '}']) {
-        let expected = NAME.replace_all(value, |found: &regex_lite::Captures<'_>| {
+        let expected = NAME.replace_all(value, |found: &regex::Captures<'_>| {
             let variable = variables.iter().find(|(name, _)| *name == &found[1]);
             variable.map_or("", |(_, value)| value).to_owned()
         });

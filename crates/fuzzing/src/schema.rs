@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use regex_lite::Regex;
+use regex::Regex;
 use regex_syntax::hir::{ClassUnicode, HirKind};
 use serde_json::Value as Json;
 
@@ -164,7 +164,9 @@ fn compile(json: &Json, all: &serde_json::Map<String, Json>) -> Rule {
             characters: (number("least", 0), number("most", usize::MAX)),
             patterns: texts("patterns")
                 .iter()
-                .map(|pattern| Regex::new(pattern).expect("a pattern"))
+                // Published patterns are those of ECMAScript, whose digits are those of ASCII.
+                .map(|pattern| pattern.replace(r"\d", "[0-9]"))
+                .map(|pattern| Regex::new(&pattern).expect("a pattern"))
                 .collect(),
             class: json["class"].as_str().map(class),
             names: texts("names"),

@@ -34,9 +34,10 @@ struct Arguments {
     #[arg(long, value_name = "VERSION", hide = true, global = true,
         value_parser = clap::value_parser!(u32).range(1..=65_535))]
     inject_rules: Option<u32>,
-    /// Master key of an encrypted data directory: `file:PATH` or `env:NAME`.
+    /// Source of the master key of an encrypted data directory.
     ///
-    /// Overrides the environment variable UPESI_ENCRYPTION_KEY and the setting encryption.key.
+    /// `file:PATH`, `env:NAME`, `command:PROGRAM ARGUMENTS` or a `pkcs11:` URI. Overrides the
+    /// environment variable UPESI_ENCRYPTION_KEY and the setting encryption.key.
     #[arg(long, value_name = "SOURCE", global = true, hide_short_help = true)]
     encryption_key: Option<String>,
     #[command(subcommand)]

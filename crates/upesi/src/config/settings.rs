@@ -661,11 +661,10 @@ settings! {
 
     /// Encryption of the data directory, its archives and copies.
     encryption: Encryption {
-        /// Source of the master key, 64 hexadecimal digits: `"file:PATH"`, of a file that other
-        /// users cannot read, or `"env:NAME"`. With it, everything that is written is encrypted;
-        /// earlier parts of a log stay as they are. The same source can be given with
-        /// `--encryption-key` or in the environment variable `UPESI_ENCRYPTION_KEY`. See
-        /// [encryption](security/encryption.md)
+        /// Source of the master key: `"file:PATH"`, `"env:NAME"`, `"command:PROGRAM ARGUMENTS"` or
+        /// a `pkcs11:` URI. With it, everything that is written is encrypted; earlier parts of a
+        /// log stay as they are. The same source can be given with `--encryption-key` or in the
+        /// environment variable `UPESI_ENCRYPTION_KEY`. See [encryption](security/encryption.md)
         key: Option<String> = None;
         /// Source of the master key before a change. It opens the data keys that it wrapped
         previous_key: Option<String> = None;

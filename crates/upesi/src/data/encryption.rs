@@ -2,13 +2,17 @@
 //!
 //! All commands look in the same places: `--encryption-key`, then the environment variable
 //! [`KEY_VARIABLE`], then `encryption.key` of the settings file if the command reads one. A place
-//! names the *source* of the key, never the key itself: `file:PATH` or `env:NAME`.
+//! names the *source* of the key, never the key itself: `file:PATH`, `env:NAME`, `command:PROGRAM
+//! ARGUMENTS` or `pkcs11:…`.
 
 use std::fmt::Display;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use encryption::{KEY_FILE, KeyFile, Keyring, LocalKey, MasterKey, MasterKeys};
+use encryption::{
+    KEY_FILE, KeyFile, Keyring, LocalKey, MasterKey, MasterKeyError, MasterKeys, SourcedKey,
+    TokenKey,
+};
 use journal::{RealDisk, TieredDisk};
 use ports::Cipher;
 
@@ -110,19 +114,26 @@ fn from_environment(name: &'static str) -> Option<(&'static str, String)> {
 /// Opens the master key of a source.
 fn open_source(place: &str, source: &str) -> Result<Arc<dyn MasterKey>, CliError> {
     let failed = |what: &dyn Display| CliError::new(format!("{place}: {what}"));
-    let key = match source.split_once(':') {
-        Some(("file", path)) => {
-            LocalKey::from_file(Path::new(path)).map_err(|error| failed(&error))?
-        }
+    let sourced = |key: Result<SourcedKey, MasterKeyError>| match key {
+        Ok(key) => Ok(Arc::new(key) as Arc<dyn MasterKey>),
+        Err(error) => Err(failed(&error)),
+    };
+    match source.split_once(':') {
+        Some(("file", path)) => sourced(SourcedKey::from_file(Path::new(path))),
+        Some(("command", text)) => sourced(SourcedKey::from_command(text)),
         Some(("env", name)) => {
             let text = std::env::var(name)
                 .map_err(|_| failed(&format!("environment variable {name} is not set")))?;
-            LocalKey::parse(&text).map_err(|error| failed(&format!("{name}: {error}")))?
+            let key = LocalKey::parse(&text);
+            Ok(Arc::new(key.map_err(|error| failed(&format!("{name}: {error}")))?))
         }
+        Some(("pkcs11", uri)) => match TokenKey::open(uri) {
+            Ok(key) => Ok(Arc::new(key)),
+            Err(error) => Err(failed(&error)),
+        },
         // The text may be a key that was given by mistake; it is not repeated.
-        _ => return Err(failed(&"expected file:PATH or env:NAME")),
-    };
-    Ok(Arc::new(key))
+        _ => Err(failed(&"expected file:PATH, env:NAME, command:PROGRAM ARGUMENTS or pkcs11:URI")),
+    }
 }
 
 fn failure(error: impl Display) -> CliError {

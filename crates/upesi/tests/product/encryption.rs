@@ -34,8 +34,28 @@ impl KeyFile {
     }
 
     fn setting(&self) -> String {
-        format!("[encryption]\nkey = \"{}\"\n", self.source())
+        setting(&self.source())
     }
+
+    /// The source of a command that prints the key, as the client of a vault does. It is sealed
+    /// while the file `sealed` exists.
+    fn command(&self) -> String {
+        let (script, sealed) = (self.directory.path().join("vault.sh"), self.sealed());
+        let text = format!(
+            "if [ -e {0} ]; then echo the vault is sealed >&2; exit 2; fi\ncat \"$1\"\n",
+            sealed.display()
+        );
+        fs::write(&script, text).unwrap();
+        format!("command:sh {} {}", script.display(), self.path().display())
+    }
+
+    fn sealed(&self) -> PathBuf {
+        self.directory.path().join("sealed")
+    }
+}
+
+fn setting(source: &str) -> String {
+    format!("[encryption]\nkey = \"{source}\"\n")
 }
 
 /// A stopped, encrypted scheme with a payment.
@@ -271,4 +291,133 @@ fn the_master_key_changes_while_the_switch_is_stopped() {
     offline(&["explain", &transfer.id], &data, Some(&new.source())).succeeds();
     let refused = offline(&["verify"], &data, Some(&old.source())).fails();
     assert!(refused.contains("and the given master key is"), "{refused}");
+}
+
+#[test]
+fn a_command_gives_the_master_key() {
+    let key = KeyFile::new("1");
+    let scheme = Scheme::configured(&setting(&key.command()));
+    let transfer = scheme.pay("10");
+    scheme.wait_until_delivered();
+    scheme.switch.stop(Signal::TERM);
+    let home = scheme.home;
+    home.serve().stop(Signal::TERM);
+    for source in [key.command(), key.source()] {
+        offline(&["verify"], &home.data(), Some(&source)).succeeds();
+        offline(&["explain", &transfer.id], &home.data(), Some(&source)).succeeds();
+    }
+    fs::write(key.sealed(), "").unwrap();
+    let sealed = refusal(&home, &setting(&key.command()));
+    let expected = "encryption.key: command sh: exit status: 2: the vault is sealed";
+    assert!(sealed.contains(expected), "{sealed}");
+    let refused = offline(&["verify"], &home.data(), Some("command:false")).fails();
+    assert!(refused.contains("--encryption-key: command false: exit status: 1"), "{refused}");
+}
+
+/// A token of SoftHSM, with keys that `openssl rand` would make.
+struct Token {
+    directory: tempfile::TempDir,
+}
+
+const PIN: &str = "4711";
+
+impl Token {
+    fn new() -> Self {
+        let token = Self { directory: tempfile::tempdir().unwrap() };
+        fs::create_dir(token.path("tokens")).unwrap();
+        let tokens = token.path("tokens");
+        let configuration = format!("directories.tokendir = {}\n", tokens.display());
+        fs::write(token.path("softhsm2.conf"), configuration).unwrap();
+        token.write_pin(PIN);
+        token.run(&["--init-token", "--free", "--label", "the vault", "--so-pin", "0815"]);
+        token
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn write_pin(&self, pin: &str) {
+        fs::write(self.path("pin"), format!("{pin}\n")).unwrap();
+        fs::set_permissions(self.path("pin"), fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    fn run(&self, arguments: &[&str]) {
+        let mut command = self.of(Command::new("softhsm2-util"));
+        command.args(arguments).args(["--pin", PIN]);
+        finish(command).succeeds();
+    }
+
+    fn of(&self, mut command: Command) -> Command {
+        command.env("SOFTHSM2_CONF", self.path("softhsm2.conf"));
+        command
+    }
+
+    /// Puts an AES key into the token.
+    fn import(&self, label: &str, byte: u8) {
+        self.import_as(label, byte, &format!("{byte:02x}"));
+    }
+
+    fn import_as(&self, label: &str, byte: u8, id: &str) {
+        let file = self.path("key");
+        fs::write(&file, [byte; 32]).unwrap();
+        let file = file.to_str().unwrap();
+        let names = ["--token", "the vault", "--label", label, "--id", id];
+        self.run(&[&["--import", file, "--aes"][..], &names].concat());
+    }
+
+    fn uri(&self, object: &str) -> String {
+        let pin = self.path("pin");
+        format!(
+            "pkcs11:token=the%20vault;{object}?module-path=/usr/lib/softhsm/libsofthsm2.so\
+             &pin-source=file:{}",
+            pin.display()
+        )
+    }
+
+    fn offline(&self, arguments: &[&str], data: &Path, object: &str) -> Output {
+        let mut command = self.of(Command::new(PROGRAM));
+        command.args(arguments).arg("--data").arg(data);
+        command.args(["--encryption-key", &self.uri(object)]);
+        finish(command)
+    }
+}
+
+#[test]
+fn the_master_key_stays_in_its_token() {
+    let token = Token::new();
+    token.import("upesi", 1);
+    token.import("other", 2);
+    let home = Home::configured(&setting(&token.uri("object=upesi")));
+    let switch = home.started(token.of(home.command(Ports::free())));
+    let scheme = Scheme::over(home, switch);
+    let transfer = scheme.pay("10");
+    scheme.wait_until_delivered();
+    scheme.switch.stop(Signal::TERM);
+    let home = scheme.home;
+    home.started(token.of(home.command(Ports::free()))).stop(Signal::TERM);
+    let data = home.data();
+    token.offline(&["explain", &transfer.id], &data, "object=upesi").succeeds();
+    token.offline(&["verify"], &data, "id=%01;type=secret-key").succeeds();
+    for (object, expected) in [
+        ("object=missing", "the token has no AES key that fits the URI"),
+        ("object=other", "and the given master key is pkcs11-"),
+        ("serial=1;object=upesi", "no token fits the URI"),
+    ] {
+        let refused = token.offline(&["verify"], &data, object).fails();
+        assert!(refused.contains(expected), "{object}: {refused}");
+    }
+    token.write_pin("1234");
+    let refused = token.offline(&["verify"], &data, "object=upesi").fails();
+    assert!(refused.contains("C_Login returned PinIncorrect"), "{refused}");
+    assert!(!refused.contains("1234"), "{refused}");
+    token.write_pin(PIN);
+    // Label and id of another key can be the same, its wrapped keys cannot.
+    let copy = Token::new();
+    copy.import("upesi", 3);
+    copy.import_as("upesi", 4, "01");
+    let refused = copy.offline(&["verify"], &data, "id=%01").fails();
+    assert!(refused.contains("it was wrapped by another master key"), "{refused}");
+    let twice = copy.offline(&["verify"], &data, "object=upesi").fails();
+    assert!(twice.contains("more than one AES key fits the URI"), "{twice}");
 }

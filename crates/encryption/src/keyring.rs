@@ -45,6 +45,11 @@ pub enum KeyringError {
         /// The name of the given one.
         given: String,
     },
+    /// The file is that of another directory now.
+    #[error(
+        "{KEY_FILE} was replaced by that of another directory; put the file of this directory back"
+    )]
+    Replaced,
     /// No new data key can be made.
     #[error("cannot make a data key: master key {master}: {error}")]
     NewKey {
@@ -129,6 +134,14 @@ impl<D: Disk> Keyring<D> {
         self.inner.renew(&mut lock(&self.inner.current)).map(|key| key.id)
     }
 
+    /// Compares the file with the keys that are known, and writes a missing file again.
+    ///
+    /// # Errors
+    /// [`KeyringError`] if the file is damaged or that of another directory.
+    pub fn check(&self) -> Result<(), KeyringError> {
+        self.inner.merge(&mut lock(&self.inner.file))
+    }
+
     /// Makes a new data key if the present one is older than a period, or if this process has none
     /// yet. Returns the new key.
     ///
@@ -151,6 +164,7 @@ impl<D: Disk> Keyring<D> {
     pub fn rewrap(&self) -> Result<usize, KeyringError> {
         let inner = &self.inner;
         let mut held = lock(&inner.file);
+        inner.merge(&mut held)?;
         let Some(mut file) = held.clone() else { return Ok(0) };
         let name = inner.masters.current.name();
         let (mut rewrapped, bound) = (0, KeyFile { keys: Vec::new(), ..file.clone() });
@@ -166,6 +180,12 @@ impl<D: Disk> Keyring<D> {
             *held = Some(file);
         }
         Ok(rewrapped)
+    }
+
+    /// The name of the master key that wraps new data keys.
+    #[must_use]
+    pub fn master(&self) -> &str {
+        self.inner.masters.current.name()
     }
 
     /// Number of data keys that another master key than the current one wrapped.
@@ -206,6 +226,7 @@ impl MasterKeys {
 impl<D: Disk> Inner<D> {
     fn renew(&self, current: &mut Option<Arc<DataKey>>) -> Result<Arc<DataKey>, KeyringError> {
         let mut held = lock(&self.file);
+        self.merge(&mut held)?;
         let source = |error| self.masters.no_new_key(error);
         let mut file = match held.clone() {
             Some(file) => file,
@@ -230,6 +251,33 @@ impl<D: Disk> Inner<D> {
         *current = Some(Arc::clone(&key));
         self.generation.fetch_add(1, Ordering::Release);
         Ok(key)
+    }
+
+    /// Reads the file again and takes its keys over: another process may have added some, or
+    /// wrapped them anew. A file that was deleted while this process knew its keys is written
+    /// again.
+    fn merge(&self, held: &mut Option<KeyFile>) -> Result<(), KeyringError> {
+        let stored = KeyFile::read(&self.disk)?;
+        let Some(known) = held.as_ref() else {
+            *held = stored;
+            return Ok(());
+        };
+        let Some(mut stored) = stored else {
+            known.write(&self.disk).map_err(KeyFileError::from)?;
+            return Ok(());
+        };
+        if stored.set != known.set {
+            return Err(KeyringError::Replaced);
+        }
+        let is_missing = |key: &&WrappedKey| stored.keys.iter().all(|it| it.id != key.id);
+        let missing: Vec<_> = known.keys.iter().filter(is_missing).cloned().collect();
+        if !missing.is_empty() {
+            stored.keys.extend(missing);
+            stored.keys.sort_by_key(|key| key.created_us);
+            stored.write(&self.disk).map_err(KeyFileError::from)?;
+        }
+        *held = Some(stored);
+        Ok(())
     }
 
     /// The key for new data.
@@ -263,7 +311,7 @@ impl<D: Disk> Inner<D> {
         };
         let mut found = of(&held);
         if found.is_none() {
-            *held = KeyFile::read(&self.disk)?;
+            self.merge(&mut held)?;
             found = of(&held);
         }
         drop(held);

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use encryption::{KEY_FILE, KeyFile, Keyring, LocalKey, MasterKey, MasterKeys};
 use journal::contract::{IDENTITY, Subject, check, frame_after};
-use journal::{FileLog, LogOptions, MemoryDisk, OpenError, TailPolicy, TieredDisk, Verify};
+use journal::{
+    Backup, FileLog, LogOptions, MemoryDisk, OpenError, RealDisk, TailPolicy, TieredDisk, Verify,
+};
 use ledger::LogIndex;
 use ports::{Cipher, Disk, DiskError, KeyId, Log, LogError};
 use record::frame::Frame;
@@ -301,6 +303,98 @@ fn a_half_changed_file_needs_both_keys() {
     let new_alone = Keyring::open(disk.clone(), only(2)).expect("the newest key opens");
     let refused = refusal(&disk, Some(Arc::new(new_alone)));
     assert!(refused.contains("is wrapped by master key"), "{refused}");
+}
+
+#[test]
+fn keys_that_another_process_added_are_kept() {
+    let disk = MemoryDisk::new(1);
+    let (one, other) = (keyring(&disk), keyring(&disk));
+    let first = one.renew().expect("renews");
+    let second = other.renew().expect("renews");
+    let third = one.renew().expect("renews");
+    let ids = |disk: &MemoryDisk| -> Vec<KeyId> {
+        let file = KeyFile::read(disk).expect("reads").expect("exists");
+        file.keys.iter().map(|key| key.id).collect()
+    };
+    assert_eq!(ids(&disk), [first, second, third]);
+    let change = MasterKeys { current: local(2), previous: Some(local(1)) };
+    let changing = Keyring::open(disk.clone(), change).expect("opens");
+    let fourth = other.renew().expect("renews");
+    assert_eq!(changing.rewrap(), Ok(4));
+    assert_eq!(ids(&disk), [first, second, third, fourth]);
+    let file = KeyFile::read(&disk).expect("reads").expect("exists");
+    assert!(file.keys.iter().all(|key| key.master == local(2).name()));
+    // The wrapped form of the other process is the newer one, and is kept.
+    other.check().expect("the same set");
+    assert_eq!(KeyFile::read(&disk), Ok(Some(file)));
+}
+
+#[test]
+fn a_running_process_writes_a_lost_file_of_keys_again_but_not_over_another_one() {
+    let disk = MemoryDisk::new(1);
+    let keys = keyring(&disk);
+    keys.renew().expect("renews");
+    let content = disk.content(KEY_FILE).expect("exists");
+    disk.remove(KEY_FILE).expect("removes");
+    keys.check().expect("it is written again");
+    assert_eq!(disk.content(KEY_FILE), Some(content.clone()));
+    disk.damage(KEY_FILE, 40, 1);
+    let damaged = disk.content(KEY_FILE);
+    let errors = [keys.check().expect_err("damaged"), keys.renew().expect_err("damaged")];
+    for error in errors {
+        assert!(error.to_string().starts_with("data.keys is damaged"), "{error}");
+    }
+    assert_eq!(disk.content(KEY_FILE), damaged, "the file is as it was");
+    let other = MemoryDisk::new(2);
+    keyring(&other).renew().expect("renews");
+    KeyFile::read(&other).expect("reads").expect("exists").write(&disk).expect("writes");
+    let replaced = keys.renew().expect_err("another set").to_string();
+    assert!(replaced.contains("replaced by that of another directory"), "{replaced}");
+}
+
+/// A new data key at each moment of a backup: the backup has it, unless it came after the last copy
+/// of the file.
+#[test]
+fn a_backup_has_every_data_key_that_it_needs() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut steps = 0;
+    for step in 0.. {
+        let path = |name: &str| directory.path().join(format!("{step} {name}"));
+        let disk = RealDisk::open(&path("data")).expect("opens");
+        let keys = Keyring::open(disk.clone(), only(1)).expect("opens");
+        let log = TieredDisk::open(disk).expect("opens").with_cipher(Some(Arc::new(keys.clone())));
+        let mut written = FileLog::create(log.clone(), IDENTITY, OPTIONS).expect("creates");
+        for at in 0..60 {
+            written.append(&frame_after(&written.tail(), &[700 + at])).expect("appends");
+        }
+        written.sync().expect("syncs");
+        std::fs::create_dir(path("copy")).expect("makes it");
+        let place = journal::open_blob_store(&format!("file://{}", path("copy").display()));
+        let place = place.expect("a place");
+        let (mut calls, mut renewed) = (0, None);
+        let mut watch = |_| {
+            if calls == step {
+                renewed = Some(keys.renew().expect("renews"));
+            }
+            calls += 1;
+            Ok(())
+        };
+        let mut backup = Backup::open(&log, place.clone()).expect("opens");
+        backup.run(&log, &[], &mut watch).expect("copies");
+        let restored = RealDisk::open(&path("restored")).expect("opens");
+        journal::fetch(&*place, &restored, &mut |_| Ok(())).expect("restores");
+        let file = KeyFile::read(&restored).expect("reads").expect("it was copied");
+        let opened = Keyring::open(restored.clone(), only(1)).expect("opens");
+        let restored = TieredDisk::open(restored).expect("opens");
+        let restored = restored.with_cipher(Some(Arc::new(opened)));
+        let walked = journal::walk(&restored, &mut |_| Ok(())).expect("reads");
+        assert_eq!(walked.frames, 60);
+        let Some(renewed) = renewed else { break };
+        let has = file.keys.iter().any(|key| key.id == renewed);
+        assert!(has || calls == step + 1, "step {step} of {calls}");
+        steps += 1;
+    }
+    assert!(3 < steps, "it was renewed while segments and files were copied: {steps}");
 }
 
 /// A master key out of reach after some uses.

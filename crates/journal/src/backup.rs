@@ -57,6 +57,8 @@ const SNAPSHOT: &str = ".snapshot";
 /// has imported a log from a topic, and the durable mark, which is ahead of a backup that is taken
 /// while the log grows.
 const LEFT_OUT: [&str; 4] = ["admin-token", "kafka-taken", ARCHIVE_INDEX, crate::MARK];
+/// The wrapped data keys of an encrypted directory.
+const DATA_KEYS: &str = "data.keys";
 const UNFINISHED: [&str; 4] = [".new", ".tmp", COMPRESSING_SUFFIX, ".unfinished"];
 
 /// Result of a run.
@@ -170,9 +172,12 @@ impl Backup {
         let wanted = |first: LogIndex| !in_chunks.contains(&first) || erasures.has(first);
         self.compress(log, &segments, &wanted, watch)?;
         let open = self.copy_open(log, &segments, watch)?;
-        let files = self.copy_files(log.below(), extras, watch)?;
+        let mut files = self.copy_files(log.below(), extras, watch)?;
+        // After everything that a new data key may have encrypted.
+        self.copy_data_keys(log.below(), &mut files, watch)?;
         self.publish(open, files.clone())?;
         self.compress(log, &segments, &|_| true, watch)?;
+        self.copy_data_keys(log.below(), &mut files, watch)?;
         let last = self.manifest.iter().flat_map(|manifest| &manifest.open).next_back().cloned();
         self.publish(last.into_iter().collect(), files)?;
         Ok(self.copied)
@@ -347,6 +352,32 @@ impl Backup {
             files.push(self.copy_file(&name, &bytes, watch)?);
         }
         Ok(files)
+    }
+
+    /// Copies the data keys again if there are new ones: a segment or a snapshot that was copied
+    /// meanwhile may need them.
+    fn copy_data_keys<D: Disk>(
+        &mut self,
+        disk: &D,
+        files: &mut Vec<CopiedFile>,
+        watch: &mut ProgressObserver<'_>,
+    ) -> Result<(), ArchiveError> {
+        let file = match disk.open(DATA_KEYS) {
+            Err(DiskError::NotFound(_)) => return Ok(()),
+            opened => opened?,
+        };
+        let bytes = read_part(&file, 0, file.length()?.min(FILE_BYTES_MAX))?;
+        let copied = files.iter().position(|file| file.name == DATA_KEYS);
+        let is_same = |at: usize| files[at].blake3 == digest_of(&bytes);
+        if copied.is_some_and(is_same) {
+            return Ok(());
+        }
+        let copy = self.copy_file(DATA_KEYS, &bytes, watch)?;
+        match copied {
+            Some(at) => files[at] = copy,
+            None => files.push(copy),
+        }
+        Ok(())
     }
 
     /// A file of this name and length that was copied before.

@@ -19,6 +19,7 @@ use tokio::sync::mpsc::Receiver;
 
 use crate::audit_log::{AuditPage, AuditQuery};
 use crate::contents::PaymentContents;
+use crate::data_keys::RotatedKey;
 use crate::erasures::{ErasurePlan, ErasureReport, ErasureSelection};
 use crate::events::{EventPage, EventPublishing, EventQuery};
 use crate::explanations::ExplanationOptions;
@@ -207,6 +208,12 @@ pub trait AdminBackend: Send + Sync + 'static {
     /// Requests a snapshot; does not wait for it.
     fn take_snapshot(&self) {}
 
+    /// Makes a new data key; `None` if the data directory is not encrypted. The default is for a
+    /// hub without encryption.
+    fn rotate_data_key(&self) -> BoxFuture<'_, Result<Option<RotatedKey>, Unavailable>> {
+        Box::pin(async { Ok(None) })
+    }
+
     /// Disk space used by the log and free. Does not block.
     fn storage(&self) -> DiskStatus {
         DiskStatus::default()
@@ -317,6 +324,12 @@ pub enum Unavailable {
     /// The requested record cannot be read from the log.
     #[error("the requested record cannot be read from the log; see GET /storage")]
     RecordUnreadable,
+    /// No data key can be made.
+    #[error(
+        "no new data key: the master key or data.keys cannot be used; the old key stays in use; \
+         see encryption.failing of GET /storage"
+    )]
+    NoDataKey,
     /// The brokers of a shared log did not acknowledge it in time.
     #[error(
         "the Kafka brokers did not acknowledge in time: the change may or may not be recorded; \

@@ -34,6 +34,7 @@ mod connections;
 mod console;
 mod contents;
 mod credentials;
+mod data_keys;
 mod dead_letters;
 mod dry_runs;
 mod endpoint_cache;
@@ -114,6 +115,7 @@ pub use backend::{
 pub use contents::{
     CONTENTS_BYTES_MAX, CONTENTS_MAX, MessageContent, PaymentContents, masked_text,
 };
+pub use data_keys::RotatedKey;
 pub use enrolments::EnrolmentOptions;
 pub use erasures::{ERASURES_LISTED_MAX, ErasurePlan, ErasureReport, ErasureSelection};
 pub use events::{

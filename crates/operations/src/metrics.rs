@@ -140,6 +140,8 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
         now.storage.backup.as_ref().map(|task| task.failing.is_some());
     Gauge "upesi_backup_log_index" "Log index of the last record in the backup."
         now.storage.backup.as_ref().map(|task| task.log_index);
+    Gauge "upesi_encryption_failing" "Whether no new data key can be made: 0 or 1."
+        now.storage.encryption.as_ref().map(|task| task.failing.is_some());
     Gauge "upesi_chain_heads_failing" "Whether no signed chain head can be published: 0 or 1."
         now.storage.chain_heads.as_ref().map(|task| task.failing.is_some());
     Gauge "upesi_chain_head_log_index" "Log index of the last published chain head."

@@ -372,6 +372,9 @@ response_type! {
         /// The job that erases message contents.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub erasure: Option<BackgroundJob>,
+        /// The job that makes data keys, if the directory is encrypted.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub encryption: Option<BackgroundJob>,
     }
 }
 

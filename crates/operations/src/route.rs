@@ -20,10 +20,10 @@ use crate::request::AdminRequest;
 use crate::response::HandlerResult;
 use crate::schema::{Content, any_text, some_text};
 use crate::{
-    accounts, audit_log, cluster, configuration, contents, credentials, dead_letters, dry_runs,
-    endpoint_cache, enrolments, enums, erasures, events, explanations, four_eyes, funds, identity,
-    interchange_fee_rules, jws_certificates, keys, limits, liquidity, logins, metrics, monitoring,
-    openapi_document, operators, oracles, outbox, participants, parties, proposals,
+    accounts, audit_log, cluster, configuration, contents, credentials, data_keys, dead_letters,
+    dry_runs, endpoint_cache, enrolments, enums, erasures, events, explanations, four_eyes, funds,
+    identity, interchange_fee_rules, jws_certificates, keys, limits, liquidity, logins, metrics,
+    monitoring, openapi_document, operators, oracles, outbox, participants, parties, proposals,
     provider_logins, roles, rules, settlement_models, settlement_windows, settlements, snapshots,
     statements, status, storage, tokens, trace_search, transactions, transfers, waterfall,
 };
@@ -59,6 +59,7 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("hub", enums::RESOURCES),
     ("measurement", waterfall::RESOURCES),
     ("hub", snapshots::RESOURCES),
+    ("hub", data_keys::RESOURCES),
     ("delivery", dead_letters::RESOURCES),
     ("delivery", outbox::RESOURCES),
     ("hub", transactions::RESOURCES),

@@ -330,7 +330,7 @@ enum Command {
     /// snapshot only saves time: the log alone is sufficient.
     #[command(after_help = snapshot::EXAMPLES)]
     Snapshot(snapshot::SnapshotArguments),
-    /// List the data keys of an encrypted directory; change its master key.
+    /// List and make data keys of an encrypted directory; change its master key.
     #[command(after_help = keys::EXAMPLES)]
     Keys(keys::KeysArguments),
     /// Add, list and change participants of a running switch.

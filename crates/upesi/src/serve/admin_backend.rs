@@ -24,7 +24,7 @@ use operations::{
     ErasureSelection, EventPage, EventPublishing, EventQuery, ExplanationFormat,
     ExplanationOptions, Health, ListedTransfer, ListedTransfers, NO_ENDPOINT, OpenBreaker,
     OpenBreakers, PARKED_MAX, ParticipantStatementRequest, PaymentContents, PositionTrend, Queues,
-    ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane, StalledLanes, Statement,
+    RotatedKey, ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane, StalledLanes, Statement,
     StatementRefusal, StuckStage, Takeover, TracePage, TraceQuery, TransferCounts, TransferTrace,
     Unavailable,
 };
@@ -467,6 +467,16 @@ impl AdminBackend for NodeBackend {
             let tls = self.certificates.calls.as_deref();
             let answer = TestCaller { policy, tls }.call(&participant, value).await;
             answer.map(|it| (it.address, it.status)).map_err(|error| error.to_string())
+        })
+    }
+
+    fn rotate_data_key(&self) -> BoxFuture<'_, Result<Option<RotatedKey>, Unavailable>> {
+        Box::pin(async move {
+            let Some(keys) = self.background.data_keys.clone() else { return Ok(None) };
+            // Disk, command or token may block.
+            let made = tokio::task::spawn_blocking(move || keys.rotate());
+            let made = made.await.map_err(|_| Unavailable::Stopped)?;
+            made.map(Some).ok_or(Unavailable::NoDataKey)
         })
     }
 

@@ -5,7 +5,6 @@
 //! `GET /storage` and the metrics, and retried. Until then, no disk
 //! space is freed and the backup is not updated.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,19 +19,20 @@ use journal::{
 };
 use ledger::{LogIndex, Stamp};
 use node::Handle;
-use operations::{BackgroundJob, DiskStatus, DiskUse};
+use operations::{DiskStatus, DiskUse};
 use switch::ForwardedMessage;
 
 use crate::CliError;
 use crate::config::{self, Config};
 use crate::data::archive::before_now;
 use crate::data::backup::{self, extras};
-use crate::data::encryption::DataKeys;
 use crate::data::layout;
 use crate::inspect::live_replay::ReplaySource;
 use crate::serve::arguments::ServeArguments;
 use crate::serve::chain_heads::Publisher;
+use crate::serve::data_keys::KeyRenewal;
 use crate::serve::erasure::{ERASURE_INTERVAL, ErasureJob, ErasureStatus};
+use crate::serve::job_reporter::JobReporter;
 use crate::serve::segments::{JobFailure, Segments, watch};
 
 /// Interval of the checks for segments to archive.
@@ -69,6 +69,8 @@ pub(crate) struct BackgroundJobs {
 pub(crate) struct BackgroundStatus {
     pub(crate) storage: Arc<Mutex<DiskStatus>>,
     pub(crate) erasures: Arc<ErasureStatus>,
+    /// The data keys of an encrypted directory.
+    pub(crate) data_keys: Option<Arc<KeyRenewal>>,
 }
 
 impl BackgroundJobs {
@@ -86,6 +88,7 @@ impl BackgroundJobs {
             status: BackgroundStatus {
                 storage: Arc::default(),
                 erasures: Arc::new(ErasureStatus::new(segments.log.clone())),
+                data_keys: None,
             },
         };
         let mut disk =
@@ -98,8 +101,9 @@ impl BackgroundJobs {
         })?;
         if let Some(keys) = segments.keys.clone() {
             let period = Duration::from_secs(u64::from(config.encryption.data_key_hours) * 3_600);
-            let mut renewal = KeyRenewal { keys, period, is_failing: false };
-            jobs.spawn("data-keys", KEY_CHECK_INTERVAL, move |_| renewal.run())?;
+            let renewal = Arc::new(KeyRenewal::new(keys, period, &jobs.status.storage));
+            jobs.status.data_keys = Some(Arc::clone(&renewal));
+            jobs.spawn("data-keys", KEY_CHECK_INTERVAL, move |_| renewal.check())?;
         }
         let log = segments.log.clone();
         let mut archives = ArchiveMonitor { log, unreachable: BTreeMap::new() };
@@ -188,36 +192,6 @@ fn repeat(waiting: &Receiver<()>, interval: Duration, mut work: impl FnMut() -> 
     }
 }
 
-/// Makes a data key for each period. A failure keeps the old one in use.
-struct KeyRenewal {
-    keys: DataKeys,
-    period: Duration,
-    is_failing: bool,
-}
-
-impl KeyRenewal {
-    fn run(&mut self) -> Result<(), ()> {
-        match self.keys.renew_after(self.period) {
-            Ok(renewed) => {
-                if let Some(key) = renewed {
-                    tracing::info!(%key, "a new data key encrypts from now on");
-                }
-                self.is_failing = false;
-                Ok(())
-            }
-            Err(error) if !self.is_failing => {
-                self.is_failing = true;
-                tracing::error!(
-                    %error,
-                    "no new data key; the old one stays in use, and this is retried"
-                );
-                Err(())
-            }
-            Err(_) => Err(()),
-        }
-    }
-}
-
 /// Starts a thread with the lowest priority, which the threads that it starts inherit.
 pub(crate) fn spawn_low_priority(
     name: &str,
@@ -247,54 +221,6 @@ fn lock(storage: &Mutex<DiskStatus>) -> MutexGuard<'_, DiskStatus> {
 
 fn now() -> Stamp {
     before_now(Duration::ZERO)
-}
-
-/// Selects the status of a job.
-type Field = fn(&mut DiskStatus) -> &mut Option<BackgroundJob>;
-
-/// Publishes the status of a job, and logs its failures and recoveries. A first failure may be an
-/// instant between two jobs, such as a segment that is being archived; a second one in a row is an
-/// error.
-struct JobReporter {
-    name: &'static str,
-    /// The error that was logged as one.
-    logged: RefCell<Option<String>>,
-    storage: Arc<Mutex<DiskStatus>>,
-    field: Field,
-}
-
-impl JobReporter {
-    fn new(name: &'static str, storage: &Arc<Mutex<DiskStatus>>, field: Field) -> Self {
-        *field(&mut lock(storage)) = Some(BackgroundJob::default());
-        Self { name, logged: RefCell::default(), storage: Arc::clone(storage), field }
-    }
-
-    fn report(&self, result: Result<Option<LogIndex>, JobFailure>) -> Result<(), ()> {
-        let mut storage = lock(&self.storage);
-        let job = (self.field)(&mut storage).get_or_insert_default();
-        match result {
-            Ok(log_index) => {
-                if job.failing.take().is_some() {
-                    tracing::info!(job = self.name, "works again");
-                }
-                self.logged.take();
-                job.last_done = Some(now());
-                job.log_index = log_index.map_or(job.log_index, |log_index| log_index.0);
-                Ok(())
-            }
-            Err(JobFailure::Stopped) => Ok(()),
-            Err(JobFailure::Failed(error)) => {
-                if job.failing.is_none() {
-                    tracing::info!(job = self.name, %error, "failed once; it is retried");
-                } else if self.logged.borrow().as_ref() != Some(&error) {
-                    tracing::error!(job = self.name, %error, "failed; it is retried");
-                    self.logged.replace(Some(error.clone()));
-                }
-                job.failing = Some(error);
-                Err(())
-            }
-        }
-    }
 }
 
 /// Archives closed segments.

@@ -314,6 +314,113 @@ fn a_command_gives_the_master_key() {
     assert!(refused.contains("--encryption-key: command false: exit status: 1"), "{refused}");
 }
 
+/// A command against the running switch of a scheme.
+fn of_running(scheme: &Scheme, arguments: &[&str]) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments).arg("--admin").arg(format!("http://{}", scheme.switch.admin));
+    command.arg("--token").arg(scheme.home.data().join("admin-token"));
+    finish(command)
+}
+
+fn count_of_keys(data: &Path) -> usize {
+    let keys = fs::read_to_string(data.join("data.keys")).unwrap();
+    keys.matches("\nkey ").count()
+}
+
+#[test]
+fn data_keys_rotate_while_the_switch_serves_and_failures_are_seen() {
+    let key = KeyFile::new("1");
+    let scheme = Scheme::configured(&setting(&key.command()));
+    let data = scheme.home.data();
+    assert_eq!(scheme.admin.metric("upesi_encryption_failing"), 0);
+    let before = scheme.pay("10");
+    let rotated = of_running(&scheme, &["keys", "rotate"]).succeeds().out();
+    assert!(rotated.starts_with("data key ") && rotated.contains("from now on"), "{rotated}");
+    assert_eq!(count_of_keys(&data), 2);
+    assert!(fs::read_to_string(data.join("data.keys")).unwrap().contains(&rotated[9..25]));
+    let after = scheme.pay("10");
+
+    // The source of the key is down, then has another key, then is back.
+    fs::write(key.sealed(), "").unwrap();
+    let refused = of_running(&scheme, &["keys", "rotate"]).fails();
+    assert!(refused.contains("503") && refused.contains("no new data key"), "{refused}");
+    assert_eq!(scheme.admin.metric("upesi_encryption_failing"), 1);
+    for command in ["status", "doctor"] {
+        let shown = of_running(&scheme, &[command]);
+        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+        assert!(shown.contains("encryption") && shown.contains("is sealed"), "{command}: {shown}");
+    }
+    scheme.pay("10");
+    fs::remove_file(key.sealed()).unwrap();
+    fs::write(key.path(), "2".repeat(64)).unwrap();
+    of_running(&scheme, &["keys", "rotate"]).fails();
+    let storage = scheme.admin.json("/storage")["encryption"]["failing"].to_string();
+    assert!(storage.contains("its source has master key"), "{storage}");
+    fs::write(key.path(), "1".repeat(64)).unwrap();
+
+    // The file of data keys is lost, then damaged.
+    fs::remove_file(data.join("data.keys")).unwrap();
+    of_running(&scheme, &["keys", "rotate", "--json"]).succeeds();
+    assert_eq!(scheme.admin.metric("upesi_encryption_failing"), 0);
+    assert_eq!(count_of_keys(&data), 3, "the known keys were written again");
+    let keys = fs::read_to_string(data.join("data.keys")).unwrap();
+    fs::write(data.join("data.keys"), keys.replace("set ", "sat ")).unwrap();
+    of_running(&scheme, &["keys", "rotate"]).fails();
+    let storage = scheme.admin.json("/storage")["encryption"]["failing"].to_string();
+    assert!(storage.contains("data.keys is damaged"), "{storage}");
+    fs::write(data.join("data.keys"), keys).unwrap();
+
+    scheme.wait_until_delivered();
+    scheme.switch.signal(Signal::TERM);
+    let (status, errors) = scheme.switch.end();
+    assert!(status.success(), "{errors}");
+    assert_eq!(errors.matches("failed; it is retried").count(), 1, "the second failure: {errors}");
+    offline(&["keys", "rotate"], &data, Some(&key.source())).succeeds();
+    assert_eq!(count_of_keys(&data), 4);
+    offline(&["verify"], &data, Some(&key.source())).succeeds();
+    for transfer in [before, after] {
+        offline(&["explain", &transfer.id], &data, Some(&key.source())).succeeds();
+    }
+}
+
+#[test]
+fn a_switch_without_encryption_has_no_data_key_to_rotate() {
+    let scheme = Scheme::start();
+    let refused = of_running(&scheme, &["keys", "rotate"]).fails();
+    assert!(refused.contains("the data directory is not encrypted"), "{refused}");
+    scheme.switch.stop(Signal::TERM);
+    let offline = offline(&["keys", "rotate"], &scheme.home.data(), None).fails();
+    assert!(offline.contains("it is not encrypted"), "{offline}");
+}
+
+/// A copy without its data keys, and one whose data keys need the master key before a change.
+#[test]
+fn a_copy_without_its_keys_is_refused() {
+    let (key, other) = (KeyFile::new("1"), KeyFile::new("2"));
+    let (home, _) = stopped(&key);
+    let data = home.data();
+    let directory = tempfile::tempdir().unwrap();
+    let (copy, restored) = (directory.path().join("copy"), directory.path().join("restored"));
+    fs::create_dir(&copy).unwrap();
+    let url = format!("file://{}", copy.display());
+    let source = key.source();
+    offline(&["backup", "--to", &url], &data, Some(&source)).succeeds();
+    let restore = ["restore", "--from", &url];
+    let wrong = offline(&restore, &restored, Some(&other.source())).fails();
+    assert!(wrong.contains("and the given master key is"), "{wrong}");
+    let plain = directory.path().join("plain");
+    fs::create_dir(&plain).unwrap();
+    for file in crate::support::switch::files(&data) {
+        let name = file.file_name().unwrap();
+        if name != "data.keys" && file.parent() == Some(&data) {
+            fs::copy(&file, plain.join(name)).unwrap();
+        }
+    }
+    let from = ["restore", "--from", plain.to_str().unwrap()];
+    let lost = offline(&from, &directory.path().join("again"), Some(&source)).fails();
+    assert!(lost.contains("which is not in data.keys"), "{lost}");
+}
+
 /// A token of SoftHSM, with keys that `openssl rand` would make.
 struct Token {
     directory: tempfile::TempDir,

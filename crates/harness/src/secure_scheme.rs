@@ -96,6 +96,8 @@ impl SecureScheme {
         let configuration = self.directory.join("upesi.toml").into_os_string();
         command.serve.extend([OsString::from("--config"), configuration]);
         command.token_file = self.token_file();
+        let key = self.directory.join("master.key");
+        command.encryption_key = Some(format!("file:{}", key.display()));
         command.admin_tls = Some(Arc::clone(&self.admin));
         command
     }

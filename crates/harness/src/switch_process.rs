@@ -31,6 +31,8 @@ const LOG_TAIL_BYTES: usize = 2_000;
 /// Last lines of a switch's output that are shown.
 const LAST_LINES: usize = 3;
 const CONFIGURATION: &str = "switch.toml";
+/// Environment variable with the source of the master key.
+const ENCRYPTION_KEY: &str = "UPESI_ENCRYPTION_KEY";
 
 /// The command lines that start the switch and verify its log.
 ///
@@ -54,6 +56,8 @@ pub struct SwitchCommand {
     pub token_file: PathBuf,
     /// The trusted authorities of the admin API, if it is called over TLS.
     pub admin_tls: Option<Arc<ClientTls>>,
+    /// Source of the master key, if the data directory is encrypted.
+    pub encryption_key: Option<String>,
     /// Text of a configuration file, written into the data directory; `{config}` in the
     /// arguments is replaced by its path.
     pub configuration: Option<String>,
@@ -157,6 +161,7 @@ impl SwitchCommand {
             confirm_to_payee: true,
             token_file: PathBuf::from("admin-token"),
             admin_tls: None,
+            encryption_key: None,
             configuration: None,
         }
     }
@@ -205,7 +210,7 @@ impl SwitchCommand {
     /// Verifies the log in `data`. The error is the problem that `verify` found.
     pub fn verify(&self, data: &Path) -> Result<Verified, String> {
         let placeholders = Placeholders { data, fspiop: None, admin: None };
-        let mut command = Command::new(&self.program);
+        let mut command = self.with_key();
         command.args(self.verify.iter().map(|argument| placeholders.fill(argument)));
         let output = command.output().map_err(|error| format!("verify: {error}"))?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -218,9 +223,16 @@ impl SwitchCommand {
         }
     }
 
+    /// The program, with the source of the master key in its environment.
+    fn with_key(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.envs(self.encryption_key.iter().map(|source| (ENCRYPTION_KEY, source)));
+        command
+    }
+
     /// The state hash of the log in `data` at this log index.
     pub fn state_at(&self, data: &Path, log_index: u64) -> Result<String, String> {
-        let mut command = Command::new(&self.program);
+        let mut command = self.with_key();
         command.arg("replay").arg("--data").arg(data);
         command.args(["--until", &log_index.to_string(), "--json"]);
         let output = command.output().map_err(|error| format!("replay: {error}"))?;
@@ -280,7 +292,8 @@ impl SwitchProcess {
         let placeholders = Placeholders { data, fspiop: Some(fspiop), admin: Some(admin) };
         let stored = Footprint::of(data).total();
         let started = Instant::now();
-        let child = Command::new(&command.program)
+        let child = command
+            .with_key()
             .args(command.serve.iter().map(|argument| placeholders.fill(argument)))
             .stdin(Stdio::null())
             // An interrupt from the keyboard must reach only the run, which then stops the switch.

@@ -194,7 +194,13 @@ pub(crate) fn init(arguments: &InitArguments) -> Result<(), CliError> {
     files.sign(arguments.keys.into())?;
     files.certify(arguments)?;
     files.folder("chain-heads")?;
-    let token = administrator::create(&files.to.join("data"), &arguments.administrator)?;
+    files.write(
+        "master.key",
+        &new_master_key()?,
+        "master key: decrypts data; keep a copy apart",
+    )?;
+    let [data, key] = ["data", "master.key"].map(|name| files.to.join(name));
+    let token = administrator::create(&data, &key, &arguments.administrator)?;
     files.write("administrator.token", &token, "token of the first administrator, for 30 days")?;
     let names = arguments.admin_names();
     let mut text = configuration::text(&arguments.scheme, &files.to, &names, arguments.local);
@@ -276,6 +282,11 @@ impl Files {
         }
         println!("  upesi check-config {to}/upesi.toml");
         println!("  upesi serve --data {to}/data --config {to}/upesi.toml");
+        println!(
+            "Keep a copy of master.key apart from all copies of the data: without it, nothing in \
+             {to}/data can be read. Commands that read the data need --encryption-key \
+             file:{to}/master.key, such as upesi verify."
+        );
         let hosts = arguments.certified_hosts();
         let local = hosts.iter().find(|host| LOCAL_HOSTS.contains(host));
         let host = local.or(hosts.first()).copied().unwrap_or("localhost");
@@ -294,6 +305,14 @@ impl Files {
 
 fn private_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// A new master key: 64 hexadecimal digits.
+fn new_master_key() -> Result<String, CliError> {
+    let mut key = [0_u8; 32];
+    getrandom::fill(&mut key)
+        .map_err(|error| CliError::new(format!("cannot make a master key: {error}")))?;
+    Ok(key.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n")
 }
 
 /// A new private key, and its public key.

@@ -70,13 +70,14 @@ fn rendered_chart_starts_is_probed_and_stops() {
 }
 
 /// Files of `upesi init` that a deployment has.
-const SCHEME_FILES: [&str; 6] = [
+const SCHEME_FILES: [&str; 7] = [
     "tls/ca.pem",
     "tls/server.pem",
     "tls/server.key",
     "tls/client.pem",
     "tls/client.key",
     "jws/hub.key",
+    "master.key",
 ];
 /// Names and addresses of a certificate for all deployments.
 const HOSTS: &str = "localhost,127.0.0.1,10.23.0.5,upesi-admin,node-a";
@@ -86,7 +87,7 @@ fn prove_rendered(topology: &str) {
     let configuration = block(&text, "upesi.toml");
     let scheme = NewScheme::new(&["--hosts", HOSTS, "--participant", "bank-a"]);
     let files = SCHEME_FILES.map(|path| {
-        let name = path.rsplit_once('/').unwrap().1;
+        let name = path.rsplit('/').next().unwrap();
         (name, fs::read_to_string(scheme.file(path)).unwrap())
     });
     let token = [("admin-token", TOKEN.to_owned())];
@@ -122,7 +123,8 @@ fn prove_rendered(topology: &str) {
     assert_eq!(paths, ["/startup", "/ready"]);
     let arguments = with_log_in_files(&arguments);
     let files = |name: &str| scheme.file(name);
-    let pod = Pod { arguments, probes, token_file, hosts, paths, files: &files };
+    let master_key = "/run/upesi-scheme/master.key";
+    let pod = Pod { arguments, probes, token_file, master_key, hosts, paths, files: &files };
     let grace =
         text.lines().find_map(|line| line.trim().strip_prefix("terminationGracePeriodSeconds: "));
     pod.prove(&container, Duration::from_secs(grace.unwrap().parse().unwrap()));
@@ -148,12 +150,16 @@ fn assert_has_settings_of_init(
                 continue;
             }
             let place = scheme.file("").display().to_string();
-            let expected = match value.as_str().and_then(|text| text.strip_prefix(&place)) {
+            let (kind, text) = match value.as_str().map(|text| (text.strip_prefix("file:"), text)) {
+                Some((Some(path), _)) if section == "encryption" => ("file:", Some(path)),
+                other => ("", other.map(|(_, text)| text)),
+            };
+            let expected = match text.and_then(|text| text.strip_prefix(&place)) {
                 // In a Secret, a file has no directory.
                 Some(path) if at.starts_with("/run/") => {
-                    format!("{at}/{}", path.rsplit('/').next().unwrap()).into()
+                    format!("{kind}{at}/{}", path.rsplit('/').next().unwrap()).into()
                 }
-                Some(path) => format!("{at}/{path}").into(),
+                Some(path) => format!("{kind}{at}/{path}").into(),
                 None => value.clone(),
             };
             assert_eq!(found[&section].get(setting), Some(&expected), "{name}");
@@ -198,6 +204,7 @@ fn compose_deployment_starts_is_probed_and_stops() {
             arguments: with_log_in_files(nodes[0]),
             probes: lists(&image, "CMD ").into_iter().take(1).collect(),
             token_file: "/etc/upesi/scheme/data/admin-token",
+            master_key: "/etc/upesi/scheme/master.key",
             hosts: &["node-a:3001"],
             paths: Vec::new(),
             files: &files,
@@ -250,6 +257,7 @@ struct Pod<'a> {
     /// Commands that must succeed while it runs.
     probes: Vec<Vec<String>>,
     token_file: &'a str,
+    master_key: &'a str,
     /// Host names of admin API requests.
     hosts: &'a [&'a str],
     /// Paths of the probes by HTTP.
@@ -311,7 +319,9 @@ impl Pod<'_> {
         assert!(started.elapsed() < grace, "{:?}", started.elapsed());
         let data = &self.arguments[2];
         container.belongs_to_nobody(data);
-        container.run(&["verify", "--data", data]).succeeds();
+        container.run(&["verify", "--data", data]).fails();
+        let key = format!("file:{}", self.master_key);
+        container.run(&["verify", "--data", data, "--encryption-key", &key]).succeeds();
     }
 
     /// The status of a request by `curl` over TLS; 0 without a response.
@@ -431,7 +441,8 @@ fn secure_unit_starts_a_scheme_of_init() {
         container.belongs_to_nobody(scheme);
         let (data, heads) = (file("data"), format!("file://{}", file("chain-heads")));
         let key = file("jws/chain-heads.pem");
-        let heads = ["--heads", &heads, "--key", &key];
+        let master = format!("file:{}", file("master.key"));
+        let heads = ["--heads", &heads, "--key", &key, "--encryption-key", &master];
         container.run(&[&["audit", "verify", "--data", &data], &heads[..]].concat()).succeeds();
     });
 }

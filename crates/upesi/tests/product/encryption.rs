@@ -2,9 +2,10 @@
 //! key, and each wrong or missing key has its answer.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use rustix::process::Signal;
 
@@ -527,4 +528,34 @@ fn the_master_key_stays_in_its_token() {
     assert!(refused.contains("it was wrapped by another master key"), "{refused}");
     let twice = copy.offline(&["verify"], &data, "object=upesi").fails();
     assert!(twice.contains("more than one AES key fits the URI"), "{twice}");
+}
+
+/// A log on Kafka is not encrypted there: a start and a move to a topic state that, before they
+/// reach a broker.
+#[test]
+fn topics_are_known_to_be_unencrypted() {
+    let key = KeyFile::new("1");
+    let log = "kafka://127.0.0.1:9/payments";
+    let home = Home::configured(&key.setting()).with_arguments(&["--log", log, "--node", "a"]);
+    let mut switch = home.starting();
+    let printed = "ENCRYPTION: the local copy of the log is encrypted, the topic on Kafka is not";
+    loop {
+        let line = switch.next_line();
+        assert!(!line.is_empty(), "it ended: {}", switch.complaints());
+        if line.contains(printed) {
+            break;
+        }
+    }
+    drop(switch);
+
+    let (home, _) = stopped(&key);
+    let mut command = Command::new(PROGRAM);
+    command.args(["export-log", "--log", log, "--encryption-key", &key.source(), "--data"]);
+    command.arg(home.data()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut export = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(export.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    export.kill().unwrap();
+    export.wait().unwrap();
+    assert!(line.contains("ENCRYPTION: the topic will hold the log unencrypted"), "{line}");
 }

@@ -35,6 +35,11 @@ impl NewScheme {
         self.path("scheme").join(name)
     }
 
+    /// The source of the master key.
+    pub(crate) fn master_key(&self) -> String {
+        format!("file:{}", self.file("master.key").display())
+    }
+
     pub(crate) fn serve(&self) -> Command {
         let Ports { fspiop, admin } = Ports::free();
         let mut command = Command::new(PROGRAM);
@@ -106,6 +111,7 @@ fn new_scheme_starts_with_everything_on() {
 
     let mut audit = Command::new(PROGRAM);
     audit.args(["audit", "verify", "--data"]).arg(scheme.file("data"));
+    audit.args(["--encryption-key", &scheme.master_key()]);
     audit.arg("--heads").arg(scheme.file("chain-heads"));
     audit.arg("--key").arg(scheme.file("jws/chain-heads.pem"));
     finish(audit).succeeds();

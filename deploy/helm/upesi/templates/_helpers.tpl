@@ -76,6 +76,8 @@ endpoints:
   tls_certificate_file: /run/upesi-scheme/client.pem
   tls_key_file: /run/upesi-scheme/client.key
   tls_ca_file: /run/upesi-scheme/ca.pem
+encryption:
+  key: file:/run/upesi-scheme/master.key
 transfers:
   expiration_max: 24h
 logging:

@@ -21,10 +21,10 @@ use serde::Serialize;
 use super::arguments::{ExportArguments, ImportArguments};
 use crate::CliError;
 use crate::cli::stdout;
-use crate::cli::stdout::print_json;
+use crate::cli::stdout::{print_error_line, print_json};
 use crate::cli::units::{Bytes, Count, counted};
 use crate::config::Config;
-use crate::data::encryption::{Access, unlocked};
+use crate::data::encryption::{Access, unlock, unlocked};
 use crate::data::layout::{MARKER, has_segments};
 use crate::inspect::offline::records_about;
 use crate::serve::log_backend::{BROKER_TIMEOUT, EPOCH_FILE, Log, LogLocation, Topic};
@@ -45,6 +45,19 @@ struct Report {
     seconds: f64,
 }
 
+/// The disk of the log. Warns if the log is encrypted, because the topic will not be.
+fn open_for_export(data: &Path) -> Result<TieredDisk<RealDisk>, CliError> {
+    let disk = RealDisk::open(data).and_then(TieredDisk::open);
+    let disk = disk.map_err(|error| CliError::new(format!("{}: {error}", data.display())))?;
+    let (disk, keys) = unlock(disk, Access::Write, None)?;
+    if keys.is_some() {
+        print_error_line(
+            "ENCRYPTION: the topic will hold the log unencrypted; encrypt the disks of the brokers",
+        );
+    }
+    Ok(disk)
+}
+
 pub(crate) fn export(arguments: &ExportArguments) -> Result<(), CliError> {
     let started = Instant::now();
     let data = &*arguments.data;
@@ -55,9 +68,7 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<(), CliError> {
     if !data.is_dir() {
         return Err(failed("directory not found".into()));
     }
-    let disk = RealDisk::open(data).and_then(TieredDisk::open);
-    let disk = disk.map_err(|error| failed(error.to_string()))?;
-    let disk = unlocked(disk, Access::Write)?;
+    let disk = open_for_export(data)?;
     check_marker(data, &address)?;
     let all = records_about(&disk);
     let mut observer = ExportObserver {

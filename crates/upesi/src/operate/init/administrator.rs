@@ -12,13 +12,14 @@ use crate::CliError;
 /// Life of the first token, in seconds: 30 days.
 const TOKEN_SECONDS: u32 = 30 * 24 * 3_600;
 
-/// Creates the log, an operator with the role `admin` and a token, which is returned. A switch runs
-/// on free ports of the loopback interface meanwhile.
-pub(super) fn create(data: &Path, name: &str) -> Result<String, CliError> {
+/// Creates the log, encrypted with a master key, an operator with the role `admin` and a token,
+/// which is returned. A switch runs on free ports of the loopback interface meanwhile.
+pub(super) fn create(data: &Path, key: &Path, name: &str) -> Result<String, CliError> {
     let failed = |error: HarnessError| {
         CliError::new(format!("the first administrator cannot be recorded: {error}"))
     };
-    let command = SwitchCommand::standard(own_program().map_err(failed)?);
+    let mut command = SwitchCommand::standard(own_program().map_err(failed)?);
+    command.encryption_key = Some(format!("file:{}", key.display()));
     let switch = SwitchProcess::start(&command, data).map_err(failed)?;
     let recorded = switch.admin().and_then(|mut admin| record(&mut admin, name));
     let stopped = switch.stop();

@@ -82,6 +82,11 @@ tls_certificate_file = {client}
 tls_key_file = {client_key}
 tls_ca_file = {ca}
 
+[encryption]
+# Without this file, nothing in the data directory can be read: keep a copy apart from all copies of
+# the data. Better, the key is in a vault or a token (docs/security/encryption.md).
+key = {master}
+
 [transfers]
 expiration_max = "24h"
 
@@ -94,6 +99,7 @@ key = {heads_key}
 format = "json"
 audit_file = {audit}
 "#,
+        master = format_args!("{:?}", format!("file:{}", to.join("master.key").display())),
         client = file("tls/client.pem"),
         client_key = file("tls/client.key"),
         ca = file("tls/ca.pem"),

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use encryption::{KEY_FILE, KeyFile, Keyring, LocalKey, MasterKey, MasterKeys};
 use journal::contract::{IDENTITY, Subject, check, frame_after};
 use journal::{
-    Backup, FileLog, LogOptions, MemoryDisk, OpenError, RealDisk, TailPolicy, TieredDisk, Verify,
+    Backup, Destination, FileLog, LogOptions, MemoryDisk, OpenError, PendingSegment, RealDisk,
+    TailPolicy, TieredDisk, Verify,
 };
 use ledger::LogIndex;
 use ports::{Cipher, Disk, DiskError, KeyId, Log, LogError};
@@ -470,4 +471,76 @@ fn erased_segments_of_an_encrypted_log_stay_encrypted() {
     assert_eq!(walk(&encrypted(&disk)), Ok(60));
     let without_key = TieredDisk::open(disk).expect("opens");
     assert!(walk(&without_key).is_err(), "the key is needed");
+}
+
+/// The first segment and its end.
+fn first_segment(log: &TieredDisk<MemoryDisk>) -> PendingSegment {
+    let segments = log.segments().expect("lists");
+    PendingSegment { segment: segments[0].clone(), after: segments[1].base }
+}
+
+fn compress_first(log: &TieredDisk<MemoryDisk>) -> journal::ArchivedSegment {
+    journal::archive_segment(log, &first_segment(log), Destination::InPlace, &mut |_| Ok(()))
+        .expect("compresses")
+}
+
+const COMPRESSED: &str = "00000000000000000001.packed";
+
+/// A log that was encrypted from its beginning, and one in whose first segment encryption began.
+#[test]
+fn compressed_segments_are_as_small_as_unencrypted_ones_and_stay_encrypted() {
+    let plain = MemoryDisk::new(3);
+    drop(log_of(&TieredDisk::open(plain.clone()).expect("opens"), 60));
+    let expected = compress_first(&TieredDisk::open(plain).expect("opens")).compressed_bytes;
+    for first_frames in [0, 5] {
+        let disk = MemoryDisk::new(4);
+        if 0 < first_frames {
+            drop(log_of(&TieredDisk::open(disk.clone()).expect("opens"), first_frames));
+        }
+        let mut written = FileLog::open_or_create(encrypted(&disk), IDENTITY, OPTIONS);
+        let written = &mut written.as_mut().expect("opens").0;
+        for at in first_frames..60 {
+            written.append(&frame_after(&written.tail(), &[700 + at, 0, 90])).expect("appends");
+        }
+        written.sync().expect("syncs");
+        let log = encrypted(&disk);
+        let before = first_segment(&log).segment;
+        let archived = compress_first(&log);
+        assert!(archived.compressed_bytes < expected * 5 / 4, "{archived:?}, not {expected}");
+        let after = first_segment(&log).segment;
+        assert_eq!((after.plain_bytes, after.base), (before.plain_bytes, before.base));
+        let stored = disk.content(COMPRESSED).expect("a compressed segment");
+        let payload = journal::contract::sample_payload(LogIndex(1), 700);
+        assert!(!stored.windows(64).any(|window| window == &payload[..64]));
+        assert_eq!(walk(&encrypted(&disk)), Ok(60), "{first_frames}");
+        let refused = walk(&TieredDisk::open(disk.clone()).expect("opens"));
+        let refused = refused.expect_err("the key is needed").to_string();
+        assert!(refused.contains("no master key is given"), "{refused}");
+        for at in (512..stored.len()).step_by(31) {
+            disk.damage(COMPRESSED, at, 4);
+            assert!(walk(&encrypted(&disk)).is_err(), "byte {at}");
+            disk.damage(COMPRESSED, at, 4);
+        }
+    }
+}
+
+/// Contents are erased from a compressed segment, which stays encrypted and compressed.
+#[test]
+fn erased_compressed_segments_stay_encrypted_and_compressed() {
+    let disk = MemoryDisk::new(5);
+    drop(log_of(&encrypted(&disk), 60));
+    let log = encrypted(&disk);
+    let compressed = compress_first(&log).compressed_bytes;
+    let due = first_segment(&log);
+    let mut select = |record: &record::frame::Record<'_>| record.log_index == LogIndex(1);
+    let erased = journal::erase_segment(&log, &due, (&mut select, &|_| ()), &mut |_| Ok(()))
+        .expect("erases");
+    assert_eq!(erased.erased, 1);
+    assert_eq!(first_segment(&encrypted(&disk)).segment.plain_bytes, erased.plain_bytes);
+    let stored = disk.content(COMPRESSED).expect("a compressed segment");
+    assert!((stored.len() as u64) < compressed * 5 / 4, "{} of {compressed}", stored.len());
+    assert_eq!(walk(&encrypted(&disk)), Ok(60));
+    let again =
+        journal::erase_segment(&log, &first_segment(&log), (&mut select, &|_| ()), &mut |_| Ok(()));
+    assert_eq!(again.expect("nothing is left").erased, 0);
 }

@@ -19,12 +19,12 @@
 
 use blobs::{BlobError, BlobStore, Expected};
 use ledger::{LogIndex, Stamp};
-use ports::{Disk, DiskError, DiskFile, StopReading};
-use record::frame::Tail;
+use ports::{Cipher, Disk, DiskError, DiskFile, StopReading};
+use record::frame::{ENVELOPE_BYTES, Tail};
 
 use crate::archive_index::Entry;
 use crate::compressed_segment::{
-    self, BLOCK_BYTES, Checked, CompressedSegment, SegmentSummary, Source,
+    self, BLOCK_BYTES, Checked, CompressedSegment, DecryptedBytes, SegmentSummary, Source,
 };
 use crate::file_log::same_end;
 use crate::scan::{self, Cause, Part};
@@ -213,17 +213,51 @@ pub(crate) fn copy_to<D: Disk>(
             store_object::<D::File>(
                 store,
                 first,
-                &Original::Compressed { compressed, source },
+                &Original::Compressed { compressed, source, cipher: file.cipher() },
                 watch,
             )
         }
     }
 }
 
+/// Copies a closed segment of which there is only an encrypted compressed form to another disk, in
+/// that form: read as a plain file, its frames are decrypted. Returns the number of bytes; `None`
+/// for another segment.
+///
+/// # Errors
+/// Any [`ArchiveError`].
+pub fn copy_encrypted<D: Disk, E: Disk>(
+    log: &TieredDisk<D>,
+    name: &str,
+    to: &E,
+    watch: &mut ProgressObserver<'_>,
+) -> Result<Option<u64>, ArchiveError> {
+    let Some(first) = segment::first_of(name) else { return Ok(None) };
+    match log.open_plain(first) {
+        Err(DiskError::NotFound(_)) => {}
+        opened => return Ok(opened.map(|_| None)?),
+    }
+    let Some(file) = log.open_compressed(first)? else { return Ok(None) };
+    let (compressed, source) = (file.opened()?, file.source());
+    if !compressed.is_sealed {
+        return Ok(None);
+    }
+    let original = Original::Compressed { compressed, source, cipher: file.cipher() };
+    Ok(Some(keep::<E, D::File>(to, first, &original, watch)?.compressed_bytes))
+}
+
 /// A segment whose compressed form is to be stored.
 pub(crate) enum Original<'a, F> {
-    Plain { file: &'a F, checked: &'a Checked },
-    Compressed { compressed: &'a CompressedSegment, source: &'a dyn Source },
+    Plain {
+        file: &'a F,
+        checked: &'a Checked,
+    },
+    Compressed {
+        compressed: &'a CompressedSegment,
+        source: &'a dyn Source,
+        /// Decrypts another compressed form of the segment.
+        cipher: Option<&'a dyn Cipher>,
+    },
 }
 
 impl<F: DiskFile> Original<'_, F> {
@@ -236,7 +270,7 @@ impl<F: DiskFile> Original<'_, F> {
             Self::Plain { file, checked } => {
                 compressed_segment::compress(*file, checked, out).map(drop)
             }
-            Self::Compressed { compressed, source } => {
+            Self::Compressed { compressed, source, .. } => {
                 copy_bytes(*source, compressed.contents.compressed_bytes, out)
             }
         }
@@ -248,11 +282,11 @@ impl<F: DiskFile> Original<'_, F> {
         (copy, copied): (&CompressedSegment, &dyn Source),
         watch: &mut ProgressObserver<'_>,
     ) -> Result<(), ArchiveError> {
-        let own = match self {
+        let (own, cipher) = match self {
             Self::Plain { file, checked } => {
                 return compare_plain((copy, copied), *file, checked, watch);
             }
-            Self::Compressed { compressed, .. } => &compressed.contents,
+            Self::Compressed { compressed, cipher, .. } => (&compressed.contents, *cipher),
         };
         let SegmentSummary { base, after, plain_digest, seal, .. } = &copy.contents;
         if *seal == own.seal {
@@ -261,7 +295,7 @@ impl<F: DiskFile> Original<'_, F> {
         if (*base, *after, *plain_digest) != (own.base, own.after, own.plain_digest) {
             return Err(differs(copied, ANOTHER_SEGMENT));
         }
-        copy.verify(copied, &mut |plain| report_progress(watch, plain.len()))
+        copy.verify((copied, cipher), &mut |plain| report_progress(watch, plain.len()))
     }
 }
 
@@ -281,7 +315,7 @@ fn store_object<F: DiskFile>(
             read => return read,
         }
     }
-    if let Original::Compressed { compressed, source } = original {
+    if let Original::Compressed { compressed, source, .. } = original {
         // Damage is not copied.
         compressed.check(*source, &mut |bytes| report_progress(watch, bytes))?;
     }
@@ -425,12 +459,22 @@ fn check<F: DiskFile>(
     watch: &mut ProgressObserver<'_>,
 ) -> Result<Checked, ArchiveError> {
     let SegmentInfo { base, plain_bytes, first, .. } = due.segment;
-    let mut checked =
-        Checked { base, after: due.after, frames: 0, plain_bytes, starts: Vec::new() };
+    let mut checked = Checked {
+        base,
+        after: due.after,
+        frames: 0,
+        plain_bytes,
+        encrypted_frames: 0,
+        starts: Vec::new(),
+    };
+    // Offset of the next frame among decrypted ones.
+    let mut decrypted = SEGMENT_HEADER_BYTES;
     let mut stopped = false;
     let part = Part { file, limit: plain_bytes };
-    let scanned = scan::scan(part, (SEGMENT_HEADER_BYTES, base), &mut |offset, frame| {
+    let scanned = scan::scan(part, (SEGMENT_HEADER_BYTES, base), &mut |_, frame| {
         checked.frames += 1;
+        let offset = decrypted;
+        decrypted += u64::from(frame.header().length);
         let block = |offset: u64| offset / BLOCK_BYTES as u64;
         if checked.starts.last().is_none_or(|&(_, last)| block(last) < block(offset)) {
             checked.starts.push((frame.header().first, offset));
@@ -441,7 +485,10 @@ fn check<F: DiskFile>(
     })?;
     let reason = match scanned.cause {
         Cause::Visitor if stopped => return Err(ArchiveError::Stopped),
-        Cause::Limit if same_end(&scanned.tail, &due.after) => return Ok(checked),
+        Cause::Limit if same_end(&scanned.tail, &due.after) => {
+            checked.encrypted_frames = ((plain_bytes - decrypted) / ENVELOPE_BYTES as u64) as u32;
+            return Ok(checked);
+        }
         Cause::Limit | Cause::Visitor => "the next segment does not continue it".to_owned(),
         Cause::Unsound(error) => error.to_string(),
     };
@@ -462,13 +509,12 @@ fn compare_plain<F: DiskFile>(
         return Err(differs(source, ANOTHER_SEGMENT));
     }
     let mut expected = vec![0; BLOCK_BYTES];
-    let mut at = 0;
-    compressed.verify(source, &mut |plain| {
-        let read = file.read_at(at, &mut expected[..plain.len()])?;
-        if expected[..read] != *plain {
+    let mut bytes = DecryptedBytes::new(file, checked);
+    compressed.verify((source, file.cipher()), &mut |plain| {
+        bytes.fill(&mut expected[..plain.len()])?;
+        if expected[..plain.len()] != *plain {
             return Err(differs(source, "its bytes differ from the segment"));
         }
-        at += plain.len() as u64;
         report_progress(watch, plain.len())
     })
 }

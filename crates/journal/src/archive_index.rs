@@ -178,11 +178,18 @@ struct Line {
     chain: String,
     frames: u64,
     bytes: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    encrypted_frames: u32,
     blake3: String,
     #[serde(rename = "packed_bytes")]
     compressed_bytes: u64,
     seal: String,
     place: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 fn write_line(entry: &Entry) -> String {
@@ -198,6 +205,7 @@ fn write_line(entry: &Entry) -> String {
         chain: after.chain.to_string(),
         frames: entry.contents.frames,
         bytes: entry.contents.plain_bytes,
+        encrypted_frames: entry.contents.encrypted_frames,
         blake3: entry.contents.plain_digest.to_string(),
         compressed_bytes: entry.contents.compressed_bytes,
         seal: entry.contents.seal.to_string(),
@@ -237,6 +245,7 @@ fn entry_of(line: &Line) -> Option<(LogIndex, Entry)> {
         after: tail(end, line.stamp, digest(&line.chain)?),
         frames: line.frames,
         plain_bytes: line.bytes,
+        encrypted_frames: line.encrypted_frames,
         plain_digest: digest(&line.blake3)?,
         compressed_bytes: line.compressed_bytes,
         seal: digest(&line.seal)?,
@@ -266,6 +275,7 @@ mod tests {
             after: tail(9, 70, 2),
             frames: 3,
             plain_bytes: 4_000,
+            encrypted_frames: 3,
             plain_digest: Digest([3; 32]),
             compressed_bytes: 900,
             seal: Digest([4; 32]),

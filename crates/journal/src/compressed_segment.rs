@@ -9,6 +9,11 @@
 //! before the segment. Its method is a two-byte 1 for zstd frames and four bytes for the plain
 //! bytes per block; the last block may be shorter. All numbers are little endian.
 //!
+//! On a disk with a cipher, the method is 2: the plain file is taken with decrypted frames, and
+//! each compressed block is encrypted ([`ports::Cipher`]), so that it compresses like an
+//! unencrypted one. Its context has the identity of the log, the first record and the number of the
+//! block. Offsets and the hash are those of the file with decrypted frames.
+//!
 //! The blocks follow without gaps, then an index with 24 bytes per block:
 //!
 //! | at | bytes | field |
@@ -25,13 +30,13 @@
 //! | 0 | 8 | log index of the last record |
 //! | 8 | 8 | stamp of the last frame |
 //! | 16 | 32 | chain head after the last frame |
-//! | 48 | 8 | length of the plain file |
-//! | 56 | 32 | BLAKE3 of the plain file |
+//! | 48 | 8 | length of the plain file, as it was stored |
+//! | 56 | 32 | BLAKE3 of the plain file, with decrypted frames |
 //! | 88 | 8 | offset of the index |
 //! | 96 | 4 | number of blocks |
 //! | 100 | 4 | CRC-32C of the index |
 //! | 104 | 8 | number of frames |
-//! | 112 | 4 | zero |
+//! | 112 | 4 | number of encrypted frames in the plain file; zero with method 1 |
 //! | 116 | 8 | magic `UpPckEnd` |
 //! | 124 | 4 | CRC-32C of the header and of bytes 0 to 123 |
 //!
@@ -39,12 +44,15 @@
 //! Compressing reads the plain file twice: once to check every frame with the chain, once to
 //! compress. Memory: two blocks and the index, 24 bytes per 256 KiB.
 
+use std::borrow::Cow;
+
 use ledger::{Digest, LogIndex};
-use ports::{DiskError, DiskFile};
+use ports::{Cipher, CipherError, DiskError, DiskFile, Sealer, open_sealed};
 use record::checksum::crc32c;
-use record::frame::Tail;
+use record::frame::{ENVELOPE_BYTES, SEAL_BYTES, Tail};
 
 use crate::compression::{Compressor, Decompressor};
+use crate::scan::{self, Window};
 use crate::sector::{self, Layout, SECTOR_BYTES, tail_at, u32_at, u64_at};
 use crate::segment::SEGMENT_HEADER_BYTES;
 
@@ -64,6 +72,9 @@ const SEGMENT_BYTES_MAX: u64 = 4 << 30;
 const _: () = assert!(SEGMENT_BYTES_MAX < BLOCKS_MAX as u64 * BLOCK_BYTES as u64);
 
 const HEADER: Layout = Layout { magic: *b"UpPacked", version: COMPRESSED_VERSION, method: METHOD };
+const SEALED_HEADER: Layout = Layout { method: SEALED_METHOD, ..HEADER };
+/// Encrypted zstd, and [`BLOCK_BYTES`].
+const SEALED_METHOD: [u8; 6] = [2, 0, 0, 0, 4, 0];
 /// zstd, and [`BLOCK_BYTES`].
 const METHOD: [u8; 6] = [1, 0, 0, 0, 4, 0];
 const _: () = assert!(BLOCK_BYTES == (METHOD[4] as usize) << 16);
@@ -82,15 +93,25 @@ pub struct SegmentSummary {
     pub after: Tail,
     /// Frames in it.
     pub frames: u64,
-    /// Length of the plain file.
+    /// Length of the plain file as it was stored.
     pub plain_bytes: u64,
-    /// BLAKE3 of the plain file.
+    /// Encrypted frames in the plain file, which are decrypted here.
+    pub encrypted_frames: u32,
+    /// BLAKE3 of the plain file, with decrypted frames.
     pub plain_digest: Digest,
     /// Length of the compressed file.
     pub compressed_bytes: u64,
     /// BLAKE3 of header, index and trailer. It identifies this compressed file, and by the
     /// checksums in the index, every byte of it.
     pub seal: Digest,
+}
+
+impl SegmentSummary {
+    /// Length of the plain file with decrypted frames.
+    #[must_use]
+    pub const fn decrypted_bytes(&self) -> u64 {
+        self.plain_bytes - self.encrypted_frames as u64 * ENVELOPE_BYTES as u64
+    }
 }
 
 /// Location of a compressed block.
@@ -108,6 +129,8 @@ pub(crate) struct CompressedSegment {
     pub(crate) blocks: Vec<Block>,
     /// First record and offset of the first frame in each block that has one.
     pub(crate) starts: Vec<(LogIndex, u64)>,
+    /// Whether the blocks are encrypted.
+    pub(crate) is_sealed: bool,
 }
 
 /// Bytes of a compressed segment.
@@ -125,8 +148,73 @@ pub(crate) struct Checked {
     pub(crate) after: Tail,
     pub(crate) frames: u64,
     pub(crate) plain_bytes: u64,
+    /// Encrypted frames.
+    pub(crate) encrypted_frames: u32,
     /// As [`CompressedSegment::starts`].
     pub(crate) starts: Vec<(LogIndex, u64)>,
+}
+
+impl Checked {
+    /// As [`SegmentSummary::decrypted_bytes`].
+    pub(crate) fn decrypted_bytes(&self) -> u64 {
+        self.plain_bytes - u64::from(self.encrypted_frames) * ENVELOPE_BYTES as u64
+    }
+}
+
+/// Reads a checked plain segment from beginning to end, with decrypted frames.
+pub(crate) struct DecryptedBytes<'a, F> {
+    file: &'a F,
+    /// Length of the file as it is stored.
+    plain_bytes: u64,
+    window: Window,
+    /// Offset of the next stored byte.
+    at: u64,
+    /// Bytes that were read but not passed on.
+    ready: Vec<u8>,
+    is_encrypted: bool,
+}
+
+impl<'a, F: DiskFile> DecryptedBytes<'a, F> {
+    pub(crate) fn new(file: &'a F, checked: &Checked) -> Self {
+        let Checked { plain_bytes, encrypted_frames, .. } = *checked;
+        let (window, is_encrypted) = (Window::new(BLOCK_BYTES), 0 < encrypted_frames);
+        Self { file, plain_bytes, window, at: 0, ready: Vec::new(), is_encrypted }
+    }
+
+    /// Fills the buffer.
+    pub(crate) fn fill(&mut self, buffer: &mut [u8]) -> Result<(), DiskError> {
+        if !self.is_encrypted {
+            read_whole(self.file, self.at, buffer)?;
+            self.at += buffer.len() as u64;
+            return Ok(());
+        }
+        while self.ready.len() < buffer.len() {
+            self.read_on()?;
+        }
+        let rest = self.ready.split_off(buffer.len());
+        buffer.copy_from_slice(&self.ready);
+        self.ready = rest;
+        Ok(())
+    }
+
+    /// Reads the header of the segment, or the next frame.
+    fn read_on(&mut self) -> Result<(), DiskError> {
+        if self.at == 0 {
+            self.ready.resize(SEGMENT_HEADER_BYTES as usize, 0);
+            read_whole(self.file, 0, &mut self.ready)?;
+            self.at = SEGMENT_HEADER_BYTES;
+            return Ok(());
+        }
+        let part = scan::Part { file: self.file, limit: self.plain_bytes };
+        match scan::frame_at(&mut self.window, part, self.at)? {
+            Ok((frame, stored)) => {
+                self.ready.extend_from_slice(frame.as_bytes());
+                self.at += stored;
+                Ok(())
+            }
+            Err(_) => Err(has_changed()),
+        }
+    }
 }
 
 /// Compresses a checked segment and passes the bytes on in order.
@@ -135,16 +223,18 @@ pub(crate) fn compress<F: DiskFile, E: From<DiskError>>(
     checked: &Checked,
     out: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<SegmentSummary, E> {
-    let header = HEADER.encode(&checked.base);
+    let layout = if file.cipher().is_some() { SEALED_HEADER } else { HEADER };
+    let header = layout.encode(&checked.base);
     out(&header)?;
-    let mut compressing = SegmentWriter::new()?;
+    let mut compressing = SegmentWriter::new(file.cipher(), checked.base)?;
     let mut index = Vec::new();
+    let mut bytes = DecryptedBytes::new(file, checked);
     let mut plain = vec![0; BLOCK_BYTES];
     let mut starts = checked.starts.iter().peekable();
     let (mut at, mut written) = (0, HEADER_BYTES as u64);
-    while at < checked.plain_bytes {
-        let length = (checked.plain_bytes - at).min(BLOCK_BYTES as u64) as usize;
-        read_whole(file, at, &mut plain[..length])?;
+    while at < checked.decrypted_bytes() {
+        let length = (checked.decrypted_bytes() - at).min(BLOCK_BYTES as u64) as usize;
+        bytes.fill(&mut plain[..length])?;
         at += length as u64;
         let compressed = compressing.block(&plain[..length])?;
         let start = starts.next_if(|(_, offset)| *offset < at).copied();
@@ -157,6 +247,7 @@ pub(crate) fn compress<F: DiskFile, E: From<DiskError>>(
         after: checked.after,
         frames: checked.frames,
         plain_bytes: checked.plain_bytes,
+        encrypted_frames: checked.encrypted_frames,
         plain_digest: Digest(compressing.digest.finalize().into()),
         compressed_bytes: written + (index.len() + END_BYTES) as u64,
         seal: Digest([0; 32]),
@@ -176,7 +267,9 @@ impl CompressedSegment {
         }
         let mut header = [0; HEADER_BYTES];
         read_source(source, 0, &mut header)?;
-        let base = HEADER.decode(&header).map_err(damage(0))?;
+        let is_sealed = header[10..16] == SEALED_METHOD;
+        let layout = if is_sealed { SEALED_HEADER } else { HEADER };
+        let base = layout.decode(&header).map_err(damage(0))?;
         let mut end = [0; END_BYTES];
         let end_at = length - END_BYTES as u64;
         read_source(source, end_at, &mut end)?;
@@ -190,22 +283,22 @@ impl CompressedSegment {
         if crc32c(&index) != stored.crc {
             return Err(damage(stored.at)("wrong checksum of the index"));
         }
-        let (blocks, starts) =
-            decode_index(&index, stored.at, contents.plain_bytes).map_err(damage(stored.at))?;
+        let (blocks, starts) = decode_index(&index, stored.at, contents.decrypted_bytes())
+            .map_err(damage(stored.at))?;
         (contents.compressed_bytes, contents.seal) = (length, seal(&header, &index, &end));
-        Ok(Self { contents, blocks, starts })
+        Ok(Self { contents, blocks, starts, is_sealed })
     }
 
     /// Plain bytes of a block.
     fn plain_length(&self, block: usize) -> usize {
         let start = block as u64 * BLOCK_BYTES as u64;
-        (self.contents.plain_bytes - start).min(BLOCK_BYTES as u64) as usize
+        (self.contents.decrypted_bytes() - start).min(BLOCK_BYTES as u64) as usize
     }
 
     /// The plain bytes of consecutive blocks, with one read.
     pub(crate) fn read_blocks(
         &self,
-        source: &dyn Source,
+        (source, cipher): (&dyn Source, Option<&dyn Cipher>),
         wanted: std::ops::Range<usize>,
     ) -> Result<Vec<Vec<u8>>, DiskError> {
         let blocks = &self.blocks[wanted.clone()];
@@ -220,13 +313,39 @@ impl CompressedSegment {
             let from = (block.offset - first.offset) as usize;
             let bytes = &compressed[from..from + block.bytes as usize];
             check_block(source, block, bytes)?;
+            let opened = self.open_block((source, cipher), (number, block), bytes)?;
             let length = self.plain_length(number);
-            let decompressed = decompressor.decompress(bytes, length).ok();
+            let decompressed = decompressor.decompress(&opened, length).ok();
             plain.push(decompressed.filter(|plain| plain.len() == length).ok_or_else(|| {
                 damaged(source, block.offset, "the block does not decompress to its length")
             })?);
         }
         Ok(plain)
+    }
+
+    /// The compressed bytes of a block, decrypted if they are encrypted.
+    fn open_block<'a>(
+        &self,
+        (source, cipher): (&dyn Source, Option<&dyn Cipher>),
+        (number, block): (usize, &Block),
+        bytes: &'a [u8],
+    ) -> Result<Cow<'a, [u8]>, DiskError> {
+        if !self.is_sealed {
+            return Ok(Cow::Borrowed(bytes));
+        }
+        let mut opened = Vec::with_capacity(bytes.len());
+        let context = block_context(&self.contents.base, number as u64);
+        match open_sealed(cipher, &context, bytes, &mut opened) {
+            Ok(()) => Ok(Cow::Owned(opened)),
+            Err(CipherError::Changed) => Err(damaged(
+                source,
+                block.offset,
+                "the encrypted block was changed or belongs elsewhere",
+            )),
+            Err(error) => {
+                Err(DiskError::Encrypted { file: source.shown(), offset: block.offset, error })
+            }
+        }
     }
 
     /// Reads every block and compares its checksum. Opening has checked the other bytes. `see` gets
@@ -250,12 +369,12 @@ impl CompressedSegment {
     /// in order.
     pub(crate) fn verify<E: From<DiskError>>(
         &self,
-        source: &dyn Source,
+        (source, cipher): (&dyn Source, Option<&dyn Cipher>),
         see: &mut dyn FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut digest = blake3::Hasher::new();
         for block in 0..self.blocks.len() {
-            for plain in self.read_blocks(source, block..block + 1)? {
+            for plain in self.read_blocks((source, cipher), block..block + 1)? {
                 digest.update(&plain);
                 see(&plain)?;
             }
@@ -271,18 +390,40 @@ impl CompressedSegment {
 struct SegmentWriter {
     compressor: Compressor<'static>,
     digest: blake3::Hasher,
+    sealer: Option<Box<dyn Sealer>>,
+    base: Tail,
+    /// Number of the next block.
+    next: u64,
 }
 
 impl SegmentWriter {
-    fn new() -> Result<Self, DiskError> {
+    fn new(cipher: Option<&dyn Cipher>, base: Tail) -> Result<Self, DiskError> {
         let compressor = Compressor::new(LEVEL).map_err(no_memory)?;
-        Ok(Self { compressor, digest: blake3::Hasher::new() })
+        let sealer = cipher.map(Cipher::sealer);
+        Ok(Self { compressor, digest: blake3::Hasher::new(), sealer, base, next: 0 })
     }
 
     fn block(&mut self, plain: &[u8]) -> Result<Vec<u8>, DiskError> {
         self.digest.update(plain);
-        self.compressor.compress(plain).map_err(no_memory)
+        let compressed = self.compressor.compress(plain).map_err(no_memory)?;
+        let Some(sealer) = &mut self.sealer else { return Ok(compressed) };
+        let mut sealed = Vec::with_capacity(compressed.len() + SEAL_BYTES);
+        let context = block_context(&self.base, self.next);
+        self.next += 1;
+        let done = sealer.seal(&context, &compressed, &mut sealed);
+        done.map(|()| sealed).map_err(|error| DiskError::Failed {
+            what: "encrypt a block".into(),
+            error: error.to_string(),
+        })
     }
+}
+
+/// The authenticated context of an encrypted block.
+fn block_context(base: &Tail, number: u64) -> Vec<u8> {
+    let first = base.next().0;
+    let parts: [&[u8]; 4] =
+        [b"upesi block", &base.identity.0, &first.to_le_bytes(), &number.to_le_bytes()];
+    parts.concat()
 }
 
 /// Location of the index.
@@ -341,6 +482,7 @@ fn encode_end(header: &[u8], index: &[u8], contents: &SegmentSummary) -> [u8; EN
     out[96..100].copy_from_slice(&((index.len() / ENTRY_BYTES) as u32).to_le_bytes());
     out[100..104].copy_from_slice(&crc32c(index).to_le_bytes());
     out[104..112].copy_from_slice(&contents.frames.to_le_bytes());
+    out[112..116].copy_from_slice(&contents.encrypted_frames.to_le_bytes());
     out[116..AT_END_CRC].copy_from_slice(&END_MAGIC);
     let crc = end_crc(header, &out);
     out[AT_END_CRC..].copy_from_slice(&crc.to_le_bytes());
@@ -359,8 +501,12 @@ fn decode_end(
         return Err("wrong checksum of the trailer");
     }
     let index = StoredIndex { at: u64_at(end, 88), blocks: u32_at(end, 96), crc: u32_at(end, 100) };
-    let plain_bytes = u64_at(end, 48);
-    let expected = plain_bytes.div_ceil(BLOCK_BYTES as u64);
+    let (plain_bytes, encrypted_frames) = (u64_at(end, 48), u32_at(end, 112));
+    let envelopes = u64::from(encrypted_frames) * ENVELOPE_BYTES as u64;
+    let decrypted_bytes = plain_bytes
+        .checked_sub(envelopes)
+        .ok_or("the encrypted frames are longer than the file")?;
+    let expected = decrypted_bytes.div_ceil(BLOCK_BYTES as u64);
     if BLOCKS_MAX < index.blocks || u64::from(index.blocks) != expected {
         return Err("the number of blocks does not match the length");
     }
@@ -369,6 +515,7 @@ fn decode_end(
         after: tail_at(base.identity, end),
         frames: u64_at(end, 104),
         plain_bytes,
+        encrypted_frames,
         plain_digest: Digest(sector::array_at(end, 56)),
         compressed_bytes: 0,
         seal: Digest([0; 32]),
@@ -412,10 +559,14 @@ fn read_source(source: &dyn Source, offset: u64, buffer: &mut [u8]) -> Result<()
 fn read_whole<F: DiskFile>(file: &F, offset: u64, buffer: &mut [u8]) -> Result<(), DiskError> {
     match file.read_at(offset, buffer)? {
         read if read == buffer.len() => Ok(()),
-        _ => Err(DiskError::Failed {
-            what: "reread the segment".into(),
-            error: "the file has become shorter".into(),
-        }),
+        _ => Err(has_changed()),
+    }
+}
+
+fn has_changed() -> DiskError {
+    DiskError::Failed {
+        what: "reread the segment".into(),
+        error: "the file has become shorter, or was changed".into(),
     }
 }
 
@@ -482,7 +633,9 @@ mod tests {
         let base = Tail::genesis(IDENTITY);
         let after = Tail { end: LogIndex(3), durable: LogIndex(3), stamp: Stamp(9), ..base };
         let starts = vec![(LogIndex(1), SEGMENT_HEADER_BYTES)];
-        let checked = Checked { base, after, frames: 2, plain_bytes: stated, starts };
+        let (frames, encrypted_frames) = (2, 0);
+        let checked =
+            Checked { base, after, frames, plain_bytes: stated, encrypted_frames, starts };
         let mut out = Vec::new();
         let contents = compress::<_, DiskError>(&file, &checked, &mut |bytes| {
             out.extend_from_slice(bytes);

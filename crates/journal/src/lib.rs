@@ -50,7 +50,7 @@ pub const CAN_COMPRESS: bool = cfg!(feature = "compression");
 
 pub use archive::{
     ArchiveError, ArchivedSegment, Destination, PendingSegment, ProgressObserver, Retention,
-    archive_segment, claim_for, due,
+    archive_segment, claim_for, copy_encrypted, due,
 };
 pub use archive_index::{ARCHIVE_INDEX, ARCHIVE_INDEX_VERSION};
 pub use backup::{

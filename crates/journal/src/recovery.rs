@@ -628,7 +628,7 @@ fn continues<D: Disk>(
     let (file, base) = (disk.open(&segment.name)?, next.base());
     match file.known_end() {
         Some(end) => Ok(same_end(&end, &base)),
-        None => segment_boundary::ends_at(Part { file: &file, limit: segment.length }, &base),
+        None => segment_boundary::ends_at(Part { file: &file, limit: file.length()? }, &base),
     }
 }
 
@@ -648,7 +648,8 @@ fn check_closed<D: Disk>(
     let start = (SEGMENT_HEADER_BYTES, segment.base());
     let file = disk.open(&segment.name)?;
     file.check_length()?;
-    let part = Part { file: &file, limit: segment.length };
+    // Its form may have changed since it was found.
+    let part = Part { file: &file, limit: file.length()? };
     let scanned = scan::scan(part, start, &mut |offset, frame| {
         frames += 1;
         visit(offset, frame)

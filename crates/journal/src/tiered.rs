@@ -107,6 +107,7 @@ pub struct CompressedFile<F> {
     /// The next block of a sequential read.
     next: AtomicU64,
     cache: Arc<Cache>,
+    cipher: OptionalCipher,
 }
 
 /// Source of the bytes of a compressed segment.
@@ -252,7 +253,7 @@ impl<D: Disk> TieredDisk<D> {
         opened: OnceLock<CompressedSegment>,
     ) -> CompressedFile<D::File> {
         let (next, cache) = (AtomicU64::new(u64::MAX), Arc::clone(&self.inner.cache));
-        CompressedFile { contents, bytes, opened, next, cache }
+        CompressedFile { contents, bytes, opened, next, cache, cipher: self.cipher.clone() }
     }
 
     /// Uses this blob store for its URL. For stores that [`crate::open_blob_store`] does not know.
@@ -372,7 +373,7 @@ impl<F: DiskFile> DiskFile for TieredFile<F> {
     fn length(&self) -> Result<u64, DiskError> {
         match &self.bytes {
             TieredBytes::Plain(file) => file.length(),
-            TieredBytes::Compressed(file) => Ok(file.contents.plain_bytes),
+            TieredBytes::Compressed(file) => Ok(file.contents.decrypted_bytes()),
         }
     }
 
@@ -441,6 +442,10 @@ impl<F: DiskFile> DiskFile for TieredFile<F> {
 }
 
 impl<F: DiskFile> CompressedFile<F> {
+    pub(crate) fn cipher(&self) -> Option<&dyn Cipher> {
+        self.cipher.as_deref()
+    }
+
     pub(crate) fn source(&self) -> &CompressedBytes<F> {
         &self.bytes
     }
@@ -478,8 +483,8 @@ impl<F: DiskFile> CompressedFile<F> {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {
-        let wanted =
-            (buffer.len() as u64).min(self.contents.plain_bytes.saturating_sub(offset)) as usize;
+        let left = self.contents.decrypted_bytes().saturating_sub(offset);
+        let wanted = (buffer.len() as u64).min(left) as usize;
         let buffer = &mut buffer[..wanted];
         // Every start reads the headers of all segments; do not fetch them from an archive.
         if offset + wanted as u64 <= SEGMENT_HEADER_BYTES {
@@ -510,7 +515,9 @@ impl<F: DiskFile> CompressedFile<F> {
         let ahead = if in_a_row { AHEAD_BLOCKS } else { 1 };
         let end = (number + ahead).min(opened.blocks.len());
         let mut first = None;
-        for (at, plain) in opened.read_blocks(&self.bytes, number..end)?.into_iter().enumerate() {
+        for (at, plain) in
+            opened.read_blocks((&self.bytes, self.cipher()), number..end)?.into_iter().enumerate()
+        {
             let plain = Arc::new(plain);
             first.get_or_insert_with(|| Arc::clone(&plain));
             self.cache.put(key(number + at), plain);

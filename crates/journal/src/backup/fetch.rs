@@ -179,7 +179,8 @@ impl<'a> Copy<'a> {
     ) -> Result<Tail, ArchiveError> {
         let (object, compressed) = self.compressed_after(tail)?;
         let source = ArchivedObject { store: self.store, name: &object };
-        let original = Original::Compressed { compressed: &compressed, source: &source };
+        let original =
+            Original::Compressed { compressed: &compressed, source: &source, cipher: None };
         if !has_segment(disk, tail.next(), &original, watch)? {
             match archive::keep(disk, tail.next(), &original, watch) {
                 Err(ArchiveError::Disk(DiskError::Damaged { .. })) => {

@@ -430,7 +430,7 @@ impl StagingDirectory {
             let is_segment = name.ends_with(".segment");
             let is_other = name.ends_with(".snapshot") || name == "quarantine.json";
             if is_segment || is_other {
-                bytes += copy(source.disk(), disk.below(), &name).map_err(failed)?;
+                bytes += self.copy_file(source, disk, &name)?;
                 progress.show(bytes >> 20);
             }
             if is_other {
@@ -440,6 +440,22 @@ impl StagingDirectory {
         progress.end();
         disk.sync_directory().map_err(failed)?;
         Ok((files, bytes))
+    }
+
+    /// Copies a file. A segment that is compressed or archived becomes a plain one, unless it is
+    /// encrypted. Returns its length.
+    fn copy_file(
+        &self,
+        source: &OfflineLog,
+        disk: &TieredDisk<RealDisk>,
+        name: &str,
+    ) -> Result<u64, CliError> {
+        let encrypted = journal::copy_encrypted(source.disk(), name, disk.below(), &mut |_| Ok(()));
+        match encrypted.map_err(|error| self.failure(&error.to_string()))? {
+            Some(bytes) => Ok(bytes),
+            None => copy(source.disk(), disk.below(), name)
+                .map_err(|error| self.failure(&error.to_string())),
+        }
     }
 
     /// Reads the copied log and compares its end and its chain head.

@@ -3,7 +3,7 @@
 use ledger::{Amount, Currency, LogIndex, ParticipantIndex, Stamp};
 use record::transfer_index::{AmountRange, TransferEnd, TransferEntry, TransferPlace};
 
-/// Maximum number of blocks of the index that one query reads.
+/// Maximum number of blocks of the index that one query reads. A large one counts as several.
 pub const BLOCKS_READ_MAX: usize = 400;
 /// Maximum number of postings of the index that one query reads.
 pub const POSTINGS_READ_MAX: usize = 50_000;
@@ -106,7 +106,7 @@ pub struct TransferPage {
     pub next: Option<TransferPlace>,
     /// Transfers that ended up to this record may be missing; 0 if all are listed.
     pub missing_up_to: LogIndex,
-    /// Blocks that were read.
+    /// Blocks that were read. A large one counts as several.
     pub blocks_read: usize,
     /// Postings that were read.
     pub postings_read: usize,

@@ -9,8 +9,6 @@
 //! Costs: two decisions in a shared block for a transfer that becomes final within a batch; a key
 //! of 25 bytes more for any other. A query reads one key per record about the transfer.
 
-use std::collections::HashMap;
-
 use fjall::{Database, Keyspace, OwnedWriteBatch};
 use ledger::{Decision, FinalTransfer, LogIndex, NoticeId, TransferId};
 use ports::{StoreError, WriteBatch};
@@ -44,8 +42,8 @@ impl DecisionKeyspaces {
     }
 
     pub(crate) fn write(&self, batch: &WriteBatch, database_batch: &mut OwnedWriteBatch) {
-        let rows: HashMap<TransferId, &FinalTransfer> =
-            batch.rows.iter().map(|row| (row.id, row)).collect();
+        let named = named_records(&batch.rows);
+        let mut rest = &named[..];
         let mut block = Vec::with_capacity(2 * BLOCK_BYTES);
         let (mut begin, mut last) = (LogIndex(0), LogIndex(0));
         for (transfer, log_index, bytes) in batch.decisions.decisions() {
@@ -59,7 +57,8 @@ impl DecisionKeyspaces {
             }
             block.extend_from_slice(bytes);
             last = log_index;
-            if !rows.get(&transfer).is_some_and(|row| names(row, log_index)) {
+            let is_named = is_named(&mut rest, &(log_index, transfer));
+            if !is_named {
                 database_batch.insert(&self.traces, trace(&transfer, log_index), []);
             }
         }
@@ -129,11 +128,28 @@ impl DecisionKeyspaces {
     }
 }
 
-/// Whether the row names this record.
-fn names(row: &FinalTransfer, log_index: LogIndex) -> bool {
-    row.prepare == log_index
-        || row.changed == log_index
-        || row.response.is_some_and(|response| response.log_index == log_index)
+/// The records that rows name, with the transfer, in the order of the log.
+fn named_records(rows: &[FinalTransfer]) -> Vec<(LogIndex, TransferId)> {
+    let mut named = Vec::with_capacity(2 * rows.len());
+    // Rows are mostly in the order of their changes and of their prepares, so sorting merges.
+    named.extend(rows.iter().map(|row| (row.prepare, row.id)));
+    named.extend(rows.iter().map(|row| (row.changed, row.id)));
+    let responses = rows.iter().filter_map(|row| Some((row.response?.log_index, row.id, row)));
+    named.extend(responses.filter(|it| it.0 != it.2.changed).map(|it| (it.0, it.1)));
+    named.sort();
+    named
+}
+
+/// Whether `sorted` has the record of a transfer. Records are asked for in the order of the log:
+/// earlier ones are removed from the front.
+fn is_named(sorted: &mut &[(LogIndex, TransferId)], wanted: &(LogIndex, TransferId)) -> bool {
+    let earlier = sorted.iter().position(|it| wanted.0 <= it.0).unwrap_or(sorted.len());
+    *sorted = &sorted[earlier..];
+    let same = match sorted.get(1) {
+        Some(second) if second.0 == wanted.0 => sorted.partition_point(|it| it.0 == wanted.0),
+        _ => sorted.len().min(1),
+    };
+    sorted[..same].binary_search(wanted).is_ok()
 }
 
 fn trace(transfer: &TransferId, log_index: LogIndex) -> [u8; 25] {

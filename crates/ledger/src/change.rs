@@ -996,7 +996,7 @@ changes! {
         85 Erase {
             /// How the records were selected.
             form: ErasureForm,
-            /// The selected transfer or time.
+            /// The selected transfer or time, or the type of the party's identifier.
             subject: String as Text<SHORT>,
             /// The records, ascending and apart.
             records: Vec<RecordRange> as List<ERASED_RANGES_MAX>,

@@ -68,6 +68,8 @@ pub enum TransferMessage<'a> {
 impl Command {
     /// The number of [`Command::FinishDeliveries`].
     pub const FINISH_DELIVERIES: u16 = 6;
+    /// The number of [`Command::ChangeParties`].
+    pub const CHANGE_PARTIES: u16 = 7;
     /// The number of [`Command::PrepareBulk`].
     pub const PREPARE_BULK: u16 = 9;
     /// The number of [`Command::FulfilBulk`].

@@ -22,8 +22,14 @@ numbered! {
     pub enum ErasureForm: u8 {
         /// The messages of one transfer.
         Transfer = 1,
-        /// The messages of payments that ended before a time.
+        /// The messages that were recorded before a time.
         Before = 2,
+        /// The messages that name a party, with the other messages of their payments.
+        Party = 3,
+        /// By a setting: the messages of payments that were recorded before a time.
+        RetainedPayments = 4,
+        /// By a setting: the registrations of parties that were recorded before a time.
+        RetainedRegistrations = 5,
     }
 }
 
@@ -34,7 +40,17 @@ impl ErasureForm {
         match self {
             Self::Transfer => "TRANSFER",
             Self::Before => "BEFORE",
+            Self::Party => "PARTY",
+            Self::RetainedPayments => "RETAINED_PAYMENTS",
+            Self::RetainedRegistrations => "RETAINED_REGISTRATIONS",
         }
+    }
+
+    /// Whether the switch orders it by its settings. No second person approves such an erasure:
+    /// the admin API does not offer it.
+    #[must_use]
+    pub const fn is_retention(self) -> bool {
+        matches!(self, Self::RetainedPayments | Self::RetainedRegistrations)
     }
 }
 

@@ -404,8 +404,10 @@ impl State {
     #[must_use]
     pub fn needs_approval(&self, change: &Change) -> bool {
         // An erasure cannot be undone: if operators have names, two are needed.
-        if matches!(change, Change::Erase(_)) && self.operators.operators().any(|it| it.active) {
-            return true;
+        if let Change::Erase(erase) = change {
+            let has_operators = self.operators.operators().any(|it| it.active);
+            let is_listed = self.proposals.needs(change.declaration());
+            return !erase.form.is_retention() && (has_operators || is_listed);
         }
         self.proposals.needs(change.declaration()) && !takes_rights_away(&self.operators, change)
     }

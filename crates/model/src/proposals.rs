@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use ledger::field::Field;
 use ledger::{
-    ApproveProposal, Change, ChangeResult, Outcome, PROPOSAL_BYTES_MAX, PROPOSALS_BYTES_MAX,
-    PROPOSALS_MAX, PROPOSALS_OPEN_MAX, ProposalEnd, ProposalId, Propose, RejectProposal,
-    SetFourEyes, Stamp, State,
+    ApproveProposal, Change, ChangeResult, ErasureForm, Outcome, PROPOSAL_BYTES_MAX,
+    PROPOSALS_BYTES_MAX, PROPOSALS_MAX, PROPOSALS_OPEN_MAX, ProposalEnd, ProposalId, Propose,
+    RejectProposal, SetFourEyes, Stamp, State,
 };
 
 use super::operators::OPERATOR_RULES;
@@ -100,8 +100,14 @@ impl Proposals {
 impl Model {
     /// Whether a change is refused unless it comes by an approval.
     pub(super) fn must_be_approved(&self, change: &Change) -> bool {
-        if matches!(change, Change::Erase(_)) && self.operators.has_active() {
-            return true;
+        if let Change::Erase(erase) = change {
+            let by_setting = [ErasureForm::RetainedPayments, ErasureForm::RetainedRegistrations];
+            if by_setting.contains(&erase.form) {
+                return false;
+            }
+            if self.operators.has_active() {
+                return true;
+            }
         }
         self.proposals.must_be_approved(change.number()) && !self.only_takes_rights(change)
     }

@@ -238,7 +238,10 @@ impl InWords for ledger::Erase {
     fn in_words(&self) -> String {
         let what = match self.form {
             ledger::ErasureForm::Transfer => "messages of transfer",
-            ledger::ErasureForm::Before => "messages of payments that ended before",
+            ledger::ErasureForm::Before => "messages that were recorded before",
+            ledger::ErasureForm::Party => "messages about a party with an identifier of type",
+            ledger::ErasureForm::RetainedPayments => "messages of payments, recorded before",
+            ledger::ErasureForm::RetainedRegistrations => "registrations, recorded before",
         };
         format!("erase the contents of {} {what} {}", self.contents, self.subject)
     }

@@ -4,7 +4,7 @@
 //! A request selects records; the order is a record of the log ([`ledger::Erase`]), and a
 //! background job carries it out. Two persons order an erasure if operators have names.
 
-use fspiop::{ErrorCode, Refusal};
+use fspiop::{ErrorCode, PartyIdType, Refusal};
 use http::StatusCode;
 use ledger::{ERASED_RANGES_MAX, Erase, ErasureForm, RecordRange, Stamp, TransferId};
 
@@ -12,6 +12,7 @@ use crate::audit_log::parse_audit_time;
 use crate::body::{Custom, Optional, TRANSFER_ID, body};
 use crate::body_reader::refuse;
 use crate::outcome_errors;
+use crate::parties::{id_type, identifier};
 use crate::request::AdminRequest;
 use crate::response::{AdminResponse, HandlerResult};
 use crate::responses::Timestamp;
@@ -43,6 +44,23 @@ const BEFORE: Parameter<Stamp> = Parameter::new(
     },
 );
 
+const PARTY_TYPE: Parameter<PartyIdType> = Parameter::new(
+    "partyIdType",
+    "The type of the party's identifier.",
+    || schema::one_of(PartyIdType::NAMES),
+    |text| id_type("partyIdType", text),
+);
+
+const PARTY_ID: Parameter<String> = Parameter::some_text(
+    "partyIdentifier",
+    "The party whose messages would be erased, with the other messages of its payments.",
+);
+
+const PARTY_SUB_ID: Parameter<String> = Parameter::some_text(
+    "partySubIdOrType",
+    "Only messages with this sub-identifier. Without it, messages with any.",
+);
+
 routes! {
     "/erasures" {
         guarded GET listErasures = list, "List erasures of message contents" {
@@ -56,8 +74,11 @@ routes! {
             records: Erase,
             text: "\
                 Erases headers and bodies of recorded messages: those of one payment \
-                (`transferId`), or all that were recorded before a time (`before`). Amounts, \
-                states, participants and times stay, and so do all proofs of the log. If \
+                (`transferId`), all that were recorded before a time (`before`), or those that \
+                name a party (`partyIdType`, `partyIdentifier` and perhaps `partySubIdOrType`) \
+                with the other messages of its payments. A party that is still registered is \
+                refused: release it first. The order does not contain the identifier, nor may the \
+                reason. Amounts, states, participants and times stay, and so do all proofs of the log. If \
                 operators have names, the request is answered 202 with a proposal, which another \
                 operator approves. A background job erases them from the log, its archives and \
                 its backups; contents that a payment in flight or a notice still needs are erased \
@@ -69,8 +90,10 @@ routes! {
     }
     "/erasures/plan" {
         guarded GET planErasure = plan, "Show what an erasure would erase" {
-            text: "Needs `transferId` or `before`, as `POST /erasures`. Changes nothing.",
-            query: [ONLY_TRANSFER, BEFORE],
+            text: "\
+                Needs `transferId`, `before`, or `partyIdType` with `partyIdentifier`, as `POST \
+                /erasures`. Changes nothing. For a party, the whole log is read.",
+            query: [ONLY_TRANSFER, BEFORE, PARTY_TYPE, PARTY_ID, PARTY_SUB_ID],
             responses: [200: ErasurePlanResponse = "The records, and where they are."],
             refusals: [400 VALIDATION, 400 MALFORMED_SYNTAX, 400 ID_NOT_FOUND],
         }
@@ -81,8 +104,21 @@ body! {
     Closed NewErasure {
         transfer_id: Option<TransferId> = Optional(TRANSFER_ID),
         before: Option<Stamp> = Optional(MOMENT),
+        party_id_type: Option<PartyIdType> = Optional(ID_TYPE),
+        party_identifier: Option<String> = Optional(IDENTIFIER),
+        party_sub_id_or_type: Option<String> = Optional(IDENTIFIER),
     }
 }
+
+const ID_TYPE: Custom<PartyIdType> = Custom {
+    take: |reader, name| {
+        let Some(text) = reader.text(name, 1..=32)? else { return Ok(None) };
+        id_type(name, &text).map(Some)
+    },
+    schema: || schema::one_of(PartyIdType::NAMES),
+};
+
+const IDENTIFIER: Custom<String> = Custom { take: identifier, schema: schema::some_text };
 
 /// A time, as in the queries.
 const MOMENT: Custom<Stamp> = Custom {
@@ -94,13 +130,26 @@ const MOMENT: Custom<Stamp> = Custom {
     schema: schema::date_time,
 };
 
+/// The name of a party.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartyName {
+    /// Identifier type.
+    pub id_type: String,
+    /// The identifier.
+    pub id: String,
+    /// Sub-identifier; without it, messages with any are selected.
+    pub sub_id: Option<String>,
+}
+
 /// The contents to be erased.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ErasureSelection {
     /// The messages of one payment.
     Transfer(TransferId),
     /// The messages that were recorded before a time.
     Before(Stamp),
+    /// The messages that name a party, with the other messages of their payments.
+    Party(PartyName),
 }
 
 /// The records that an erasure would affect.
@@ -116,6 +165,21 @@ pub struct ErasurePlan {
     pub archived: u64,
     /// Length of these segments in bytes, uncompressed.
     pub bytes: u64,
+    /// The findings about a party.
+    pub party: PartyFindings,
+}
+
+/// The places of a party other than the selected contents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartyFindings {
+    /// Whether the party is in the party directory.
+    pub is_registered: bool,
+    /// Changes of the party directory whose fields name it.
+    pub changes: u64,
+    /// Messages of bulk transfers that name it.
+    pub bulks: u64,
+    /// Whether the search ended before the end of the log, because it had found too much.
+    pub is_cut: bool,
 }
 
 /// An erasure with its progress.
@@ -142,7 +206,7 @@ pub struct ErasureReport {
 response_type! {
     /// The extent of an erasure.
     struct ErasurePlanResponse as "ErasurePlan" {
-        /// Number of contents: of a payment, or records before a time.
+        /// Number of contents: of a payment or a party, or records before a time.
         contents: u64,
         /// Segments of the log that would be rewritten.
         segments: u64,
@@ -150,6 +214,12 @@ response_type! {
         archived_segments: u64,
         /// Length of these segments in bytes, uncompressed.
         bytes: u64,
+        /// Whether the party is still registered: it must be released before the order.
+        is_registered: bool,
+        /// Changes of the party directory whose fields name the party. They are not erased.
+        directory_records: u64,
+        /// Messages of bulk transfers that name the party. They are not erased.
+        bulk_messages: u64,
     }
 }
 
@@ -159,8 +229,8 @@ response_type! {
         /// The record that ordered it.
         log_index: u64,
         ordered_date: Timestamp,
-        form: &'static str = schema::one_of(&["TRANSFER", "BEFORE"]),
-        /// The payment or the time.
+        form: &'static str = schema::one_of(&FORMS),
+        /// The payment or the time, or the type of the party's identifier.
         subject: String,
         contents: u64,
         ordered_by: String,
@@ -173,6 +243,10 @@ response_type! {
         contents_waiting: u64,
     }
 }
+
+/// The forms of erasures.
+const FORMS: [&str; 5] =
+    ["TRANSFER", "BEFORE", "PARTY", "RETAINED_PAYMENTS", "RETAINED_REGISTRATIONS"];
 
 impl ErasureResponse {
     fn of(report: ErasureReport) -> Self {
@@ -203,26 +277,48 @@ async fn list(request: &AdminRequest<'_>) -> HandlerResult {
 
 /// `GET /erasures/plan`.
 async fn plan(request: &AdminRequest<'_>) -> HandlerResult {
-    let selection = selection(request.query(&ONLY_TRANSFER)?, request.query(&BEFORE)?)?;
-    let ErasurePlan { contents, segments, archived: archived_segments, bytes, .. } =
-        find(request, selection).await?;
-    Ok(AdminResponse::ok(&ErasurePlanResponse { contents, segments, archived_segments, bytes }))
+    let selection = selection(NewErasure {
+        transfer_id: request.query(&ONLY_TRANSFER)?,
+        before: request.query(&BEFORE)?,
+        party_id_type: request.query(&PARTY_TYPE)?,
+        party_identifier: request.query(&PARTY_ID)?,
+        party_sub_id_or_type: request.query(&PARTY_SUB_ID)?,
+    })?;
+    let plan = find(request, &selection).await?;
+    Ok(AdminResponse::ok(&ErasurePlanResponse {
+        contents: plan.contents,
+        segments: plan.segments,
+        archived_segments: plan.archived,
+        bytes: plan.bytes,
+        is_registered: plan.party.is_registered,
+        directory_records: plan.party.changes,
+        bulk_messages: plan.party.bulks,
+    }))
 }
 
 /// `POST /erasures`.
 async fn order(request: &AdminRequest<'_>, body: NewErasure) -> HandlerResult {
-    let selection = selection(body.transfer_id, body.before)?;
-    let plan = find(request, selection).await?;
-    if plan.records.is_empty() || ERASED_RANGES_MAX < plan.records.len() {
-        let what = match plan.records.is_empty() {
-            true => "no recorded message is selected",
-            false => "the selection has too many messages",
-        };
-        return Err(Refusal::new(ErrorCode::VALIDATION, what));
+    let selection = selection(body)?;
+    let refused = |what: &str| Err(Refusal::new(ErrorCode::VALIDATION, what));
+    if let ErasureSelection::Party(party) = &selection
+        && request.identity.reason.contains(party.id.trim_start_matches('+'))
+    {
+        return refused("the reason must not contain the identifier: it is never erased");
+    }
+    let plan = find(request, &selection).await?;
+    if plan.party.is_registered {
+        return refused("the party is registered; release it first: `upesi party release`");
+    }
+    if plan.party.is_cut || ERASED_RANGES_MAX < plan.records.len() {
+        return refused("the selection has too many messages");
+    }
+    if plan.records.is_empty() {
+        return refused("no recorded message is selected");
     }
     let (form, subject) = match selection {
         ErasureSelection::Transfer(id) => (ErasureForm::Transfer, id.to_string()),
         ErasureSelection::Before(time) => (ErasureForm::Before, Timestamp(time).to_string()),
+        ErasureSelection::Party(party) => (ErasureForm::Party, party.id_type),
     };
     let contents = u32::try_from(plan.contents).unwrap_or(u32::MAX);
     request.change(Erase { form, subject, records: plan.records, contents }).await?;
@@ -230,22 +326,28 @@ async fn order(request: &AdminRequest<'_>, body: NewErasure) -> HandlerResult {
 }
 
 /// The selection of a request.
-fn selection(
-    transfer: Option<TransferId>,
-    before: Option<Stamp>,
-) -> Result<ErasureSelection, Refusal> {
-    match (transfer, before) {
-        (Some(id), None) => Ok(ErasureSelection::Transfer(id)),
-        (None, Some(time)) => Ok(ErasureSelection::Before(time)),
-        _ => Err(Refusal::new(ErrorCode::VALIDATION, "needs transferId or before, and not both")),
+fn selection(request: NewErasure) -> Result<ErasureSelection, Refusal> {
+    let NewErasure { transfer_id, before, party_id_type, party_identifier, .. } = request;
+    let party = party_id_type.zip(party_identifier).map(|(kind, id)| {
+        let sub_id = request.party_sub_id_or_type;
+        PartyName { id_type: kind.as_str().to_owned(), id, sub_id }
+    });
+    match (transfer_id, before, party) {
+        (Some(id), None, None) => Ok(ErasureSelection::Transfer(id)),
+        (None, Some(time), None) => Ok(ErasureSelection::Before(time)),
+        (None, None, Some(party)) => Ok(ErasureSelection::Party(party)),
+        _ => {
+            let what = "needs one of transferId, before, and partyIdType with partyIdentifier";
+            Err(Refusal::new(ErrorCode::VALIDATION, what))
+        }
     }
 }
 
 async fn find(
     request: &AdminRequest<'_>,
-    selection: ErasureSelection,
+    selection: &ErasureSelection,
 ) -> Result<ErasurePlan, Refusal> {
-    let found = request.backend.plan_erasure(selection).await;
+    let found = request.backend.plan_erasure(selection.clone()).await;
     let found = found.map_err(outcome_errors::from_unavailable)?;
     found.ok_or_else(|| Refusal::new(ErrorCode::ID_NOT_FOUND, "no record is about this transfer"))
 }

@@ -117,7 +117,9 @@ pub use contents::{
 };
 pub use data_keys::RotatedKey;
 pub use enrolments::EnrolmentOptions;
-pub use erasures::{ERASURES_LISTED_MAX, ErasurePlan, ErasureReport, ErasureSelection};
+pub use erasures::{
+    ERASURES_LISTED_MAX, ErasurePlan, ErasureReport, ErasureSelection, PartyFindings, PartyName,
+};
 pub use events::{
     EVENTS_MAX, EVENTS_READ_MAX, EventPage, EventPublishing, EventQuery, PagedEvent,
     PublishingState,

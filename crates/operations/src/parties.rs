@@ -357,7 +357,7 @@ fn read(mut reader: BodyReader<'_>) -> Result<PartyBinding, Refusal> {
     Ok(PartyBinding { id_type: kind.as_str().into(), id, sub_id, currency, fsp })
 }
 
-fn id_type(name: &str, text: &str) -> Result<PartyIdType, Refusal> {
+pub(crate) fn id_type(name: &str, text: &str) -> Result<PartyIdType, Refusal> {
     // The list of all types is too long for an error text.
     let what = "must be an identifier type such as MSISDN; see /openapi/admin.json";
     PartyIdType::parse(text).ok_or_else(|| refuse(ErrorCode::VALIDATION, name, what))

@@ -22,6 +22,7 @@ pub(crate) mod logging;
 pub(crate) mod metrics;
 mod mojaloop_metrics;
 pub(crate) mod open_store;
+pub(crate) mod party_search;
 mod probes;
 pub(crate) mod recent;
 pub(crate) mod segments;

@@ -3,7 +3,7 @@
 use crate::change::Erase;
 use crate::command::Command;
 use crate::context::{Context, Decide};
-use crate::erasures::{ERASURES_MAX, Erasure};
+use crate::erasures::{ERASURES_MAX, Erasure, ErasureForm};
 use crate::ids::LogIndex;
 use crate::outcome::AdminOutcome;
 use crate::rules::OPERATORS;
@@ -38,7 +38,13 @@ impl Erase {
     /// Whether the contents of a record of this kind are erased.
     #[must_use]
     pub fn erases(&self, record: LogIndex, kind: u16) -> bool {
-        Self::is_erasable(kind) && self.covers(record)
+        let is_registration = kind == Command::CHANGE_PARTIES;
+        let is_selected = match self.form {
+            ErasureForm::Transfer | ErasureForm::Before | ErasureForm::Party => true,
+            ErasureForm::RetainedPayments => !is_registration,
+            ErasureForm::RetainedRegistrations => is_registration,
+        };
+        is_selected && Self::is_erasable(kind) && self.covers(record)
     }
 
     /// Whether contents of records of this kind can be erased. Records of finished deliveries

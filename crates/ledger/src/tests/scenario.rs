@@ -877,8 +877,12 @@ impl ScenarioRunner {
                     let (first, last) = bounds.unwrap_or((alone, alone));
                     RecordRange { first: number(first), last: number(last) }
                 });
+                let form = match words.at(1) {
+                    "retention" => ErasureForm::RetainedPayments,
+                    _ => ErasureForm::Transfer,
+                };
                 Erase {
-                    form: ErasureForm::Transfer,
+                    form,
                     subject: words.at(1).to_owned(),
                     records: ranges.collect(),
                     contents: 1,

@@ -1,5 +1,7 @@
 //! Requests of a command to the admin API of a running switch.
 
+use std::time::Duration;
+
 use harness::Admin;
 use serde_json::Value;
 
@@ -96,6 +98,11 @@ impl AdminClient {
     /// The address is invalid, or a file cannot be read.
     pub(crate) fn at(switch: &AdminAddress) -> Result<Self, CliError> {
         Ok(Self { admin: switch.client()? })
+    }
+
+    /// Waits for each answer up to a time, instead of 20 s.
+    pub(crate) fn waiting(self, within: Duration) -> Self {
+        Self { admin: self.admin.waiting(within) }
     }
 
     /// # Errors

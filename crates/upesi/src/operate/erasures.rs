@@ -1,7 +1,9 @@
 //! `upesi erase`: erases the contents of recorded messages, on a running switch, through its admin
 //! API.
 
-use serde_json::{Value, json};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
 
 use crate::CliError;
 use crate::cli::admin_client::{AdminClient, AdminConnection, entries, member};
@@ -13,8 +15,12 @@ Examples:
   upesi erase --transfer b51ec534-ee48-4575-b6a9-000000000001 --dry-run
   upesi erase --transfer b51ec534-ee48-4575-b6a9-000000000001 --reason 'request 31'
   upesi erase --before 2024-01-01T00:00:00Z --reason 'retention'
+  upesi erase --party MSISDN 254700000001 --reason 'request 32'
   upesi erase list --token amina.token
 If operators have names, another one approves: `upesi proposal approve ID`.";
+
+/// Longest wait for an answer: a search for a party reads the whole log.
+const PATIENCE: Duration = Duration::from_mins(30);
 
 /// Arguments of `erase`.
 #[derive(clap::Args)]
@@ -23,11 +29,19 @@ pub(crate) struct EraseArguments {
     #[command(subcommand)]
     command: Option<EraseCommand>,
     /// Erase the messages of this payment, with its quotes and its request to pay.
-    #[arg(long, value_name = "TRANSFER_ID", required_unless_present = "before")]
+    #[arg(long, value_name = "TRANSFER_ID", required_unless_present_any = ["before", "party"])]
     transfer: Option<String>,
     /// Erase all messages that were recorded before this time.
     #[arg(long, value_name = "TIME", conflicts_with = "transfer")]
     before: Option<String>,
+    /// Erase the messages that name this party, with those of its payments.
+    ///
+    /// Reads the whole log. A party that is registered must be released first.
+    #[arg(long, num_args = 2, value_names = ["TYPE", "ID"], conflicts_with_all = ["transfer", "before"])]
+    party: Option<Vec<String>>,
+    /// Only messages with this sub-identifier of the party [default: any].
+    #[arg(long, alias = "sub", value_name = "ID", requires = "party")]
+    sub_id: Option<String>,
     /// Only show what would be erased.
     #[arg(long)]
     dry_run: bool,
@@ -41,20 +55,35 @@ enum EraseCommand {
     List,
 }
 
+impl EraseArguments {
+    /// The members of a request that select contents.
+    fn selection(&self) -> Vec<(&'static str, &str)> {
+        let party = self.party.as_deref().unwrap_or_default();
+        let members = [
+            ("transferId", self.transfer.as_deref()),
+            ("before", self.before.as_deref()),
+            ("partyIdType", party.first().map(String::as_str)),
+            ("partyIdentifier", party.get(1).map(String::as_str)),
+            ("partySubIdOrType", self.sub_id.as_deref()),
+        ];
+        members.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+}
+
 pub(crate) fn erase(arguments: &EraseArguments) -> Result<(), CliError> {
     let connection = &arguments.connection;
-    let mut client = AdminClient::new(connection)?;
+    let mut client = AdminClient::new(connection)?.waiting(PATIENCE);
     if matches!(arguments.command, Some(EraseCommand::List)) {
         let answer = client.call("GET", "/erasures", None)?;
         connection.print(&answer.text, || print!("{}", list(&answer.value)));
         return Ok(());
     }
-    let (name, value) = match (&arguments.transfer, &arguments.before) {
-        (Some(id), _) => ("transferId", id),
-        (None, Some(time)) => ("before", time),
-        (None, None) => return Err(CliError::new("--transfer or --before is missing")),
-    };
-    let plan = client.call("GET", &format!("/erasures/plan?{name}={value}"), None)?;
+    let selection = arguments.selection();
+    let pairs = selection
+        .iter()
+        .map(|(name, value)| format!("{name}={}", fspiop::percent_encode(value)))
+        .collect::<Vec<_>>();
+    let plan = client.call("GET", &format!("/erasures/plan?{}", pairs.join("&")), None)?;
     if arguments.dry_run {
         connection.print(&plan.text, || print!("{}", planned(&plan.value)));
         return Ok(());
@@ -62,7 +91,9 @@ pub(crate) fn erase(arguments: &EraseArguments) -> Result<(), CliError> {
     if connection.reason().is_none() {
         return Err(CliError::new("--reason is missing: an erasure cannot be undone"));
     }
-    let answer = client.call("POST", "/erasures", Some(&json!({ (name): value })))?;
+    let body: Map<String, Value> =
+        selection.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
+    let answer = client.call("POST", "/erasures", Some(&Value::Object(body)))?;
     connection.print(&answer.text, || {
         println!("{}ordered; see `upesi erase list`", planned(&plan.value));
     });
@@ -71,13 +102,25 @@ pub(crate) fn erase(arguments: &EraseArguments) -> Result<(), CliError> {
 
 fn planned(plan: &Value) -> String {
     let number = |name: &str| plan[name].as_u64().unwrap_or_default();
-    format!(
+    let mut text = format!(
         "  contents   {}\n  segments   {} of the log, {} of them archived, {}\n",
         counted(number("contents"), "message"),
         number("segments"),
         number("archivedSegments"),
         Bytes(number("bytes"))
-    )
+    );
+    if plan["isRegistered"] == true {
+        text += "  directory  the party is registered: release it first, `upesi party release`\n";
+    }
+    for (name, what) in [
+        ("directoryRecords", "change of the party directory"),
+        ("bulkMessages", "message of bulk transfers"),
+    ] {
+        if number(name) != 0 {
+            text += &format!("  kept       {what}: {}\n", number(name));
+        }
+    }
+    text
 }
 
 fn list(answer: &Value) -> String {
@@ -110,6 +153,9 @@ fn list(answer: &Value) -> String {
         .map(|name| member(it, name));
         let what = match &*member(it, "form") {
             "BEFORE" => format!("before {subject}"),
+            "PARTY" => format!("a party, {subject}"),
+            "RETAINED_PAYMENTS" => format!("payments before {subject}"),
+            "RETAINED_REGISTRATIONS" => format!("registrations before {subject}"),
             _ => format!("payment {subject}"),
         };
         let by = if approved.is_empty() { by } else { format!("{by}, {approved}") };

@@ -23,10 +23,10 @@ use operations::{
     ClusterNode, DiskStatus, DiskUse, ERASURES_LISTED_MAX, ErasurePlan, ErasureReport,
     ErasureSelection, EventPage, EventPublishing, EventQuery, ExplanationFormat,
     ExplanationOptions, Health, ListedTransfer, ListedTransfers, NO_ENDPOINT, OpenBreaker,
-    OpenBreakers, PARKED_MAX, ParticipantStatementRequest, PaymentContents, PositionTrend, Queues,
-    RotatedKey, ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane, StalledLanes, Statement,
-    StatementRefusal, StuckStage, Takeover, TracePage, TraceQuery, TransferCounts, TransferTrace,
-    Unavailable,
+    OpenBreakers, PARKED_MAX, ParticipantStatementRequest, PartyFindings, PartyName,
+    PaymentContents, PositionTrend, Queues, RotatedKey, ServiceStatus, SnapshotFile, Snapshots,
+    Span, StalledLane, StalledLanes, Statement, StatementRefusal, StuckStage, Takeover, TracePage,
+    TraceQuery, TransferCounts, TransferTrace, Unavailable,
 };
 use ports::{
     Clock, ClockReading, ColdStore, RecordReader, StoreError, TransferPage, TransferQuery,
@@ -53,6 +53,7 @@ use crate::serve::events::{EventPages, EventSource, PublisherStatus};
 use crate::serve::issuers::Issuers;
 use crate::serve::liquidity::LiquidityStatus;
 use crate::serve::metrics;
+use crate::serve::party_search::PartySearch;
 
 /// Answers the requests of the admin API.
 pub(crate) struct NodeBackend {
@@ -107,6 +108,8 @@ const AUDITS_PENDING_MAX: usize = 64;
 
 /// Maximum number of open breakers that `/health` lists; all are counted.
 const BREAKERS_SHOWN_MAX: usize = 100;
+/// The id of a request to explain before it names a payment.
+const NO_PAYMENT: &str = "00000000000000000000000000";
 /// Maximum number of concurrent explain requests.
 const EXPLAINED_MAX: usize = 2;
 
@@ -289,9 +292,18 @@ impl AdminBackend for NodeBackend {
         selection: ErasureSelection,
     ) -> BoxFuture<'_, Result<Option<ErasurePlan>, Unavailable>> {
         Box::pin(async move {
+            let mut findings = PartyFindings::default();
             let found = match selection {
-                ErasureSelection::Transfer(id) => self.explain(id, stored_contents).await?,
+                ErasureSelection::Transfer(id) => {
+                    let found = self.explain(id, stored_contents).await?;
+                    found.map(|found| (ranges_of(&found), found.len() as u64))
+                }
                 ErasureSelection::Before(time) => Some(self.records_before(time).await?),
+                ErasureSelection::Party(party) => {
+                    let (records, found) = self.records_about(party).await?;
+                    findings = found;
+                    Some((ranges_of(&records), records.len() as u64))
+                }
             };
             let Some((records, contents)) = found else { return Ok(None) };
             let status = Arc::clone(&self.background.erasures);
@@ -302,7 +314,7 @@ impl AdminBackend for NodeBackend {
                 tracing::error!(%error, "the segments cannot be listed");
                 Unavailable::RecordUnreadable
             })?;
-            Ok(Some(ErasurePlan { contents, ..plan }))
+            Ok(Some(ErasurePlan { contents, party: findings, ..plan }))
         })
     }
 
@@ -629,21 +641,71 @@ fn erasure_report(
     Ok(Some(report))
 }
 
-/// The records of a payment with stored contents, and their number.
-fn stored_contents(request: &ExplainRequest) -> Result<Option<(Vec<RecordRange>, u64)>, String> {
+/// The records of a payment with stored contents.
+fn stored_contents(request: &ExplainRequest) -> Result<Option<BTreeSet<LogIndex>>, String> {
     let Some(explanation) = request.answer()? else { return Ok(None) };
     let is_erasable = |it: &MessageReport| it.kept == "stored" && !it.request.contains("/bulk");
     let is_stored = |event: &&Event| event.detail.message().is_some_and(is_erasable);
     let stored = explanation.events.iter().filter(is_stored);
-    let records: BTreeSet<_> = stored.map(|event| LogIndex(event.log_index)).collect();
+    Ok(Some(stored.map(|event| LogIndex(event.log_index)).collect()))
+}
+
+/// Records as ranges, ascending and apart.
+fn ranges_of(records: &BTreeSet<LogIndex>) -> Vec<RecordRange> {
     let mut ranges: Vec<RecordRange> = Vec::new();
-    for &record in &records {
+    for &record in records {
         match ranges.last_mut().filter(|range| range.last.0 + 1 == record.0) {
             Some(range) => range.last = record,
             None => ranges.push(RecordRange { first: record, last: record }),
         }
     }
-    Ok(Some((ranges, records.len() as u64)))
+    ranges
+}
+
+/// Searches the log for a party, and the party directory.
+fn search_party<D: ports::Disk>(
+    party: PartyName,
+    (frames, mut request): (&journal::DurableFrames<D>, ExplainRequest),
+    (handle, gone): (&Handle<ForwardedMessage>, &AtomicBool),
+) -> Result<(BTreeSet<LogIndex>, PartyFindings), String> {
+    let (id_type, id) = (party.id_type.clone(), party.id.clone());
+    let mut search = PartySearch::new(party);
+    let read = frames.replay(LogIndex(1), &mut |frame| {
+        search.examine(frame);
+        let is_over = search.is_full() || gone.load(Ordering::Relaxed);
+        if is_over { Err(ports::StopReading) } else { Ok(()) }
+    });
+    read.map_err(|error| error.to_string())?;
+    let is_cut = search.is_full();
+    if !is_cut {
+        add_payments((&mut search, &mut request), gone)?;
+    }
+    let mut findings = PartyFindings {
+        changes: search.changes,
+        bulks: search.bulks,
+        is_cut,
+        ..Default::default()
+    };
+    for sub_id in &search.sub_ids {
+        let found = handle.find_party(&id_type, &id, sub_id.as_deref());
+        findings.is_registered |= !found.map_err(|error| error.to_string())?.entries.is_empty();
+    }
+    Ok((search.contents, findings))
+}
+
+/// Adds the contents of the other messages of the found payments.
+fn add_payments(
+    (search, request): (&mut PartySearch, &mut ExplainRequest),
+    gone: &AtomicBool,
+) -> Result<(), String> {
+    for id in std::mem::take(&mut search.payments) {
+        if gone.load(Ordering::Relaxed) {
+            return Err("the requester is gone".to_owned());
+        }
+        request.id = id;
+        search.contents.extend(stored_contents(request)?.into_iter().flatten());
+    }
+    Ok(())
 }
 
 /// Cancels a task when the request that waits for it is dropped.
@@ -694,6 +756,30 @@ impl NodeBackend {
         Ok(((0 < last.0).then_some(range).into_iter().collect(), last.0))
     }
 
+    /// The records whose contents are about a party: those that name it, and the others of their
+    /// payments. Reads the whole log on a separate thread, within the limit of explanations.
+    async fn records_about(
+        &self,
+        party: PartyName,
+    ) -> Result<(BTreeSet<LogIndex>, PartyFindings), Unavailable> {
+        let permits = Arc::clone(&self.permits.explaining);
+        let permit = permits.try_acquire_owned().map_err(|_| Unavailable::Busy)?;
+        let no_payment = TransferId::parse(NO_PAYMENT).expect("a ULID");
+        let request = self.explain_request(no_payment).await?;
+        let (handle, frames) = (self.handle.clone(), self.replays.frames.clone());
+        let gone = CancelOnDrop::default();
+        let is_gone = Arc::clone(&gone.0);
+        let task = tokio::task::spawn_blocking(move || {
+            let found = search_party(party, (&frames, request), (&handle, &is_gone));
+            drop(permit);
+            found
+        });
+        task.await.map_err(|_| Unavailable::Stopped)?.map_err(|error| {
+            tracing::error!(%error, "the log cannot be searched for a party");
+            Unavailable::RecordUnreadable
+        })
+    }
+
     /// Reads from the store, on another thread, once it is complete up to a record.
     async fn read_store<R: Send + 'static>(
         &self,
@@ -724,13 +810,7 @@ impl NodeBackend {
     ) -> Result<Option<R>, Unavailable> {
         let permits = Arc::clone(&self.permits.explaining);
         let permit = permits.try_acquire_owned().map_err(|_| Unavailable::Busy)?;
-        let store = self.handle.store().ok_or(Unavailable::Stopped)?;
-        let asked_at = self.handle.committed();
-        let (reader, traffic) = (self.handle.reader(), Arc::clone(&self.traffic));
-        let quarantined = Arc::clone(&self.quarantined);
-        let erasures = self.all_erasures().await?;
-        let request =
-            ExplainRequest { id, store, reader, asked_at, traffic, quarantined, erasures };
+        let request = self.explain_request(id).await?;
         let task = tokio::task::spawn_blocking(move || {
             let answer = read(&request);
             drop(permit);
@@ -740,6 +820,15 @@ impl NodeBackend {
             tracing::error!(transfer = %id, %error, "cannot be explained");
             Unavailable::Unreadable
         })
+    }
+
+    async fn explain_request(&self, id: TransferId) -> Result<ExplainRequest, Unavailable> {
+        let store = self.handle.store().ok_or(Unavailable::Stopped)?;
+        let asked_at = self.handle.committed();
+        let (reader, traffic) = (self.handle.reader(), Arc::clone(&self.traffic));
+        let quarantined = Arc::clone(&self.quarantined);
+        let erasures = self.all_erasures().await?;
+        Ok(ExplainRequest { id, store, reader, asked_at, traffic, quarantined, erasures })
     }
 
     /// The orders of erasures, oldest first.

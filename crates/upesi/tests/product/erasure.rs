@@ -8,12 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use testkit::http::PATIENCE;
 
 use crate::archive::text;
 use crate::operators::Office;
-use crate::support::message::{Message, Transfer};
+use crate::support::message::{Message, Transfer, uuid};
 use crate::support::scheme::Scheme;
 use crate::support::switch::{Home, PROGRAM, Printed, finish};
 
@@ -117,6 +117,85 @@ fn contents_of_a_payment_are_erased_and_everything_is_still_proven() {
     assert_eq!(proof["erasures"][0]["reason"], "request 31", "{proof}");
     let switch = scheme.home.serve();
     switch.stop(Signal::TERM);
+}
+
+/// A quote for a party, with a note, and the payment of the same transaction.
+fn pay_party(scheme: &Scheme, number: &str) -> Transfer {
+    let transfer = Transfer::of("10");
+    let quote = uuid();
+    let party = |number: &str, fsp: &str| {
+        json!({"partyIdInfo":
+            {"partyIdType": "MSISDN", "partyIdentifier": number, "fspId": fsp}})
+    };
+    let body = json!({
+        "quoteId": quote,
+        "transactionId": transfer.id,
+        "payer": party("254700000009", "payerfsp"),
+        "payee": party(number, "payeefsp"),
+        "amountType": "RECEIVE",
+        "amount": {"currency": "USD", "amount": "10"},
+        "transactionType":
+            {"scenario": "TRANSFER", "initiator": "PAYER", "initiatorType": "CONSUMER"},
+        "note": SECRET,
+    });
+    let asked = Message::new("POST", "/quotes", "payerfsp").to("payeefsp");
+    scheme.send(&asked.body(body.to_string()), 202);
+    scheme.send(&prepare_with_note(&transfer), 202);
+    scheme.send(&transfer.fulfil("COMMITTED"), 200);
+    scheme.wait_until_delivered();
+    transfer
+}
+
+/// Registers a party, and waits for the answer to its FSP.
+fn register(scheme: &Scheme, path: &str) {
+    let body = r#"{"fspId":"payeefsp","currency":"USD"}"#;
+    scheme.send(&Message::new("POST", path, "payeefsp").body(body), 202);
+    scheme.payee.wait("PUT", path);
+    scheme.wait_until_delivered();
+    scheme.payee.take(0);
+}
+
+#[test]
+fn contents_about_a_party_are_erased_and_the_party_registers_again() {
+    const NUMBER: &str = "254700000001";
+    let scheme = Scheme::configured("[quotes]\npersist = true\n");
+    let path = format!("/participants/MSISDN/{NUMBER}");
+    register(&scheme, &path);
+    let own = pay_party(&scheme, NUMBER);
+    let other = pay_party(&scheme, "254700000002");
+    let party = ["erase", "--party", "MSISDN", NUMBER];
+    let with = |more: &[&str]| run(&scheme, &[&party[..], more].concat());
+    let plan = with(&["--dry-run", "--json"]).succeeds().json();
+    // Registration, quote, prepare, fulfilment.
+    assert_eq!((&plan["contents"], &plan["isRegistered"]), (&4.into(), &true.into()), "{plan}");
+    let shown = with(&["--dry-run"]).succeeds().out();
+    assert!(shown.contains("the party is registered: release it first"), "{shown}");
+    let refused = with(&["--reason", "request 32"]).fails();
+    assert!(refused.contains("release it first"), "{refused}");
+    run(&scheme, &["party", "release", "MSISDN", NUMBER]).succeeds();
+    scheme.wait_until_delivered();
+    let refused = with(&["--reason", &format!("request of {NUMBER}")]).fails();
+    assert!(refused.contains("the reason must not contain the identifier"), "{refused}");
+    with(&["--reason", "request 32"]).succeeds();
+    let all = wait_until_erased(&scheme);
+    assert_eq!((&all[0]["form"], &all[0]["subject"]), (&"PARTY".into(), &"MSISDN".into()));
+    let explained = run(&scheme, &["explain", &own.id]).succeeds().out();
+    assert_eq!(explained.matches("message   erased on ").count(), 3, "{explained}");
+    let kept = run(&scheme, &["explain", &other.id]).succeeds().out();
+    assert!(!kept.contains("erased on"), "{kept}");
+    let gone = with(&["--dry-run", "--json"]).succeeds().json();
+    assert_eq!(gone["contents"], 0, "{gone}");
+
+    // The erased party is a new one.
+    register(&scheme, &path);
+    scheme.send(&Message::new("GET", &path, "payerfsp"), 202);
+    assert!(scheme.payer.wait("PUT", &path).text().contains("payeefsp"));
+    let plan = with(&["--dry-run", "--json"]).succeeds().json();
+    assert_eq!((&plan["contents"], &plan["isRegistered"]), (&1.into(), &true.into()), "{plan}");
+    scheme.wait_until_delivered();
+    scheme.switch.stop(Signal::TERM);
+    let proof = verified(&scheme.home);
+    assert_eq!(proof["erasures"][0]["contents_erased"], 4, "{proof}");
 }
 
 #[test]

@@ -1,0 +1,278 @@
+//! Finds the recorded messages that name a party, for [`crate::serve::erasure`].
+//!
+//! # Costs and bounds
+//! One pass over the log. Bodies are parsed only if they contain the identifier, an ILP packet or
+//! an escaped character. Memory: the found records and payments; a search ends at
+//! [`FOUND_MAX`] payments or contents.
+
+use std::collections::BTreeSet;
+
+use base64::Engine;
+use base64::alphabet::URL_SAFE;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use bytes::Bytes;
+use ledger::{Change, Command, Erase, LogIndex, PartyBinding, TransferId};
+use operations::PartyName;
+use record::cold_rows::party_key;
+use record::frame::{Frame, Payload, Record};
+use serde_json::{Map, Value};
+
+/// Maximum number of payments, and of contents, of one search.
+pub(crate) const FOUND_MAX: usize = 10_000;
+/// Shortest identifier that is also searched in free texts.
+const DISTINCTIVE_MIN: usize = 6;
+/// Decodes an ILP packet, with padding or without.
+const PACKET: GeneralPurpose = GeneralPurpose::new(
+    &URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+
+/// A search, and its findings.
+#[derive(Debug)]
+pub(crate) struct PartySearch {
+    party: PartyName,
+    /// The identifier without the sign that look-ups ignore.
+    text: String,
+    /// Records with contents that name the party and can be erased.
+    pub(crate) contents: BTreeSet<LogIndex>,
+    /// The payments of these contents.
+    pub(crate) payments: BTreeSet<TransferId>,
+    /// Sub-identifiers with which the party was registered.
+    pub(crate) sub_ids: BTreeSet<Option<String>>,
+    /// Changes of the party directory whose fields name the party.
+    pub(crate) changes: u64,
+    /// Messages of bulk transfers that name the party.
+    pub(crate) bulks: u64,
+}
+
+impl PartySearch {
+    pub(crate) fn new(party: PartyName) -> Self {
+        let text = party.id.strip_prefix('+').unwrap_or(&party.id).to_owned();
+        let sub_ids = BTreeSet::from([party.sub_id.clone()]);
+        let (contents, payments) = Default::default();
+        Self { party, text, contents, payments, sub_ids, changes: 0, bulks: 0 }
+    }
+
+    /// Whether more was found than one order can erase.
+    pub(crate) fn is_full(&self) -> bool {
+        FOUND_MAX < self.payments.len() || FOUND_MAX < self.contents.len()
+    }
+
+    /// Examines the records of a frame.
+    pub(crate) fn examine(&mut self, frame: &Frame<'_>) {
+        for record in frame.records() {
+            self.examine_record(&record);
+        }
+    }
+
+    fn examine_record(&mut self, record: &Record<'_>) {
+        let is_bound = self.is_bound_by(record);
+        self.changes += u64::from(is_bound);
+        let Payload::Stored(payload) = record.payload else { return };
+        if !is_bound && !self.is_named_in(payload) {
+            return;
+        }
+        if !Erase::is_erasable(record.kind) {
+            self.bulks += 1;
+            return;
+        }
+        self.contents.insert(record.log_index);
+        let read = record::command::read_fields(record.kind, record.version, record.fields);
+        self.payments.extend(read.ok().and_then(|command| payment_of(&command)));
+    }
+
+    /// Whether a change of the party directory has the party in its fields.
+    fn is_bound_by(&mut self, record: &Record<'_>) -> bool {
+        if !contains(record.fields, self.text.as_bytes()) {
+            return false;
+        }
+        let read = record::command::read_fields(record.kind, record.version, record.fields);
+        let parties = match read {
+            Ok(Command::ChangeParties(change)) => change.parties,
+            Ok(Command::Administer(administer)) => match administer.change.decided() {
+                Change::AssignParties(change) => change.parties.clone(),
+                Change::RegisterParties(change) => change.parties.clone(),
+                _ => return false,
+            },
+            _ => return false,
+        };
+        let own: Vec<PartyBinding> = parties
+            .into_iter()
+            .filter(|it| self.is_party(&it.id_type, &it.id, it.sub_id.as_deref()))
+            .collect();
+        let is_bound = !own.is_empty();
+        self.sub_ids.extend(own.into_iter().map(|it| it.sub_id));
+        is_bound
+    }
+
+    /// Whether an identifier is that of the party. Without a sub-identifier, the party has all.
+    fn is_party(&self, id_type: &str, id: &str, sub_id: Option<&str>) -> bool {
+        let PartyName { id_type: own_type, id: own, sub_id: own_sub } = &self.party;
+        let is_sub = own_sub.is_none() || own_sub.as_deref() == sub_id;
+        is_sub && party_key(id_type, id, None) == party_key(own_type, own, None)
+    }
+
+    fn is_named_in(&self, payload: &[u8]) -> bool {
+        let may_name = [self.text.as_bytes(), b"ilpPacket", b"\\u"];
+        if !may_name.iter().any(|text| contains(payload, text)) {
+            return false;
+        }
+        let message = fspiop::stored_message::decode(&Bytes::copy_from_slice(payload));
+        let Ok(message) = message else {
+            return self.is_in_text(&String::from_utf8_lossy(payload));
+        };
+        let mut headers = message.headers.values();
+        if headers.any(|value| self.is_in_text(&String::from_utf8_lossy(value.as_bytes()))) {
+            return true;
+        }
+        match serde_json::from_slice::<Value>(&message.body) {
+            Ok(body) => self.is_in_value("", &body),
+            Err(_) => self.is_in_text(&String::from_utf8_lossy(&message.body)),
+        }
+    }
+
+    fn is_in_value(&self, name: &str, value: &Value) -> bool {
+        match value {
+            Value::Object(members) => {
+                let mut each = members.iter();
+                self.is_party_object(members)
+                    || each.any(|(name, value)| self.is_in_value(name, value))
+            }
+            Value::Array(items) => items.iter().any(|item| self.is_in_value(name, item)),
+            Value::String(_) if ["partyIdentifier", "partySubIdOrType"].contains(&name) => false,
+            Value::String(text) if name == "ilpPacket" => self.is_in_packet(text),
+            Value::String(text) => self.is_in_text(text),
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        }
+    }
+
+    /// Whether an object identifies the party.
+    fn is_party_object(&self, members: &Map<String, Value>) -> bool {
+        let text = |name: &str| members.get(name).and_then(Value::as_str);
+        match (text("partyIdType"), text("partyIdentifier")) {
+            (Some(id_type), Some(id)) => self.is_party(id_type, id, text("partySubIdOrType")),
+            _ => false,
+        }
+    }
+
+    /// Whether the packet's transaction object names the party. It is JSON, or base64url of it,
+    /// after a binary head.
+    fn is_in_packet(&self, packet: &str) -> bool {
+        let Ok(bytes) = PACKET.decode(packet) else { return false };
+        if self.is_in_data(&bytes) {
+            return true;
+        }
+        let is_of_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_=".contains(byte);
+        let head = bytes.iter().rposition(|byte| !is_of_base64(byte)).map_or(0, |at| at + 1);
+        // A byte of the head may be a letter too.
+        (head..bytes.len().min(head + 4))
+            .filter_map(|at| PACKET.decode(&bytes[at..]).ok())
+            .any(|data| self.is_in_data(&data))
+    }
+
+    fn is_in_data(&self, data: &[u8]) -> bool {
+        let Some(at) = data.iter().position(|byte| *byte == b'{') else { return false };
+        let mut values = serde_json::Deserializer::from_slice(&data[at..]).into_iter::<Value>();
+        let value = values.next().and_then(Result::ok);
+        value.is_some_and(|value| self.is_in_value("", &value))
+    }
+
+    /// Whether a free text has the identifier as a word. A short one is too common.
+    fn is_in_text(&self, text: &str) -> bool {
+        if self.party.sub_id.is_some() || self.text.chars().count() < DISTINCTIVE_MIN {
+            return false;
+        }
+        text.match_indices(&*self.text).any(|(at, found)| {
+            let before = text[..at].chars().next_back();
+            let after = text[at + found.len()..].chars().next();
+            !before.is_some_and(char::is_alphanumeric) && !after.is_some_and(char::is_alphanumeric)
+        })
+    }
+}
+
+/// The id under which a message is recorded.
+fn payment_of(command: &Command) -> Option<TransferId> {
+    Some(match command {
+        Command::Prepare(it) => it.id,
+        Command::Fulfil(it) => it.id,
+        Command::Abort(it) => it.id,
+        Command::RecordQuote(it) => it.quote,
+        Command::RecordQuoteAnswer(it) => it.quote,
+        Command::RecordRequestToPay(it) => it.request,
+        _ => return None,
+    })
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    let Some(first) = part.first() else { return false };
+    let mut rest = bytes;
+    while let Some(at) = rest.iter().position(|byte| byte == first) {
+        if rest[at..].starts_with(part) {
+            return true;
+        }
+        rest = &rest[at + 1..];
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+    use serde_json::json;
+
+    use super::*;
+
+    fn search(id: &str, sub_id: Option<&str>) -> PartySearch {
+        let sub_id = sub_id.map(Into::into);
+        PartySearch::new(PartyName { id_type: "MSISDN".into(), id: id.into(), sub_id })
+    }
+
+    fn is_named(search: &PartySearch, body: &[u8]) -> bool {
+        let mut payload = Vec::new();
+        fspiop::stored_message::encode(&HeaderMap::new(), body, &mut payload);
+        search.is_named_in(&payload)
+    }
+
+    fn party(id_type: &str, id: &str, sub_id: &str) -> Value {
+        json!({"payee": {"partyIdInfo":
+            {"partyIdType": id_type, "partyIdentifier": id, "partySubIdOrType": sub_id}}})
+    }
+
+    #[test]
+    fn parties_are_found_by_type_identifier_and_sub_identifier() {
+        let all = search("+254700000001", None);
+        let shop = search("254700000001", Some("shop"));
+        for (value, of_all, of_shop) in [
+            (party("MSISDN", "254700000001", "shop"), true, true),
+            (party("MSISDN", "+254700000001", "till"), true, false),
+            (party("ACCOUNT_ID", "254700000001", "shop"), false, false),
+            (party("MSISDN", "2547000000012", "shop"), false, false),
+            (json!({"note": "call +254700000001."}), true, false),
+            (json!({"note": "call 12547000000019"}), false, false),
+            (json!({"amount": 254_700_000_001_u64}), false, false),
+        ] {
+            let body = value.to_string();
+            assert_eq!(is_named(&all, body.as_bytes()), of_all, "{body}");
+            assert_eq!(is_named(&shop, body.as_bytes()), of_shop, "{body}");
+        }
+        assert!(is_named(&all, br#"{"note": "25470000000\u0031"}"#), "escaped");
+        assert!(!is_named(&search("12", None), br#"{"note": "12"}"#), "too common");
+    }
+
+    #[test]
+    fn parties_in_packets_are_found() {
+        let data = party("MSISDN", "254700000001", "").to_string();
+        let searched = search("254700000001", None);
+        let other = search("254700000002", None);
+        for data in [data.clone(), PACKET.encode(&data)] {
+            let mut packet = b"\x01\x82\x01\x81\0\0\0\0\0\0\x04\xb0\x0fg.payee.a\x81".to_vec();
+            packet.extend(data.as_bytes());
+            let body = json!({"ilpPacket": PACKET.encode(packet)}).to_string();
+            assert!(is_named(&searched, body.as_bytes()), "{body}");
+            assert!(!is_named(&other, body.as_bytes()), "{body}");
+        }
+        assert!(!is_named(&searched, br#"{"ilpPacket": "!!"}"#));
+    }
+}

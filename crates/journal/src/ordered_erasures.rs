@@ -22,7 +22,7 @@ use record::frame::Record;
 
 use crate::archive::{ArchiveError, PendingSegment, ProgressObserver};
 use crate::erasure::{ErasedSegment, ErasureProgress, erase_segment};
-use crate::tiered::{SegmentInfo, TieredDisk};
+use crate::tiered::{SegmentInfo, Tier, TieredDisk};
 
 /// An order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,8 @@ impl ErasureOrder {
 pub struct RemainingErasure {
     /// Segments that do not comply.
     pub segments: u64,
+    /// Those of them that are in an archive.
+    pub archived: u64,
     /// Contents that are still needed.
     pub waiting: u64,
 }
@@ -157,6 +159,7 @@ impl OrderedErasures {
                 let held = self.waiting.get(&segment.first);
                 let held = held.into_iter().flat_map(|attempt| &attempt.held);
                 remaining.segments += 1;
+                remaining.archived += u64::from(matches!(segment.tier, Tier::Archived(_)));
                 remaining.waiting +=
                     held.filter(|record| order.erase.covers(**record)).count() as u64;
             }

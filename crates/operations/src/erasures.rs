@@ -66,7 +66,8 @@ routes! {
         guarded GET listErasures = list, "List erasures of message contents" {
             text: "\
                 Newest first, at most 1,000, with their progress: the segments of the log that \
-                still hold contents, and the contents that are still needed.",
+                still hold contents, the contents that are still needed, and the copy of \
+                `backup.to`.",
             responses: [200: Vec<ErasureResponse> = "Erasures."],
         }
         change POST orderErasure = order(NewErasure), "Erase message contents" {
@@ -199,8 +200,12 @@ pub struct ErasureReport {
     pub reason: String,
     /// Segments that are not rewritten yet.
     pub segments_left: u64,
+    /// Those of them that are in an archive.
+    pub archived_left: u64,
     /// Contents that a payment in flight or a notice still needs.
     pub contents_waiting: u64,
+    /// Whether the copy of `backup.to` still has the contents, until its next run.
+    pub in_copy: bool,
 }
 
 response_type! {
@@ -236,13 +241,31 @@ response_type! {
         ordered_by: String,
         approved_by: String,
         reason: String,
-        state: &'static str = schema::one_of(&["RUNNING", "DONE"]),
+        /// `IN_COPY`: done, except for the copy of `backup.to`, which its next run replaces.
+        state: &'static str = schema::one_of(&["RUNNING", "IN_COPY", "DONE"]),
         /// Segments of the log that are not rewritten yet.
         segments_left: u64,
+        /// Those of them that are in an archive.
+        archived_segments_left: u64,
         /// Contents that a payment in flight or a notice still needs.
         contents_waiting: u64,
+        /// The records, as ranges; at most 100 of them.
+        records: Vec<RecordRangeResponse>,
+        /// Number of ranges.
+        record_ranges: usize,
     }
 }
+
+response_type! {
+    /// Consecutive records.
+    struct RecordRangeResponse as "RecordRange" {
+        first: u64,
+        last: u64,
+    }
+}
+
+/// Maximum number of ranges of records in the response about an erasure.
+const RANGES_SHOWN_MAX: usize = 100;
 
 /// The forms of erasures.
 const FORMS: [&str; 5] =
@@ -251,7 +274,14 @@ const FORMS: [&str; 5] =
 impl ErasureResponse {
     fn of(report: ErasureReport) -> Self {
         let ErasureReport { record, at, order, by, approved_by, reason, .. } = report;
-        let is_done = report.segments_left == 0;
+        let state = match (report.segments_left, report.in_copy) {
+            (0, false) => "DONE",
+            (0, true) => "IN_COPY",
+            _ => "RUNNING",
+        };
+        let range = |it: &RecordRange| RecordRangeResponse { first: it.first.0, last: it.last.0 };
+        let shown = order.records.iter().take(RANGES_SHOWN_MAX).map(range).collect();
+        let record_ranges = order.records.len();
         Self {
             log_index: record,
             ordered_date: Timestamp(at),
@@ -261,9 +291,12 @@ impl ErasureResponse {
             ordered_by: by,
             approved_by,
             reason,
-            state: if is_done { "DONE" } else { "RUNNING" },
+            state,
             segments_left: report.segments_left,
+            archived_segments_left: report.archived_left,
             contents_waiting: report.contents_waiting,
+            records: shown,
+            record_ranges,
         }
     }
 }

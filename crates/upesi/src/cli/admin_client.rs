@@ -28,9 +28,13 @@ impl AdminConnection {
     /// # Errors
     /// The address or the reason is invalid, or a file cannot be read.
     pub(crate) fn admin(&self) -> Result<Admin, CliError> {
+        self.admin_because(self.reason())
+    }
+
+    fn admin_because(&self, reason: Option<&str>) -> Result<Admin, CliError> {
         let mut admin = self.switch.client()?;
         admin.with("accept", "application/json");
-        if let Some(reason) = &self.reason {
+        if let Some(reason) = reason {
             if reason.chars().any(char::is_control) {
                 return Err(CliError::new("--reason: contains a control character"));
             }
@@ -90,6 +94,14 @@ impl AdminClient {
     pub(crate) fn new(connection: &AdminConnection) -> Result<Self, CliError> {
         let admin = connection.admin()?;
         Ok(Self { admin })
+    }
+
+    /// A client that sends this reason.
+    ///
+    /// # Errors
+    /// As [`AdminConnection::admin`].
+    pub(crate) fn because(connection: &AdminConnection, reason: &str) -> Result<Self, CliError> {
+        Ok(Self { admin: connection.admin_because(Some(reason))? })
     }
 
     /// A client for commands that change nothing.

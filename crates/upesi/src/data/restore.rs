@@ -562,6 +562,11 @@ fn print(proof: &Proof, arguments: &RestoreArguments) -> Result<(), CliError> {
     }
     println!("The first start needs no replay: the cold store and a snapshot were created too.");
     println!("The admin token is not restored: the first start creates a new one.");
+    println!(
+        "Erasures that were ordered after {} are not in the copy: order them again with `upesi \
+         erase --again LIST`.",
+        proof.last_stamp
+    );
     println!("Run `upesi verify` for the full check. Never start the old switch again.");
     Ok(())
 }

@@ -40,7 +40,7 @@ use crate::inspect::explain::contents::Contents;
 use crate::inspect::explain::history::{TransferDecisions, build_history};
 use crate::inspect::explain::payment::{Payment, ROUNDS_MAX};
 use crate::inspect::explain::report::{
-    Explanation, MessageReport, PendingDelivery, Source, request_of,
+    Event, Explanation, MessageReport, PendingDelivery, Source, request_of,
 };
 use crate::inspect::explain::windows::{KnownWindows, StoredWindows, settlement_of};
 use crate::inspect::offline::{Continue, OfflineLog};
@@ -103,6 +103,7 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<(), CliError> {
         unread.iter().for_each(|unread| eprintln!("upesi: {unread}"));
         return Err(log.failure(format!("none of the {records} records is about transfer {id}")));
     }
+    describe_erasures_offline(&log, &mut explanation)?;
     explanation.seconds = started.elapsed().as_secs_f64();
     if arguments.json {
         return print_json(&explanation);
@@ -124,6 +125,53 @@ fn explain_offline(
         Ok(explanation) => Ok(explanation),
         Err(why) => Ok(Explanation { source: Source::Replay { why }, ..from_replay(log, id)? }),
     }
+}
+
+/// Adds the orders to erased messages. A replay finds the accepted ones: the log alone does not
+/// show which orders were refused.
+fn describe_erasures_offline(
+    log: &OfflineLog,
+    explanation: &mut Explanation,
+) -> Result<(), CliError> {
+    let is_erased = |event: &Event| event.detail.message().is_some_and(|it| it.kept == "erased");
+    if !explanation.events.iter().any(is_erased) {
+        return Ok(());
+    }
+    let (replay, _) = log.replay(&mut |replay, placed| {
+        replay.apply(placed.frame, &mut |_, _, _| {})?;
+        Ok(Continue::On)
+    })?;
+    let orders: Vec<_> = replay.state().erasures().iter().copied().collect();
+    let reader = journal::OfflineReader::open(log.disk().clone());
+    let reader = reader.map_err(|error| log.failure(error))?;
+    describe_erasures(explanation, (&reader, &orders)).map_err(|error| log.failure(error))
+}
+
+/// Adds to each erased message the first order that erased it.
+fn describe_erasures(
+    explanation: &mut Explanation,
+    (reader, orders): (&dyn RecordReader, &[Erasure]),
+) -> Result<(), String> {
+    for event in &mut explanation.events {
+        let record = LogIndex(event.log_index);
+        let Some(message) = event.detail.message_mut().filter(|it| it.kept == "erased") else {
+            continue;
+        };
+        let owned = reader.read(record).map_err(|error| error.to_string())?;
+        let kind = owned.map_or(0, |owned| owned.kind);
+        for erasure in orders.iter().filter(|it| record < it.record) {
+            let Some((order, _)) = read_order(reader, erasure.record)? else { continue };
+            let Change::Erase(erase) = order.change.decided() else { continue };
+            if erase.erases(record, kind) {
+                let (at, by) = (moment(erasure.at), &order.actor);
+                let (number, reason) = (erasure.record.0, &order.reason);
+                message.erasure =
+                    Some(format!("on {at} by {by}, record {number}, because: {reason}"));
+                break;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Prints the explanation of a running switch.
@@ -440,7 +488,7 @@ impl ExplainRequest {
         let settlement = settlement.map_err(|error| error.to_string())?;
         let seconds = started.elapsed().as_secs_f64();
         let mut history = history.settled(settlement);
-        self.describe_erasures(&mut history)?;
+        describe_erasures(&mut history, (&*self.reader, &self.erasures))?;
         Ok(Some(Explanation { up_to: up_to.0, under_way, seconds, ..history }))
     }
 
@@ -465,28 +513,6 @@ impl ExplainRequest {
             contents.messages.push(MessageContent { log_index, request, sender, kept, message });
         }
         Ok(Some(contents))
-    }
-
-    /// Adds to each erased message the first order that names it.
-    fn describe_erasures(&self, history: &mut Explanation) -> Result<(), String> {
-        for event in &mut history.events {
-            let record = LogIndex(event.log_index);
-            let Some(message) = event.detail.message_mut().filter(|it| it.kept == "erased") else {
-                continue;
-            };
-            for erasure in self.erasures.iter().filter(|it| record < it.record) {
-                let Some((order, _)) = read_order(&*self.reader, erasure.record)? else { continue };
-                let Change::Erase(erase) = order.change.decided() else { continue };
-                if erase.covers(record) {
-                    let (at, by) = (moment(erasure.at), &order.actor);
-                    let (number, reason) = (erasure.record.0, &order.reason);
-                    message.erasure =
-                        Some(format!("on {at} by {by}, record {number}, because: {reason}"));
-                    break;
-                }
-            }
-        }
-        Ok(())
     }
 
     fn history_of(&self, id: TransferId) -> Result<(TransferDecisions, Explanation), String> {

@@ -1,12 +1,14 @@
 //! `upesi erase`: erases the contents of recorded messages, on a running switch, through its admin
 //! API.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use crate::CliError;
-use crate::cli::admin_client::{AdminClient, AdminConnection, entries, member};
+use crate::cli::admin_client::{AdminClient, AdminConnection, entries, member, proposed};
 use crate::cli::table::{Align, Table};
 use crate::cli::units::{Bytes, counted};
 
@@ -17,6 +19,8 @@ Examples:
   upesi erase --before 2024-01-01T00:00:00Z --reason 'retention'
   upesi erase --party MSISDN 254700000001 --reason 'request 32'
   upesi erase list --token amina.token
+  upesi erase list --json > erasures.json
+  upesi erase --again erasures.json       after a restore of an older copy
 If operators have names, another one approves: `upesi proposal approve ID`.";
 
 /// Longest wait for an answer: a search for a party reads the whole log.
@@ -29,7 +33,8 @@ pub(crate) struct EraseArguments {
     #[command(subcommand)]
     command: Option<EraseCommand>,
     /// Erase the messages of this payment, with its quotes and its request to pay.
-    #[arg(long, value_name = "TRANSFER_ID", required_unless_present_any = ["before", "party"])]
+    #[arg(long, value_name = "TRANSFER_ID",
+        required_unless_present_any = ["before", "party", "again"])]
     transfer: Option<String>,
     /// Erase all messages that were recorded before this time.
     #[arg(long, value_name = "TIME", conflicts_with = "transfer")]
@@ -42,6 +47,11 @@ pub(crate) struct EraseArguments {
     /// Only messages with this sub-identifier of the party [default: any].
     #[arg(long, alias = "sub", value_name = "ID", requires = "party")]
     sub_id: Option<String>,
+    /// Order the erasures of a list again, after a restore of an older copy.
+    ///
+    /// The list is the output of `upesi erase list --json`. Erasures that the log has are left out.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["transfer", "before", "party"])]
+    again: Option<PathBuf>,
     /// Only show what would be erased.
     #[arg(long)]
     dry_run: bool,
@@ -53,6 +63,12 @@ pub(crate) struct EraseArguments {
 enum EraseCommand {
     /// List erasures with their progress, newest first.
     List,
+    /// Show an erasure: its order, its records and its progress.
+    Show {
+        /// The record that ordered it.
+        #[arg(value_name = "RECORD")]
+        record: u64,
+    },
 }
 
 impl EraseArguments {
@@ -73,10 +89,17 @@ impl EraseArguments {
 pub(crate) fn erase(arguments: &EraseArguments) -> Result<(), CliError> {
     let connection = &arguments.connection;
     let mut client = AdminClient::new(connection)?.waiting(PATIENCE);
-    if matches!(arguments.command, Some(EraseCommand::List)) {
-        let answer = client.call("GET", "/erasures", None)?;
-        connection.print(&answer.text, || print!("{}", list(&answer.value)));
-        return Ok(());
+    match arguments.command {
+        Some(EraseCommand::List) => {
+            let answer = client.call("GET", "/erasures", None)?;
+            connection.print(&answer.text, || print!("{}", list(&answer.value)));
+            return Ok(());
+        }
+        Some(EraseCommand::Show { record }) => return show(&mut client, (connection, record)),
+        None => {}
+    }
+    if let Some(file) = &arguments.again {
+        return order_again(file, (connection, &mut client, arguments.dry_run));
     }
     let selection = arguments.selection();
     let pairs = selection
@@ -98,6 +121,130 @@ pub(crate) fn erase(arguments: &EraseArguments) -> Result<(), CliError> {
         println!("{}ordered; see `upesi erase list`", planned(&plan.value));
     });
     answer.finish()
+}
+
+fn show(
+    client: &mut AdminClient,
+    (connection, record): (&AdminConnection, u64),
+) -> Result<(), CliError> {
+    let answer = client.call("GET", "/erasures", None)?;
+    let found = entries(&answer.value).iter().find(|it| it["logIndex"] == record);
+    let found = found.ok_or_else(|| {
+        CliError::new(format!("record {record} ordered none of the newest 1000 erasures"))
+    })?;
+    connection.print(&found.to_string(), || print!("{}", shown(found)));
+    Ok(())
+}
+
+/// The order of an erasure with its progress.
+fn shown(erasure: &Value) -> String {
+    let text = |name: &str| member(erasure, name);
+    let number = |name: &str| erasure[name].as_u64().unwrap_or_default();
+    let ranges = entries(&erasure["records"]).iter().map(|range| {
+        let [first, last] = ["first", "last"].map(|name| member(range, name));
+        if first == last { first } else { format!("{first}-{last}") }
+    });
+    let mut records = ranges.collect::<Vec<_>>().join(", ");
+    let count = number("recordRanges");
+    if entries(&erasure["records"]).len() as u64 != count {
+        records += &format!(", ... ({count} ranges)");
+    }
+    let approved = match &*text("approvedBy") {
+        "" => String::new(),
+        name => format!("  approved   by {name}\n"),
+    };
+    let copy = match &*text("state") {
+        "RUNNING" => "after the log",
+        "IN_COPY" => "replaced by the next run of the backup",
+        _ => "replaced, or backup.to is not set",
+    };
+    format!(
+        "erasure {}: {}\n  what       {}\n  ordered    {} by {}\n{approved}  reason     {}\n  \
+         records    {records}\n  contents   {}, {} of them waiting\n  log        {} left, {} of \
+         them archived\n  copy       {copy}\n",
+        text("logIndex"),
+        text("state"),
+        what(erasure),
+        text("orderedDate"),
+        text("orderedBy"),
+        text("reason"),
+        counted(number("contents"), "message"),
+        number("contentsWaiting"),
+        counted(number("segmentsLeft"), "segment"),
+        number("archivedSegmentsLeft"),
+    )
+}
+
+/// Orders the erasures of a list that the log does not have.
+fn order_again(
+    file: &Path,
+    (connection, client, dry_run): (&AdminConnection, &mut AdminClient, bool),
+) -> Result<(), CliError> {
+    let listed = read_list(file)?;
+    let known = client.call("GET", "/erasures", None)?.value;
+    let is_known = |it: &Value| {
+        let is_same =
+            |own: &Value| ["logIndex", "orderedDate"].iter().all(|name| own[name] == it[name]);
+        entries(&known).iter().any(is_same)
+    };
+    let (mut proposals, mut without_name) = (Vec::new(), 0);
+    // The oldest first.
+    for it in entries(&listed).iter().rev().filter(|it| !is_known(it)) {
+        let name = match &*member(it, "form") {
+            "TRANSFER" => "transferId",
+            "BEFORE" => "before",
+            // The switch orders these by its settings.
+            "RETAINED_PAYMENTS" | "RETAINED_REGISTRATIONS" => continue,
+            _ => {
+                without_name += 1;
+                continue;
+            }
+        };
+        println!("  again      {}, {}", what(it), member(it, "reason"));
+        if dry_run {
+            continue;
+        }
+        let reason = connection.reason().map_or_else(|| member(it, "reason"), ToOwned::to_owned);
+        let mut client = AdminClient::because(connection, &reason)?.waiting(PATIENCE);
+        let body = json!({ (name): it["subject"] });
+        let (status, answer) = client.status_of("POST", "/erasures", Some(&body))?;
+        let described = &answer.value["errorInformation"]["errorDescription"];
+        match (status, proposed(&answer.value)) {
+            (202, Some(text)) => proposals.push(text),
+            (..300, _) => {}
+            _ => println!("  refused    {}", described.as_str().unwrap_or_default()),
+        }
+    }
+    proposals.iter().for_each(|text| println!("  {text}"));
+    if without_name != 0 {
+        return Err(CliError::new(format!(
+            "{} of a party: the list has no identifiers; order them again with --party",
+            counted(without_name, "erasure")
+        )));
+    }
+    Ok(())
+}
+
+fn read_list(file: &Path) -> Result<Value, CliError> {
+    let failed = |error: String| CliError::new(format!("{}: {error}", file.display()));
+    let text = fs::read(file).map_err(|error| failed(error.to_string()))?;
+    let listed: Value = serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;
+    match listed.is_array() {
+        true => Ok(listed),
+        false => Err(failed("not a list of erasures".to_owned())),
+    }
+}
+
+/// The selection of an erasure.
+fn what(erasure: &Value) -> String {
+    let subject = member(erasure, "subject");
+    match &*member(erasure, "form") {
+        "BEFORE" => format!("before {subject}"),
+        "PARTY" => format!("a party, {subject}"),
+        "RETAINED_PAYMENTS" => format!("payments before {subject}"),
+        "RETAINED_REGISTRATIONS" => format!("registrations before {subject}"),
+        _ => format!("payment {subject}"),
+    }
 }
 
 fn planned(plan: &Value) -> String {
@@ -139,27 +286,19 @@ fn list(answer: &Value) -> String {
         ("reason", Align::Left),
     ]);
     for it in all {
-        let [record, ordered, state, left, waiting, subject, by, approved, reason] = [
+        let [record, ordered, state, left, waiting, by, approved, reason] = [
             "logIndex",
             "orderedDate",
             "state",
             "segmentsLeft",
             "contentsWaiting",
-            "subject",
             "orderedBy",
             "approvedBy",
             "reason",
         ]
         .map(|name| member(it, name));
-        let what = match &*member(it, "form") {
-            "BEFORE" => format!("before {subject}"),
-            "PARTY" => format!("a party, {subject}"),
-            "RETAINED_PAYMENTS" => format!("payments before {subject}"),
-            "RETAINED_REGISTRATIONS" => format!("registrations before {subject}"),
-            _ => format!("payment {subject}"),
-        };
         let by = if approved.is_empty() { by } else { format!("{by}, {approved}") };
-        table.add([record, ordered, state, left, waiting, what, by, reason]);
+        table.add([record, ordered, state, left, waiting, what(it), by, reason]);
     }
     table.to_string()
 }
@@ -180,8 +319,8 @@ mod tests {
             "orderedBy": "amina", "approvedBy": "benta", "reason": "request 31",
             "state": "RUNNING", "segmentsLeft": 1, "contentsWaiting": 2
         });
-        let shown = list(&json!([erasure]));
-        let row = shown.lines().nth(1).expect("a row under the head");
+        let listed = list(&json!([erasure.clone()]));
+        let row = listed.lines().nth(1).expect("a row under the head");
         let cells: Vec<&str> = row.split("  ").map(str::trim).filter(|it| !it.is_empty()).collect();
         assert_eq!(
             cells,
@@ -197,5 +336,11 @@ mod tests {
             ]
         );
         assert_eq!(list(&json!([])), "no erasures\n");
+        let mut erasure = erasure;
+        erasure["records"] = json!([{"first": 7, "last": 9}, {"first": 11, "last": 11}]);
+        erasure["recordRanges"] = json!(3);
+        let shown = shown(&erasure);
+        assert!(shown.contains("  records    7-9, 11, ... (3 ranges)\n"), "{shown}");
+        assert!(shown.contains("  approved   by benta\n"), "{shown}");
     }
 }

@@ -635,7 +635,9 @@ fn erasure_report(
         approved_by,
         reason: administer.reason,
         segments_left: 0,
+        archived_left: 0,
         contents_waiting: 0,
+        in_copy: false,
     };
     status.add_to(&mut report);
     Ok(Some(report))

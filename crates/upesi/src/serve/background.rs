@@ -87,7 +87,10 @@ impl BackgroundJobs {
             threads: Vec::new(),
             status: BackgroundStatus {
                 storage: Arc::default(),
-                erasures: Arc::new(ErasureStatus::new(segments.log.clone())),
+                erasures: Arc::new(ErasureStatus::new(
+                    segments.log.clone(),
+                    config.backup.to.is_some(),
+                )),
                 data_keys: None,
             },
         };
@@ -315,6 +318,7 @@ struct BackupJob {
     /// With the time at which it was opened. `None` before the first attempt and after a failure.
     backup: Option<(Backup, Instant)>,
     reporter: JobReporter,
+    erasures: Arc<ErasureStatus>,
 }
 
 impl BackupJob {
@@ -326,14 +330,17 @@ impl BackupJob {
     ) -> Self {
         let reporter =
             JobReporter::new("backup", &jobs.status.storage, |storage| &mut storage.backup);
-        Self { place, log, configuration, backup: None, reporter }
+        let erasures = Arc::clone(&jobs.status.erasures);
+        Self { place, log, configuration, backup: None, reporter, erasures }
     }
 
     fn run(&mut self, stopping: &AtomicBool) -> Result<(), ()> {
+        let run = self.erasures.copy_begins();
         let copied = self.copy(stopping);
-        if copied.is_err() {
+        match copied {
+            Ok(_) => self.erasures.copy_is_done(run),
             // The next attempt reads the backup's inventory again.
-            self.backup = None;
+            Err(_) => self.backup = None,
         }
         self.reporter.report(copied.map_err(JobFailure::from))
     }

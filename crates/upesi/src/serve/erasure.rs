@@ -12,7 +12,7 @@
 //! affected segment. Memory: the ranges of all orders, and the records that are still needed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -40,11 +40,55 @@ pub(crate) struct ErasureStatus {
     log: TieredDisk<RealDisk>,
     /// By the record of each order that the job has seen.
     remaining: Mutex<BTreeMap<LogIndex, RemainingErasure>>,
+    /// The runs of the backup; `None` without one.
+    copies: Option<CopyRuns>,
+}
+
+/// Numbers of runs of the backup, from 1.
+#[derive(Debug, Default)]
+struct CopyRuns {
+    begun: AtomicU64,
+    /// The last successful one.
+    done: AtomicU64,
+    /// By order, the run after which the copy complies with it.
+    complies_after: Mutex<BTreeMap<LogIndex, u64>>,
+}
+
+impl CopyRuns {
+    /// Notes the orders without segments left: the next run replaces their copies.
+    fn note(&self, remaining: &BTreeMap<LogIndex, RemainingErasure>) {
+        let next = self.begun.load(Ordering::SeqCst) + 1;
+        let mut known = self.complies_after.lock().unwrap_or_else(PoisonError::into_inner);
+        for (order, left) in remaining {
+            match left.segments {
+                0 => _ = known.entry(*order).or_insert(next),
+                _ => _ = known.remove(order),
+            }
+        }
+    }
+
+    fn comply(&self, order: LogIndex) -> bool {
+        let known = self.complies_after.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(&order).is_some_and(|run| *run <= self.done.load(Ordering::SeqCst))
+    }
 }
 
 impl ErasureStatus {
-    pub(crate) fn new(log: TieredDisk<RealDisk>) -> Self {
-        Self { log, remaining: Mutex::default() }
+    pub(crate) fn new(log: TieredDisk<RealDisk>, has_backup: bool) -> Self {
+        let copies = has_backup.then(CopyRuns::default);
+        Self { log, remaining: Mutex::default(), copies }
+    }
+
+    /// Counts a run of the backup that begins, and returns its number.
+    pub(crate) fn copy_begins(&self) -> u64 {
+        self.copies.as_ref().map_or(0, |copies| copies.begun.fetch_add(1, Ordering::SeqCst) + 1)
+    }
+
+    /// Notes a successful run.
+    pub(crate) fn copy_is_done(&self, run: u64) {
+        if let Some(copies) = &self.copies {
+            copies.done.fetch_max(run, Ordering::SeqCst);
+        }
     }
 
     /// The segments that hold some records.
@@ -65,8 +109,11 @@ impl ErasureStatus {
     pub(crate) fn add_to(&self, report: &mut ErasureReport) {
         let remaining = self.remaining.lock().unwrap_or_else(PoisonError::into_inner);
         let known = remaining.get(&LogIndex(report.record)).copied();
-        let known = known.unwrap_or(RemainingErasure { segments: 1, waiting: 0 });
+        let known = known.unwrap_or(RemainingErasure { segments: 1, ..Default::default() });
         (report.segments_left, report.contents_waiting) = (known.segments, known.waiting);
+        report.archived_left = known.archived;
+        let complies = |copies: &CopyRuns| copies.comply(LogIndex(report.record));
+        report.in_copy = known.segments == 0 && !self.copies.as_ref().is_none_or(complies);
     }
 }
 
@@ -108,6 +155,9 @@ impl ErasureJob {
             (self.segments.rotator)();
         }
         let remaining = self.orders.remaining(&segments, &progress);
+        if let Some(copies) = &self.status.copies {
+            copies.note(&remaining);
+        }
         *self.status.remaining.lock().unwrap_or_else(PoisonError::into_inner) = remaining;
         Ok(Some(newest))
     }

@@ -14,8 +14,8 @@ use testkit::http::PATIENCE;
 use crate::archive::text;
 use crate::operators::Office;
 use crate::support::message::{Message, Transfer, uuid};
-use crate::support::scheme::Scheme;
-use crate::support::switch::{Home, PROGRAM, Printed, finish};
+use crate::support::scheme::{Admin, Scheme};
+use crate::support::switch::{Home, PROGRAM, Printed, files, finish};
 
 /// A note of the payer, in the extension list of a payment.
 const SECRET: &str = "rent for the flat of Wanjiru Kamau";
@@ -110,7 +110,16 @@ fn contents_of_a_payment_are_erased_and_everything_is_still_proven() {
     scheme.wait_until_delivered();
     let listed = run(&scheme, &["erase", "list"]).succeeds().out();
     assert!(listed.contains("DONE") && listed.contains(id), "{listed}");
+    let record = all[0]["logIndex"].to_string();
+    let shown = run(&scheme, &["erase", "show", &record]).succeeds().out();
+    assert!(shown.contains(&format!("erasure {record}: DONE\n")), "{shown}");
+    assert!(shown.contains("  contents   2 messages, 0 of them waiting\n"), "{shown}");
+    assert!(run(&scheme, &["erase", "show", "1"]).fails().contains("record 1 ordered none"));
     scheme.switch.stop(Signal::TERM);
+    let mut offline = Command::new(PROGRAM);
+    offline.args(["explain", id, "--data", text(&data)]);
+    let explained = finish(offline).succeeds().out();
+    assert_eq!(explained.matches("because: request 31").count(), 2, "{explained}");
     let proof = verified(&scheme.home);
     assert_eq!(proof["messages_erased"], 2, "{proof}");
     assert_eq!(proof["erasures"][0]["contents_erased"], 2, "{proof}");
@@ -272,4 +281,146 @@ fn two_operators_order_an_erasure() {
     let listed = office.run(&benta, "erase list").succeeds().out();
     assert!(listed.contains("amina, operator:benta") || listed.contains("benta"), "{listed}");
     office.end(Signal::TERM);
+}
+
+/// Waits until the newest erasure has this state. A change is made in each round.
+fn wait_for_state(scheme: &Scheme, state: &str) -> Value {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let newest = scheme.admin.json("/erasures")[0].clone();
+        if newest["state"] == state {
+            return newest;
+        }
+        assert!(Instant::now() < deadline, "{newest}");
+        scheme.admin.set_limit("payerfsp", "1000");
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn contents_of_a_payment_in_flight_wait_for_its_end() {
+    let scheme = Scheme::start();
+    let transfer = Transfer::of("10");
+    scheme.send(&prepare_with_note(&transfer), 202);
+    scheme.wait_until_delivered();
+    run(&scheme, &["erase", "--transfer", &transfer.id, "--reason", "request 33"]).succeeds();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let newest = scheme.admin.json("/erasures")[0].clone();
+        if newest["contentsWaiting"] == 1 {
+            assert_eq!(newest["state"], "RUNNING", "{newest}");
+            break;
+        }
+        assert!(Instant::now() < deadline, "{newest}");
+        scheme.admin.set_limit("payerfsp", "1000");
+        thread::sleep(Duration::from_millis(200));
+    }
+    assert!(!holders(&scheme.home.data()).is_empty(), "the payment needs its message");
+    scheme.send(&transfer.fulfil("COMMITTED"), 200);
+    scheme.wait_until_delivered();
+    wait_until_erased(&scheme);
+    assert_eq!(holders(&scheme.home.data()), Vec::<PathBuf>::new());
+    scheme.end();
+}
+
+/// The code of the payee is in its message only. After the erasure the hub answers with its own.
+#[test]
+fn an_erased_abort_is_answered_from_its_fields() {
+    let scheme = Scheme::start();
+    let transfer = Transfer::of("10");
+    scheme.send(&transfer.prepare(), 202);
+    scheme.send(&transfer.error("5104", SECRET), 200);
+    scheme.wait_until_delivered();
+    let path = transfer.path();
+    let asked = |of_payee: &str, expected: bool| {
+        scheme.payer.take(0);
+        scheme.send(&transfer.get("payerfsp"), 202);
+        let answer = scheme.payer.wait("PUT", &path).text();
+        assert_eq!((answer.contains(of_payee), answer.contains(SECRET)), (expected, expected));
+        answer
+    };
+    asked("5104", true);
+    run(&scheme, &["erase", "--transfer", &transfer.id, "--reason", "request 34"]).succeeds();
+    wait_until_erased(&scheme);
+    let answer = asked("5104", false);
+    assert!(answer.contains("ABORTED") && answer.contains("5000"), "{answer}");
+    scheme.end();
+}
+
+/// A segment in an archive is replaced there.
+#[test]
+fn an_archived_segment_is_erased_by_a_running_switch() {
+    let directory = tempfile::tempdir().unwrap();
+    let scheme = Scheme::configured(&format!(
+        "[archive]\nto = \"file://{}\"\nkeep_segments = 0\n",
+        directory.path().display()
+    ));
+    let [first, second] = ["10", "20"].map(|amount| pay_with_note(&scheme, amount));
+    // The erasure of the first payment closes the segment of both.
+    run(&scheme, &["erase", "--transfer", &first.id, "--reason", "request 35"]).succeeds();
+    wait_until_erased(&scheme);
+    let plan = || {
+        let arguments = ["erase", "--transfer", &second.id, "--dry-run", "--json"];
+        run(&scheme, &arguments).succeeds().json()
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while plan()["archivedSegments"] != 1 {
+        assert!(Instant::now() < deadline, "{}", plan());
+        thread::sleep(Duration::from_millis(500));
+    }
+    let archived = || {
+        let mut all: Vec<_> =
+            files(directory.path()).iter().map(|it| fs::read(it).unwrap()).collect();
+        all.sort();
+        all
+    };
+    let before = archived();
+    run(&scheme, &["erase", "--transfer", &second.id, "--reason", "request 36"]).succeeds();
+    wait_until_erased(&scheme);
+    assert_ne!(archived(), before, "the object was replaced");
+    let explained = run(&scheme, &["explain", &second.id]).succeeds().out();
+    assert_eq!(explained.matches("because: request 36").count(), 2, "{explained}");
+    scheme.switch.stop(Signal::TERM);
+    let proof = verified(&scheme.home);
+    assert_eq!(proof["messages_erased"], 4, "{proof}");
+}
+
+/// A restored copy that ends before an order does not know it.
+#[test]
+fn erasures_are_ordered_again_after_the_restore_of_an_older_copy() {
+    let directory = tempfile::tempdir().unwrap();
+    let scheme = Scheme::start();
+    let transfer = pay_with_note(&scheme, "10");
+    let data = scheme.home.data();
+    let copy = format!("file://{}", directory.path().join("copy").display());
+    fs::create_dir(directory.path().join("copy")).unwrap();
+    let backup = |data: &Path, arguments: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).args(["--data", text(data)]);
+        finish(command).succeeds().out()
+    };
+    backup(&data, &["backup", "--to", &copy]);
+    let arguments = ["erase", "--transfer", &transfer.id, "--reason", "request 37"];
+    run(&scheme, &arguments).succeeds();
+    wait_for_state(&scheme, "DONE");
+    let list = run(&scheme, &["erase", "list", "--json"]).succeeds().out();
+    let file = directory.path().join("erasures.json");
+    fs::write(&file, list).unwrap();
+    let again = run(&scheme, &["erase", "--again", text(&file)]).succeeds().out();
+    assert_eq!(again, "", "the log has the order");
+    let Scheme { home, switch, payer, payee, other, .. } = scheme;
+    switch.stop(Signal::TERM);
+
+    fs::rename(&data, directory.path().join("old")).unwrap();
+    let restored = backup(&data, &["restore", "--from", &copy]);
+    assert!(restored.contains("order them again with `upesi erase --again LIST`"), "{restored}");
+    assert!(!holders(&data).is_empty(), "the copy has the note");
+    let switch = home.serve();
+    let admin = Admin::new(&home, &switch);
+    let scheme = Scheme { home, switch, admin, payer, payee, other };
+    let again = run(&scheme, &["erase", "--again", text(&file)]).succeeds().out();
+    assert!(again.contains("request 37"), "{again}");
+    wait_until_erased(&scheme);
+    assert_eq!(holders(&data), Vec::<PathBuf>::new());
+    scheme.switch.stop(Signal::TERM);
 }

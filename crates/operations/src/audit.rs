@@ -12,8 +12,8 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use fspiop::Refusal;
 use fspiop::admission::network_of;
+use fspiop::{PartyIdType, Refusal};
 use http::StatusCode;
 use http::request::Parts;
 use ledger::{AUDIT_TEXT_MAX, Administer, LogIndex, RecordAudit};
@@ -21,6 +21,7 @@ use ledger::{AUDIT_TEXT_MAX, Administer, LogIndex, RecordAudit};
 use crate::audit_trail::{AuditTrail, AuditedRequest, Sender};
 use crate::auth::{Credential, is_reading};
 use crate::backend::ChangeAuthor;
+use crate::contents::masked_identifier;
 use crate::options::AuditReads;
 use crate::permissions::Permission;
 use crate::response::AdminResponse;
@@ -120,7 +121,7 @@ impl AuditEntry {
         });
         let change = RecordAudit {
             method: cut(head.method.as_str()),
-            path: cut(head.uri.path()),
+            path: recorded_path(head.uri.path()),
             status: status.as_u16(),
             code: refusal.map_or(0, |refusal| refusal.code.number()),
             detail: cut(refusal.map_or("", |refusal| &refusal.description)),
@@ -164,7 +165,7 @@ impl AuditEntry {
             reason = identity.map(|it| &*it.reason).filter(|reason| !reason.is_empty()),
             %from,
             method = %head.method,
-            path = cut(head.uri.path()),
+            path = recorded_path(head.uri.path()),
             status = status.as_u16(),
             code,
             log_index,
@@ -198,9 +199,43 @@ fn is_wanted_read(head: &Parts, matched: Option<&MatchedResource>, reads: AuditR
     }
 }
 
+/// A path within the bound of the record, with identifiers of parties masked: a record is never
+/// erased.
+fn recorded_path(path: &str) -> String {
+    let segments: Vec<_> = path.split('/').collect();
+    let at = segments.windows(2).position(|pair| {
+        ["parties", "participants"].contains(&pair[0]) && PartyIdType::parse(pair[1]).is_some()
+    });
+    let Some(at) = at else { return cut(path) };
+    let masked = |(number, text): (usize, &&str)| match number <= at + 1 {
+        true => (*text).to_owned(),
+        false => masked_identifier(text),
+    };
+    let masked: Vec<_> = segments.iter().enumerate().map(masked).collect();
+    cut(&masked.join("/"))
+}
+
 /// A text within the bound of the record.
 fn cut(text: &str) -> String {
     let ends = (0..=text.len().min(AUDIT_TEXT_MAX)).rev();
     let end = { ends }.find(|at| text.is_char_boundary(*at)).unwrap_or_default();
     text[..end].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_in_recorded_paths_are_masked() {
+        for (path, recorded) in [
+            ("/parties/MSISDN/254700000001", "/parties/MSISDN/**********01"),
+            ("/participants/MSISDN/%2B2547/shop", "/participants/MSISDN/%******/****"),
+            ("/dryRuns/a/parties/EMAIL/a@b.org", "/dryRuns/a/parties/EMAIL/*@*.***"),
+            ("/participants/dfsp1/accounts/1", "/participants/dfsp1/accounts/1"),
+            ("/parties", "/parties"),
+        ] {
+            assert_eq!(recorded_path(path), recorded);
+        }
+    }
 }

@@ -20,7 +20,9 @@ use tokio::sync::mpsc::Receiver;
 use crate::audit_log::{AuditPage, AuditQuery};
 use crate::contents::PaymentContents;
 use crate::data_keys::RotatedKey;
-use crate::erasures::{ErasurePlan, ErasureReport, ErasureSelection};
+use crate::erasures::{
+    ErasurePlan, ErasureReport, ErasureSelection, RetentionOverride, RetentionReport,
+};
 use crate::events::{EventPage, EventPublishing, EventQuery};
 use crate::explanations::ExplanationOptions;
 use crate::reports::{Cluster, DiskStatus, Health, Snapshots, TransferTrace};
@@ -137,6 +139,15 @@ pub trait AdminBackend: Send + Sync + 'static {
     /// The erasures with their progress, newest first, at most
     /// [`ERASURES_LISTED_MAX`](crate::ERASURES_LISTED_MAX). The default is for a hub without a log.
     fn erasures(&self) -> BoxFuture<'_, Result<Vec<ErasureReport>, Unavailable>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// Each kind of contents that is erased by age, with what would be erased now. The default is
+    /// for a hub without a log.
+    fn plan_retention(
+        &self,
+        _other: RetentionOverride,
+    ) -> BoxFuture<'_, Result<Vec<RetentionReport>, Unavailable>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 

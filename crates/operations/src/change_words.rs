@@ -3,6 +3,8 @@
 
 use ledger::{AccountStep, Change, Fee, FundsDirection, for_each_change};
 
+use crate::contents::masked_identifier;
+
 /// A change in words.
 pub(crate) trait InWords {
     fn in_words(&self) -> String;
@@ -20,6 +22,18 @@ macro_rules! words_of_each {
     };
 }
 for_each_change!(words_of_each);
+
+/// The same with identifiers of parties masked.
+pub(crate) fn masked_words(change: &Change) -> String {
+    let mut change = change.clone();
+    let parties = match &mut change {
+        Change::AssignParties(it) => &mut it.parties,
+        Change::RegisterParties(it) => &mut it.parties,
+        other => return other.in_words(),
+    };
+    parties.iter_mut().for_each(|party| party.id = masked_identifier(&party.id));
+    change.in_words()
+}
 
 /// Changes that are never proposed: their names are enough.
 macro_rules! named {

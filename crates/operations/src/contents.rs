@@ -17,6 +17,7 @@ use openapi::schema::reference;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+pub(crate) use self::masking::masked_identifier;
 pub use self::masking::masked_text;
 use crate::outcome_errors;
 use crate::request::{AdminRequest, TRANSFER};

@@ -79,7 +79,8 @@ routes! {
                 name a party (`partyIdType`, `partyIdentifier` and perhaps `partySubIdOrType`) \
                 with the other messages of its payments. A party that is still registered is \
                 refused: release it first. The order does not contain the identifier, nor may the \
-                reason. Amounts, states, participants and times stay, and so do all proofs of the log. If \
+                reason. Amounts, states, participants and times stay, and so do all proofs of the \
+                log. If \
                 operators have names, the request is answered 202 with a proposal, which another \
                 operator approves. A background job erases them from the log, its archives and \
                 its backups; contents that a payment in flight or a notice still needs are erased \
@@ -99,6 +100,35 @@ routes! {
             refusals: [400 VALIDATION, 400 MALFORMED_SYNTAX, 400 ID_NOT_FOUND],
         }
     }
+    "/erasures/retention" {
+        guarded GET planRetention = plan_retention, "Show erasures by age" {
+            text: "\
+                For each kind of contents the setting, and the records that have become older \
+                since the last erasure. With the query, those of another setting. Changes nothing.",
+            query: [PAYMENTS_DAYS, REGISTRATIONS_DAYS],
+            responses: [200: Vec<RetentionResponse> = "The kinds."],
+            refusals: [400 MALFORMED_SYNTAX],
+        }
+    }
+}
+
+const PAYMENTS_DAYS: Parameter<u32> = Parameter::new(
+    "paymentsDays",
+    "Instead of the setting `retention.payments_days`.",
+    schema::count,
+    |text| read_days("paymentsDays", text),
+);
+
+const REGISTRATIONS_DAYS: Parameter<u32> = Parameter::new(
+    "registrationsDays",
+    "Instead of the setting `retention.registrations_days`.",
+    schema::count,
+    |text| read_days("registrationsDays", text),
+);
+
+fn read_days(name: &str, text: &str) -> Result<u32, Refusal> {
+    let what = "must be a number of days";
+    text.parse().map_err(|_| refuse(ErrorCode::MALFORMED_SYNTAX, name, what))
 }
 
 body! {
@@ -299,6 +329,109 @@ impl ErasureResponse {
             record_ranges,
         }
     }
+}
+
+/// Settings to plan with, instead of those in force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetentionOverride {
+    /// `retention.payments_days`.
+    pub payments: Option<u32>,
+    /// `retention.registrations_days`.
+    pub registrations: Option<u32>,
+}
+
+impl RetentionOverride {
+    /// The days of a kind.
+    #[must_use]
+    pub fn days(&self, kind: &str) -> Option<u32> {
+        match kind {
+            "payments" => self.payments,
+            _ => self.registrations,
+        }
+    }
+}
+
+/// A kind of contents that is erased by age.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetentionReport {
+    /// The kind.
+    pub kind: &'static str,
+    /// The name of its setting.
+    pub setting: &'static str,
+    /// Its value; 0 if contents are kept.
+    pub days: u32,
+    /// Contents recorded before this time are too old.
+    pub before: Option<Stamp>,
+    /// Records that have become too old since the last order.
+    pub records: Option<RecordRange>,
+    /// The time of the first of them.
+    pub oldest: Option<Stamp>,
+    /// The segments that hold them.
+    pub extent: ErasurePlan,
+    /// The last record that earlier orders name.
+    pub erased_through: u64,
+    /// When the next order is made.
+    pub next: Option<Stamp>,
+}
+
+response_type! {
+    /// A kind of contents that is erased by age.
+    struct RetentionResponse as "Retention" {
+        kind: &'static str = schema::one_of(&["payments", "registrations"]),
+        /// The name of its setting.
+        setting: &'static str,
+        /// Its value; 0 if contents are kept.
+        days: u32,
+        /// Contents recorded before this time are too old.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        before_date: Option<Timestamp>,
+        /// Records that have become too old since the last order, of all kinds.
+        records: u64,
+        /// The time of the first of them.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        oldest_date: Option<Timestamp>,
+        /// Segments of the log that hold them.
+        segments: u64,
+        archived_segments: u64,
+        /// Length of these segments in bytes, uncompressed.
+        bytes: u64,
+        /// The last record that earlier orders name.
+        erased_through: u64,
+        /// When the next order is made.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        next_date: Option<Timestamp>,
+    }
+}
+
+impl RetentionResponse {
+    fn of(report: RetentionReport) -> Self {
+        let RetentionReport { kind, setting, days, erased_through, .. } = report;
+        Self {
+            kind,
+            setting,
+            days,
+            before_date: report.before.map(Timestamp),
+            records: report.records.map_or(0, |range| range.last.0 - range.first.0 + 1),
+            oldest_date: report.oldest.map(Timestamp),
+            segments: report.extent.segments,
+            archived_segments: report.extent.archived,
+            bytes: report.extent.bytes,
+            erased_through,
+            next_date: report.next.map(Timestamp),
+        }
+    }
+}
+
+/// `GET /erasures/retention`.
+async fn plan_retention(request: &AdminRequest<'_>) -> HandlerResult {
+    let other = RetentionOverride {
+        payments: request.query(&PAYMENTS_DAYS)?,
+        registrations: request.query(&REGISTRATIONS_DAYS)?,
+    };
+    let plan = request.backend.plan_retention(other).await;
+    let plan = plan.map_err(outcome_errors::from_unavailable)?;
+    let plan: Vec<_> = plan.into_iter().map(RetentionResponse::of).collect();
+    Ok(AdminResponse::ok(&plan))
 }
 
 /// `GET /erasures`.

@@ -119,6 +119,7 @@ pub use data_keys::RotatedKey;
 pub use enrolments::EnrolmentOptions;
 pub use erasures::{
     ERASURES_LISTED_MAX, ErasurePlan, ErasureReport, ErasureSelection, PartyFindings, PartyName,
+    RetentionOverride, RetentionReport,
 };
 pub use events::{
     EVENTS_MAX, EVENTS_READ_MAX, EventPage, EventPublishing, EventQuery, PagedEvent,

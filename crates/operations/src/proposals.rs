@@ -15,7 +15,7 @@ use ledger::{
 use crate::auth;
 use crate::body::{MaybeAbsent, Optional, body, single_line};
 use crate::body_reader::refuse;
-use crate::change_words::InWords;
+use crate::change_words::{InWords, masked_words};
 use crate::four_eyes::group_of;
 use crate::outcome_errors;
 use crate::permissions::Permission;
@@ -63,7 +63,9 @@ const STATE: Parameter<ProposalState> = Parameter::new(
 routes! {
     "/proposals" {
         guarded GET listProposals = list, "List proposed changes" {
-            text: "Newest first: the open ones, and at least the newest 1,000 that have ended.",
+            text: "\
+                Newest first: the open ones, and at least the newest 1,000 that have ended. \
+                Identifiers of parties are masked without the permission `audit`.",
             query: [STATE],
             responses: [200: Vec<ProposalResponse> = "Proposals."],
             refusals: [400 VALIDATION],
@@ -185,7 +187,7 @@ impl ProposalResponse {
             change: declared.name,
             group: group_of(declared),
             permission: permission_of(declared).map(Permission::name),
-            description: proposal.change.in_words(),
+            description: masked_words(&proposal.change),
             request: proposal.request.clone(),
             reason: proposal.reason.clone(),
             proposed_by: proposal.by.clone(),
@@ -194,6 +196,15 @@ impl ProposalResponse {
             log_index: proposal.record.0,
             token: None,
             decision,
+        }
+    }
+
+    /// The same, complete if the caller may read personal data.
+    fn shown_to(request: &AdminRequest<'_>, (proposal, now): (&Proposal, Stamp)) -> Self {
+        let masked = Self::of(proposal, now);
+        match request.sees_personal_data() {
+            true => Self { description: proposal.change.in_words(), ..masked },
+            false => masked,
         }
     }
 
@@ -214,14 +225,15 @@ async fn list(request: &AdminRequest<'_>) -> HandlerResult {
         (now, all.collect::<Vec<_>>())
     });
     let (now, all) = found.await?;
-    let all: Vec<_> = all.iter().map(|it| ProposalResponse::of(it, now)).collect();
+    let shown = |it: &Proposal| ProposalResponse::shown_to(request, (it, now));
+    let all: Vec<_> = all.iter().map(shown).collect();
     Ok(AdminResponse::ok(&all))
 }
 
 /// `GET /proposals/{id}`.
 async fn show(request: &AdminRequest<'_>) -> HandlerResult {
     let (proposal, now) = find(request).await?;
-    Ok(AdminResponse::ok(&ProposalResponse::of(&proposal, now)))
+    Ok(AdminResponse::ok(&ProposalResponse::shown_to(request, (&proposal, now))))
 }
 
 /// `POST /proposals/{id}/approve`.

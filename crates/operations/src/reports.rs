@@ -375,6 +375,9 @@ response_type! {
         /// The job that makes data keys, if the directory is encrypted.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub encryption: Option<BackgroundJob>,
+        /// The job that orders erasures by age, if configured.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub retention: Option<BackgroundJob>,
     }
 }
 

@@ -25,6 +25,7 @@ use crate::logins::Logins;
 use crate::metrics::AdminCounters;
 use crate::options::AdminOptions;
 use crate::outcome_errors;
+use crate::permissions::Permission;
 use crate::proposals::ProposalResponse;
 use crate::response::AdminResponse;
 use crate::route::{Parameter, Route, parameter};
@@ -182,6 +183,11 @@ impl AdminRequest<'_> {
     /// Whether personal data in the answer are masked: the caller lacks the permission for them.
     pub(crate) fn is_masked(&self) -> bool {
         self.route.unmasks.is_some_and(|needed| !self.caller.permissions.has(needed))
+    }
+
+    /// Whether the caller may read personal data, on a route that shows little of it.
+    pub(crate) fn sees_personal_data(&self) -> bool {
+        self.caller.permissions.has(Permission::Audit)
     }
 
     /// Queries the state; see [`AdminBackend::query_state`].

@@ -369,6 +369,7 @@ fn alarms(
         ("backup", storage.backup.as_ref().and_then(|job| job.failing.as_ref())),
         ("erasure", storage.erasure.as_ref().and_then(|job| job.failing.as_ref())),
         ("encryption", storage.encryption.as_ref().and_then(|job| job.failing.as_ref())),
+        ("retention", storage.retention.as_ref().and_then(|job| job.failing.as_ref())),
         ("chain heads", storage.chain_heads.as_ref().and_then(|job| job.failing.as_ref())),
         ("snapshot", snapshots.error.as_ref()),
         ("events", publishing.as_ref().and_then(|it| it.failing.as_ref())),

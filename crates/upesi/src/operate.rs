@@ -22,6 +22,7 @@ pub(crate) mod parties;
 pub(crate) mod proposals;
 pub(crate) mod quarantine;
 pub(crate) mod reconcile;
+pub(crate) mod retention;
 pub(crate) mod settlement;
 pub(crate) mod statement;
 pub(crate) mod status;

@@ -25,6 +25,7 @@ pub(crate) mod open_store;
 pub(crate) mod party_search;
 mod probes;
 pub(crate) mod recent;
+pub(crate) mod retention;
 pub(crate) mod segments;
 pub(crate) mod shutdown;
 pub(crate) mod signals;

@@ -123,7 +123,7 @@ pub fn masked_text(text: &str) -> String {
 }
 
 /// The same, with the end of a long identifier.
-fn masked_identifier(text: &str) -> String {
+pub(crate) fn masked_identifier(text: &str) -> String {
     let count = text.chars().count();
     if !(IDENTIFIER_MIN..=MASKED_MAX).contains(&count) {
         return masked_text(text);

@@ -140,6 +140,7 @@ async fn storage_shows_known_and_configured_values() {
         chain_heads: None,
         erasure: None,
         encryption: None,
+        retention: None,
     };
     server.check("GET /storage", "", expect![[r#"200 {"status":"FAILING","logBytes":1,"logSegments":2,"archivedBytes":3,"archivedSegments":4,"storeBytes":50,"diskBytes":100,"freeBytes":9,"growthBytesPerDay":5,"hoursUntilFull":43,"failing":"record 7 cannot be read","archive":{"logIndex":0,"failing":"it is full"},"backup":{"lastDone":"2026-01-01T10:00:00.000Z","logIndex":7}}"#]]).await;
     server.check_status("GET /health", "", 200).await;

@@ -18,7 +18,7 @@ use crate::inspect::{audit, events, explain, replay, verify, what_if};
 use crate::operate::{
     adapter, apply, callbacks, certificates, cluster, conformance, doctor, drill, erasures, funds,
     health, init, liquidity, login, operators, oracles, participant_names, participants, parties,
-    proposals, quarantine, reconcile, settlement, statement, status, transfers,
+    proposals, quarantine, reconcile, retention, settlement, statement, status, transfers,
 };
 use crate::{config, serve};
 
@@ -84,6 +84,7 @@ const GROUPS: &[HelpGroup] = &[
             "four-eyes",
             "quarantine",
             "erase",
+            "retention",
         ],
     ),
     ("Access", &["login", "logout", "operator", "role", "token"]),
@@ -178,6 +179,9 @@ enum Command {
     /// of the switch carries it out.
     #[command(after_help = erasures::EXAMPLES)]
     Erase(erasures::EraseArguments),
+    /// Show the contents that are erased by age.
+    #[command(subcommand, after_help = retention::EXAMPLES)]
+    Retention(retention::RetentionCommand),
     /// Show what a running switch has decided, as events.
     ///
     /// Each change of a transfer, of a balance and of a settlement, each notice, and each request
@@ -470,6 +474,7 @@ impl Command {
             Self::Settlement(arguments) => settlement::settlement(&arguments),
             Self::Liquidity(arguments) => liquidity::liquidity(&arguments),
             Self::Erase(arguments) => erasures::erase(&arguments),
+            Self::Retention(command) => retention::retention(&command),
             Self::Proposal(arguments) => proposals::proposal(&arguments),
             Self::Certificate(arguments) => certificates::certificate(&arguments),
             Self::FourEyes(arguments) => proposals::four_eyes(&arguments),

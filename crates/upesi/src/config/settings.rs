@@ -152,7 +152,8 @@ settings! {
         /// so do `GET /state`, `GET /transactions/{id}`, `GET /parties/{Type}/{ID}`, `GET
         /// /participants/{Type}/{ID}`, `GET /participants/{name}/statement`, `GET /transfers`, `GET
         /// /transfers/{transferId}/explanation`, `GET /transfers/{transferId}/messages`,
-        /// `GET /traces/{traceId}`, `GET /erasures`, `GET /erasures/plan`,
+        /// `GET /traces/{traceId}`, `GET /erasures`, `GET /erasures/plan`, `GET
+        /// /erasures/retention`,
         /// `GET /configuration`, `GET /operators`,
         /// `GET /operators/{name}`, `GET /roles`, `GET /roles/{role}`, `GET /tokens`,
         /// `GET /identity`, `GET /fourEyes`, `GET /proposals`, `GET /proposals/{id}`,
@@ -657,6 +658,17 @@ settings! {
         /// Interval between copies of new records. If the data directory is lost, records
         /// acknowledged in this interval and during a copy are lost
         every_seconds: u64 = 10, 1..=3_600;
+    }
+
+    /// Erasure by age. See [erasure](security/erasure.md#by-age).
+    retention: Retention {
+        /// Days after which contents of messages of payments, quotes and requests to pay are
+        /// erased: headers and bodies, with names, identifiers and notes. 0: they are kept. A
+        /// payment in flight keeps its contents until it has ended. It cannot be undone: see what
+        /// it would erase with `upesi retention plan --config FILE`
+        payments_days: u32 = 0, ..=36_500;
+        /// The same for contents of registrations of parties. The party directory keeps its entries
+        registrations_days: u32 = 0, ..=36_500;
     }
 
     /// Encryption of the data directory, its archives and copies.

@@ -42,7 +42,8 @@ pub(crate) struct EraseArguments {
     /// Erase the messages that name this party, with those of its payments.
     ///
     /// Reads the whole log. A party that is registered must be released first.
-    #[arg(long, num_args = 2, value_names = ["TYPE", "ID"], conflicts_with_all = ["transfer", "before"])]
+    #[arg(long, num_args = 2, value_names = ["TYPE", "ID"],
+        conflicts_with_all = ["transfer", "before"])]
     party: Option<Vec<String>>,
     /// Only messages with this sub-identifier of the party [default: any].
     #[arg(long, alias = "sub", value_name = "ID", requires = "party")]

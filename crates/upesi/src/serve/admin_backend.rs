@@ -24,9 +24,10 @@ use operations::{
     ErasureSelection, EventPage, EventPublishing, EventQuery, ExplanationFormat,
     ExplanationOptions, Health, ListedTransfer, ListedTransfers, NO_ENDPOINT, OpenBreaker,
     OpenBreakers, PARKED_MAX, ParticipantStatementRequest, PartyFindings, PartyName,
-    PaymentContents, PositionTrend, Queues, RotatedKey, ServiceStatus, SnapshotFile, Snapshots,
-    Span, StalledLane, StalledLanes, Statement, StatementRefusal, StuckStage, Takeover, TracePage,
-    TraceQuery, TransferCounts, TransferTrace, Unavailable,
+    PaymentContents, PositionTrend, Queues, RetentionOverride, RetentionReport, RotatedKey,
+    ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane, StalledLanes, Statement,
+    StatementRefusal, StuckStage, Takeover, TracePage, TraceQuery, TransferCounts, TransferTrace,
+    Unavailable,
 };
 use ports::{
     Clock, ClockReading, ColdStore, RecordReader, StoreError, TransferPage, TransferQuery,
@@ -336,6 +337,21 @@ impl AdminBackend for NodeBackend {
                 Unavailable::RecordUnreadable
             })?;
             Ok(read.into_iter().flatten().collect())
+        })
+    }
+
+    fn plan_retention(
+        &self,
+        other: RetentionOverride,
+    ) -> BoxFuture<'_, Result<Vec<RetentionReport>, Unavailable>> {
+        Box::pin(async move {
+            let (view, now) = (self.background.retention.clone(), self.clock.now().wall);
+            let reading = tokio::task::spawn_blocking(move || view.plan(&other, now));
+            let plan = reading.await.map_err(|_| Unavailable::Stopped)?;
+            plan.map_err(|error| {
+                tracing::error!(%error, "erasures by age cannot be planned");
+                Unavailable::RecordUnreadable
+            })
         })
     }
 

@@ -33,6 +33,7 @@ use crate::serve::chain_heads::Publisher;
 use crate::serve::data_keys::KeyRenewal;
 use crate::serve::erasure::{ERASURE_INTERVAL, ErasureJob, ErasureStatus};
 use crate::serve::job_reporter::JobReporter;
+use crate::serve::retention::{RETENTION_INTERVAL, RetentionJob, RetentionView};
 use crate::serve::segments::{JobFailure, Segments, watch};
 
 /// Interval of the checks for segments to archive.
@@ -71,6 +72,7 @@ pub(crate) struct BackgroundStatus {
     pub(crate) erasures: Arc<ErasureStatus>,
     /// The data keys of an encrypted directory.
     pub(crate) data_keys: Option<Arc<KeyRenewal>>,
+    pub(crate) retention: RetentionView,
 }
 
 impl BackgroundJobs {
@@ -81,17 +83,18 @@ impl BackgroundJobs {
         (segments, replays, handle): (Segments, &ReplaySource, Handle<ForwardedMessage>),
     ) -> Result<Self, CliError> {
         let (data, configuration) = (&*arguments.data, arguments.config.as_deref());
+        let has_backup = config.backup.to.is_some();
+        let erasures = Arc::new(ErasureStatus::new(segments.log.clone(), has_backup));
+        let retention = RetentionView::new(config, handle.clone(), Arc::clone(&erasures));
         let mut jobs = Self {
             stopping: Arc::default(),
             alarms: Vec::new(),
             threads: Vec::new(),
             status: BackgroundStatus {
                 storage: Arc::default(),
-                erasures: Arc::new(ErasureStatus::new(
-                    segments.log.clone(),
-                    config.backup.to.is_some(),
-                )),
+                erasures,
                 data_keys: None,
+                retention,
             },
         };
         let mut disk =
@@ -115,6 +118,12 @@ impl BackgroundJobs {
             let place = open(config.archive.to.as_deref())?;
             let mut archive = ArchiveJob::new(&config.archive, place, segments.clone(), &jobs);
             jobs.spawn("archive", ARCHIVE_INTERVAL, move |stopping| archive.run(stopping))?;
+        }
+        if RetentionJob::is_needed(config) {
+            let reporter =
+                JobReporter::new("retention", &jobs.status.storage, |it| &mut it.retention);
+            let job = RetentionJob { view: jobs.status.retention.clone() };
+            jobs.spawn("retention", RETENTION_INTERVAL, move |_| reporter.report(job.run()))?;
         }
         jobs.start_erasures(segments.clone(), handle)?;
         if let Some(place) = open(config.backup.to.as_deref())? {

@@ -11,7 +11,7 @@ use base64::Engine;
 use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
-use ledger::{Change, Command, Erase, LogIndex, PartyBinding, TransferId};
+use ledger::{Change, Command, Erase, LogIndex, PartyBinding, TransferId, TransferMessage};
 use operations::PartyName;
 use record::cold_rows::party_key;
 use record::frame::{Frame, Payload, Record};
@@ -89,16 +89,9 @@ impl PartySearch {
             return false;
         }
         let read = record::command::read_fields(record.kind, record.version, record.fields);
-        let parties = match read {
-            Ok(Command::ChangeParties(change)) => change.parties,
-            Ok(Command::Administer(administer)) => match administer.change.decided() {
-                Change::AssignParties(change) => change.parties.clone(),
-                Change::RegisterParties(change) => change.parties.clone(),
-                _ => return false,
-            },
-            _ => return false,
-        };
-        let own: Vec<PartyBinding> = parties
+        let own: Vec<PartyBinding> = read
+            .map(|command| bound_by(&command))
+            .unwrap_or_default()
             .into_iter()
             .filter(|it| self.is_party(&it.id_type, &it.id, it.sub_id.as_deref()))
             .collect();
@@ -192,17 +185,31 @@ impl PartySearch {
     }
 }
 
+/// The entries of a change of the party directory.
+fn bound_by(command: &Command) -> Vec<PartyBinding> {
+    if let Command::ChangeParties(change) = command {
+        return change.parties.clone();
+    }
+    let Command::Administer(administer) = command else { return Vec::new() };
+    let mut change = administer.change.decided();
+    if let Change::Propose(proposed) = change {
+        change = &proposed.change;
+    }
+    if let Change::AssignParties(change) = change {
+        return change.parties.clone();
+    }
+    let Change::RegisterParties(change) = change else { return Vec::new() };
+    change.parties.clone()
+}
+
 /// The id under which a message is recorded.
 fn payment_of(command: &Command) -> Option<TransferId> {
-    Some(match command {
-        Command::Prepare(it) => it.id,
-        Command::Fulfil(it) => it.id,
-        Command::Abort(it) => it.id,
-        Command::RecordQuote(it) => it.quote,
-        Command::RecordQuoteAnswer(it) => it.quote,
-        Command::RecordRequestToPay(it) => it.request,
-        _ => return None,
-    })
+    match command.message() {
+        Some(TransferMessage::Prepare(it)) => Some(it.id),
+        Some(TransferMessage::Fulfil(it)) => Some(it.id),
+        Some(TransferMessage::Abort(it)) => Some(it.id),
+        None => command.exchange().copied(),
+    }
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {

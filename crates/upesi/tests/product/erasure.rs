@@ -13,9 +13,10 @@ use testkit::http::PATIENCE;
 
 use crate::archive::text;
 use crate::operators::Office;
-use crate::support::message::{Message, Transfer, uuid};
+use crate::support::clock::Clocks;
+use crate::support::message::{FULFILMENT, Message, Transfer, uuid};
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::{Home, PROGRAM, Printed, files, finish};
+use crate::support::switch::{Home, PROGRAM, Ports, Printed, files, finish};
 
 /// A note of the payer, in the extension list of a payment.
 const SECRET: &str = "rent for the flat of Wanjiru Kamau";
@@ -423,4 +424,62 @@ fn erasures_are_ordered_again_after_the_restore_of_an_older_copy() {
     wait_until_erased(&scheme);
     assert_eq!(holders(&data), Vec::<PathBuf>::new());
     scheme.switch.stop(Signal::TERM);
+}
+
+/// These contents are recorded under a clock that is three days late.
+#[test]
+fn contents_are_erased_by_age() {
+    let clocks = Clocks::new();
+    clocks.set("old", -3 * 86_400);
+    let home = Home::new();
+    let mut command = home.command(Ports::free());
+    clocks.lead("old", &mut command);
+    let switch = home.started(command);
+    let scheme = Scheme::over(home, switch);
+    register(&scheme, "/participants/MSISDN/254700000001");
+    let transfer = Transfer::of("10");
+    scheme.send(&prepare_with_note(&transfer), 202);
+    let completed = crate::support::message::date_time(-3 * 86_400_000);
+    let answer = format!(
+        "{{\"transferState\":\"COMMITTED\",\"completedTimestamp\":\"{completed}\",\
+         \"fulfilment\":\"{FULFILMENT}\"}}"
+    );
+    scheme.send(&transfer.answer(&answer), 200);
+    scheme.wait_until_delivered();
+    let Scheme { home, switch, payer, payee, other, .. } = scheme;
+    switch.stop(Signal::TERM);
+    let settings = home.configuration();
+    let text_before = fs::read_to_string(&settings).unwrap();
+    let with = |days: &str| format!("{text_before}\n[retention]\n{days}\n");
+    fs::write(&settings, with("payments_days = 1")).unwrap();
+    let other_settings = settings.with_file_name("other.toml");
+    fs::write(&other_settings, with("registrations_days = 2")).unwrap();
+
+    let switch = home.serve();
+    let admin = Admin::new(&home, &switch);
+    let scheme = Scheme { home, switch, admin, payer, payee, other };
+    let order = wait_for_state(&scheme, "DONE");
+    assert_eq!(
+        (&order["form"], &order["orderedBy"]),
+        (&"RETAINED_PAYMENTS".into(), &"retention".into())
+    );
+    assert_eq!(order["reason"], "retention.payments_days = 1");
+    assert_eq!(holders(&scheme.home.data()), Vec::<PathBuf>::new());
+    let explained = run(&scheme, &["explain", &transfer.id]).succeeds().out();
+    assert_eq!(explained.matches("because: retention.payments_days = 1").count(), 2, "{explained}");
+    let plan = run(&scheme, &["retention", "plan", "--json"]).succeeds().json();
+    let kinds = [&plan[0], &plan[1]].map(|it| (it["days"].clone(), it["records"].clone()));
+    assert_eq!(kinds, [(1, 0), (0, 0)].map(|(days, records)| (days.into(), records.into())));
+    let arguments = ["retention", "plan", "--json", "--config", text(&other_settings)];
+    let plan = run(&scheme, &arguments).succeeds().json();
+    assert!(0 < plan[1]["records"].as_u64().unwrap() && 0 < plan[1]["segments"].as_u64().unwrap());
+    let shown = run(&scheme, &["retention", "plan"]).succeeds().out();
+    assert!(shown.contains("1 day") && shown.contains("ever"), "{shown}");
+    scheme.switch.stop(Signal::TERM);
+    let proof = verified(&scheme.home);
+    // The registration stays.
+    assert_eq!(
+        (&proof["messages_erased"], &proof["erasures"][0]["form"]),
+        (&2.into(), &"RETAINED_PAYMENTS".into())
+    );
 }

@@ -1,7 +1,6 @@
 //! Shared tools of the product tests: the switch as a process, recording participants, and messages
 //! on real sockets.
 
-#[cfg(feature = "real-brokers")]
 pub(crate) mod clock;
 #[cfg(feature = "real-collector")]
 pub(crate) mod collector;

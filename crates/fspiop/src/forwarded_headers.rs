@@ -126,6 +126,9 @@ pub fn strip(headers: &mut HeaderMap) {
         remove_named_by_connection(headers);
         headers.remove(CONNECTION);
     }
+    // Nearly every message has these two.
+    headers.remove(HOST);
+    headers.remove(CONTENT_LENGTH);
     // Looking up names that are hardly ever present costs a hash each.
     let ends_here = |name: &&HeaderName| belongs_to_connection(name) || is_private(name.as_str());
     let names: Vec<HeaderName> = headers.keys().filter(ends_here).cloned().collect();
@@ -206,7 +209,7 @@ fn is_end_to_end(name: &HeaderName) -> bool {
 }
 
 fn belongs_to_connection(name: &HeaderName) -> bool {
-    [HOST, CONTENT_LENGTH, EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE].contains(name)
+    [EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE].contains(name)
         || *name == KEEP_ALIVE
         || begins_with(name.as_str(), "proxy-")
 }

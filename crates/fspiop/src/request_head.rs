@@ -44,7 +44,7 @@ pub fn check(head: &Parts) -> Result<(), Refusal> {
 fn check_names(head: &Parts) -> Result<(), Refusal> {
     let mut names = head.headers.keys().map(HeaderName::as_str);
     let is_ambiguous = |name: &&str| {
-        name.contains(['_', '.']) && {
+        name.bytes().any(|byte| matches!(byte, b'_' | b'.')) && {
             let name = name.replace(['-', '.'], "_");
             AMBIGUOUS.iter().any(|beginning| name.starts_with(beginning))
         }

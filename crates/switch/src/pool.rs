@@ -394,7 +394,7 @@ impl Pools {
         connection.busy_since.set(self.sweeps.get());
         peer.set_busy(&connection);
         let lease = ConnectionLease { peer, connection: &connection };
-        if !connection.advance() || connection.ready().await.is_err() {
+        if connection.ready().await.is_err() {
             return Err(lease.failure());
         }
         let request = unsent.take().ok_or(Failure::Broken)?;

@@ -73,8 +73,7 @@ impl Model {
             let is_result = outcome == Outcome::BulkRejected;
             let kind = if is_result { NoticeKind::BulkResult } else { NoticeKind::BulkError };
             let content = self.notice_content(bulk.id, outcome, bulk.trace);
-            let named = self.scheme.sender(&bulk.payer);
-            let to = named.or_else(|| self.scheme.sender(&bulk.source)).expect("it is known");
+            let to = self.payer_or_sender(bulk);
             self.enqueue_notice(to, kind, &content);
             new.end = Some(outcome);
             self.bulks.insert(bulk.id, new);
@@ -85,6 +84,12 @@ impl Model {
         new.notice = self.enqueue_notice(bulk.payee, NoticeKind::BulkPrepare, &content);
         self.bulks.insert(bulk.id, new);
         outcome
+    }
+
+    /// Answers go to the payer of the body; if it is unknown, to the sender.
+    fn payer_or_sender(&self, bulk: &PrepareBulk) -> FspName {
+        let named = self.scheme.sender(&bulk.payer);
+        named.or_else(|| self.scheme.sender(&bulk.source)).expect("the sender is known")
     }
 
     /// The items in the order of the list; returns the accepted ones.
@@ -134,14 +139,14 @@ impl Model {
 
     /// The same content gets the result once there is one, other content is refused.
     fn handle_resent_bulk(&mut self, bulk: &PrepareBulk, known: &Bulk) -> Outcome {
-        let sender = self.scheme.sender(&bulk.source).expect("it is known");
+        let to = self.payer_or_sender(bulk);
         if known.hash != bulk.hash {
             let content = self.notice_content(bulk.id, Outcome::PrepareModified, bulk.trace);
-            self.enqueue_notice(sender, NoticeKind::BulkError, &content);
+            self.enqueue_notice(to, NoticeKind::BulkError, &content);
             return Outcome::PrepareModified;
         }
         let Some(end) = known.end else { return Outcome::PrepareResentReserved };
-        self.send_end((bulk.id, known), sender, bulk.trace);
+        self.send_end((bulk.id, known), to, bulk.trace);
         let is_completed = end == Outcome::BulkCompleted;
         if is_completed { Outcome::PrepareResentCommitted } else { Outcome::PrepareResentAborted }
     }
@@ -307,6 +312,16 @@ impl Model {
         if !is_same_name(&bulk.payer, &bulk.payee) {
             self.send_end((id, &bulk), bulk.payee, bulk.trace);
         }
+    }
+
+    /// The accepted items of a bulk transfer, in the order of the list.
+    pub fn accepted_items(&self, id: &TransferId) -> &[TransferId] {
+        self.bulks.get(id).map_or(&[], |bulk| &bulk.items)
+    }
+
+    /// Whether a bulk transfer is known.
+    pub fn has_bulk(&self, id: &TransferId) -> bool {
+        self.bulks.contains_key(id)
     }
 
     /// Number of bulk transfers that have ended.

@@ -49,7 +49,8 @@ pub(super) fn prepare(
 }
 
 /// Answers a known id: the same content gets the stored result once there is one, different
-/// content is refused.
+/// content is refused. As for a transfer, the answer goes to the payer of the body, even if another
+/// FSP sent it.
 fn handle_resend(
     context: &mut Context<'_>,
     bulk: &PrepareBulk,
@@ -71,9 +72,10 @@ fn handle_resend(
         Some(_) => Outcome::PrepareResentAborted,
     };
     let about = BulkNotice { id: bulk.id, outcome, trace: bulk.trace };
+    let to = state.registry.sender(&bulk.payer).unwrap_or(sender);
     match end.filter(|_| outcome != Outcome::PrepareModified) {
-        Some(ended) => resend(context, &about, (sender, &ended)),
-        None => notify(context, &about, [sender]),
+        Some(ended) => resend(context, &about, (to, &ended)),
+        None => notify(context, &about, [to]),
     }
     Some(outcome)
 }

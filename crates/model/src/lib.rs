@@ -19,6 +19,7 @@
 
 mod alerts;
 mod bulks;
+mod directory;
 mod enrolments;
 mod erasures;
 mod fees;
@@ -38,12 +39,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use ledger::{
     Activate, Amount, AssignParties, Change, ChangeParties, Command, Configure, Counters, Currency,
     DeliveryResult, DropDeadLetter, Effects, FeeRule, FinishedDelivery, FspName, NoticeId,
-    NoticeKind, Outcome, PartyBinding, Redeliver, RegisterParties, Settings, Stamp, State,
-    TransferId,
+    NoticeKind, Outcome, PartyBinding, PartyChangeForm, PartyOwnership, Redeliver, RegisterParties,
+    Settings, Stamp, State, TransferId,
 };
 
 use alerts::Alerts;
 use bulks::Bulks;
+use directory::Directory;
+pub use directory::{DirectoryEntry, Identifier};
 use enrolments::Enrolments;
 use erasures::Erasures;
 use fees::FEE_RULES;
@@ -78,6 +81,7 @@ pub struct Model {
     /// Reserved transfers, by deadline and then by prepare.
     deadlines: BTreeMap<(u64, u64, u32), TransferId>,
     bulks: Bulks,
+    directory: Directory,
     movements: BTreeMap<TransferId, FundsMovement>,
     outbox: Outbox,
     settlement: Settlements,
@@ -112,6 +116,7 @@ impl Default for Model {
             transfers: BTreeMap::new(),
             deadlines: BTreeMap::new(),
             bulks: Bulks::new(),
+            directory: Directory::default(),
             movements: BTreeMap::new(),
             outbox: Outbox::default(),
             settlement: Settlements::default(),
@@ -311,6 +316,17 @@ impl Model {
         for fsp in others {
             self.enqueue_notice(fsp, NoticeKind::PartiesChanged, &content);
         }
+        let rule = change.rule.as_ref().map(|rule| rule.ownership);
+        let owners = [PartyOwnership::OwnerOnly, PartyOwnership::OwnerPerCurrency];
+        let own = rule.is_some_and(|rule| owners.contains(&rule)).then_some(change.source);
+        for party in &change.parties {
+            match change.form {
+                PartyChangeForm::Single | PartyChangeForm::Batch => {
+                    self.directory.register(party, rule, Some(change.source));
+                }
+                PartyChangeForm::Delete => self.directory.release(party, own),
+            }
+        }
         outcome
     }
 
@@ -369,14 +385,15 @@ impl Predict for Activate {
     }
 }
 
-/// 2.2: every FSP that is named must be a participant. The directory is not predicted.
+/// 2.2: every FSP that is named must be a participant.
 impl Predict for RegisterParties {
     fn predict(&self, model: &mut Model) -> Outcome {
         let is_fsp = |party: &PartyBinding| model.scheme.fsp(&party.fsp).is_some();
-        match self.parties.iter().all(is_fsp) {
-            true => Outcome::Accepted,
-            false => Outcome::ParticipantNotFound,
+        if !self.parties.iter().all(is_fsp) {
+            return Outcome::ParticipantNotFound;
         }
+        self.parties.iter().for_each(|party| model.directory.register(party, None, None));
+        Outcome::Accepted
     }
 }
 
@@ -398,6 +415,14 @@ impl Predict for AssignParties {
         let former: BTreeSet<_> = self.former.iter().map(|owner| owner.fsp).collect();
         for fsp in former {
             model.enqueue_notice(fsp, NoticeKind::PartiesChanged, &content);
+        }
+        for party in &self.parties {
+            match self.form {
+                PartyChangeForm::Single | PartyChangeForm::Batch => {
+                    model.directory.register(party, Some(PartyOwnership::LatestWins), None);
+                }
+                PartyChangeForm::Delete => model.directory.release(party, Some(party.fsp)),
+            }
         }
         Outcome::Accepted
     }

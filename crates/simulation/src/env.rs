@@ -265,7 +265,7 @@ impl SimEnv {
         let passing = [401, 403, 404, 408, 409, 421, 425, 429];
         let for_good = end.status == 501
             || ((400..500).contains(&end.status) && !passing.contains(&end.status));
-        let is_prepare = notice.kind == NoticeKind::Prepare;
+        let is_prepare = matches!(notice.kind, NoticeKind::Prepare | NoticeKind::BulkPrepare);
         let justified = match end.result {
             DeliveryResult::Delivered => (200..300).contains(&end.status),
             DeliveryResult::Dead => notice.transfer.is_some() && (for_good || self.is_late(notice)),

@@ -32,6 +32,16 @@ pub(crate) enum Event {
     Currencies,
     /// The settlement workload acts.
     Settlement,
+    /// The workload of the party directory acts.
+    Parties,
+    /// The workload of quotes and requests to pay acts.
+    Quotes,
+    /// The next payer makes a bulk transfer.
+    Bulks,
+    /// A payer looks after a bulk transfer.
+    BulkPayerTimer(u32),
+    /// A payee looks after a bulk transfer.
+    BulkPayeeTimer(u32),
     /// Something breaks.
     Fault(FaultKind),
     /// The cause of a temporary fault ends.

@@ -20,6 +20,7 @@ use crate::clock_check::ClockCheck;
 use crate::env::SimEnv;
 use crate::event::HubEvent;
 use crate::external_view::ExternalView;
+use crate::faulty_store::FaultyStore;
 use crate::io_thread::IoThread;
 use crate::outbox_driver::OutboxDriver;
 use crate::parameters::SECOND;
@@ -55,7 +56,12 @@ pub(crate) struct SimHub {
 
 impl SimHub {
     /// A process that has just recovered its log. Owed notices are posted at once.
-    pub(crate) fn new(env: &mut SimEnv, epoch: u32, born_us: u64, sequencer: HubSequencer) -> Self {
+    pub(crate) fn new(
+        env: &mut SimEnv,
+        epoch: u32,
+        born_us: u64,
+        (sequencer, store): (HubSequencer, &FaultyStore),
+    ) -> Self {
         let now = env.clock(born_us);
         let (clock_check, reader) =
             (ClockCheck::new(sequencer.state(), now), sequencer.log().reader());
@@ -66,7 +72,7 @@ impl SimHub {
         let mailboxes = threads.iter().map(|thread| Arc::clone(&thread.0)).collect();
         let limits =
             InboxLimits { submissions_max: env.parameters.inbox_max, ..InboxLimits::default() };
-        let parts = (clock.clone(), Directory::default());
+        let parts = (clock.clone(), Directory::new(Arc::new(store.clone())));
         let node = Standalone::new(sequencer, parts, (mailboxes, limits));
         let handle = node.handle();
         let io_thread = |(number, (mailbox, has_mail))| {

@@ -17,7 +17,8 @@
 //!
 //! # What is watched after every recovery
 //! - no acknowledged record is missing, and each record and outcome is what it was;
-//! - the whole state is the model's: participants, accounts, transfers, notices, dead letters;
+//! - the whole state is the model's: participants, accounts, transfers, notices, dead letters; and
+//!   so is the party directory;
 //! - what was owed is owed; at most a window of notices per lane is sent once more.
 //!
 //! # What is watched at the end
@@ -36,7 +37,7 @@
 //! same way. The result is a [`Regression`], a few lines of text to be committed.
 //!
 //! # What is not simulated
-//! HTTP and its parsing, connections, the party directory, and the threads. The sequencer's node
+//! HTTP and its parsing, connections, and the threads. The sequencer's node
 //! ([`node::Standalone`]) and the outboxes of the I/O threads ([`node::outbox`]) are the ones that
 //! ship, driven turn by turn. The modules `hub` and `edge` simulate the wake-ups between them.
 //!

@@ -42,13 +42,19 @@ pub enum Removal {
     Currencies,
     /// The settlement workload.
     Settlement,
+    /// The bulk workload.
+    Bulks,
+    /// The workload of the party directory.
+    Parties,
+    /// The workload of quotes and requests to pay.
+    Quotes,
     /// Zeros written ahead of the log.
     Room,
 }
 
 impl Removal {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::Crash,
         Self::Torn,
         Self::Sync,
@@ -64,6 +70,9 @@ impl Removal {
         Self::Outcomes,
         Self::Currencies,
         Self::Settlement,
+        Self::Bulks,
+        Self::Parties,
+        Self::Quotes,
         Self::Room,
     ];
 }
@@ -117,7 +126,10 @@ impl Reduction {
                 | Removal::Registry
                 | Removal::Outcomes
                 | Removal::Currencies
-                | Removal::Settlement => {}
+                | Removal::Settlement
+                | Removal::Bulks
+                | Removal::Parties
+                | Removal::Quotes => {}
             }
         }
     }

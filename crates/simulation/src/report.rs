@@ -14,6 +14,12 @@ pub struct RunCounts {
     pub events: u64,
     /// Transfers that payers made.
     pub transfers: u64,
+    /// Bulk transfers that payers made.
+    pub bulks: u64,
+    /// Entries of the party directory that were compared.
+    pub look_ups: u64,
+    /// FSPs named as losing an entry of the party directory.
+    pub entries_lost: u64,
     /// Requests sent to the hub.
     pub requests: u64,
     /// Attempts to deliver a notice.

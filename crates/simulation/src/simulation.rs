@@ -34,10 +34,13 @@ use crate::random::{Random, mix, spread16};
 use crate::reduction::{Reduction, Removal};
 use crate::report::RunCounts;
 use crate::transfers::{Actors, MessageVariant, Request, TransferDraw, TransferPlan, administer};
+use crate::workload::bulks::BulkWorkload;
 use crate::workload::currencies::CurrencyWorkload;
 use crate::workload::fsp::{PAUSE_MAX_US, Parties};
 use crate::workload::operator::OperatorWorkload;
 use crate::workload::outcomes::OutcomeWorkload;
+use crate::workload::parties::PartyWorkload;
+use crate::workload::quotes::QuoteWorkload;
 use crate::workload::registry::RegistryWorkload;
 use crate::workload::settlement::{self, SettlementCounts, SettlementWorkload};
 
@@ -60,6 +63,9 @@ pub(crate) struct SimulationRun {
     pub(crate) outcome_workload: OutcomeWorkload,
     pub(crate) currency_workload: CurrencyWorkload,
     pub(crate) settlement_workload: SettlementWorkload,
+    pub(crate) bulk_workload: BulkWorkload,
+    pub(crate) party_workload: PartyWorkload,
+    pub(crate) quote_workload: QuoteWorkload,
     pub(crate) without: Reduction,
     pub(crate) archiver: Archiver,
     pub(crate) disk: MemoryDisk,
@@ -86,25 +92,8 @@ impl SimulationRun {
         options.without.apply(&mut parameters);
         let mut actors = Actors::new(random.next(), &parameters);
         let disk = MemoryDisk::new(random.next());
-        let behaviours = vec![CallbackBehaviour::Fine; usize::from(parameters.fsps)];
         let window = parameters.policy.window;
-        let env = SimEnv {
-            now: 0,
-            random,
-            queue: Default::default(),
-            parameters,
-            calm: false,
-            behaviours,
-            skew_us: 0,
-            slow_until: 0,
-            slow_us: 0,
-            counts: RunCounts::default(),
-            attempts: Default::default(),
-            outcomes: vec![0; OUTCOMES],
-            changed: Default::default(),
-            trace: seed,
-            verbose: options.verbose,
-        };
+        let env = new_env((seed, random), parameters, options.verbose);
         let mut registry_workload = RegistryWorkload::new(seed, env.parameters.chaos_us);
         if options.without.kinds.contains(&Removal::Registry) {
             registry_workload.arrivals.leave();
@@ -122,6 +111,8 @@ impl SimulationRun {
         if options.without.kinds.contains(&Removal::Settlement) {
             settlement_workload.arrivals.leave();
         }
+        let (bulk_workload, party_workload, quote_workload) =
+            message_workloads(seed, &env.parameters, &options.without);
         actors.has_fees = settlement_workload.arrivals.is_active();
         Self {
             operator: OperatorWorkload::new(&actors),
@@ -129,6 +120,9 @@ impl SimulationRun {
             outcome_workload,
             currency_workload,
             settlement_workload,
+            bulk_workload,
+            party_workload,
+            quote_workload,
             without: options.without.clone(),
             env,
             actors,
@@ -192,6 +186,9 @@ impl SimulationRun {
         self.schedule_outcomes();
         self.schedule_currencies();
         self.schedule_settlement();
+        self.schedule_bulks();
+        self.schedule_parties();
+        self.schedule_quotes();
         self.schedule_archiver();
         self.env.after(0, Event::NewTransfer);
         let wait = self.env.parameters.chaos_us;
@@ -218,6 +215,11 @@ impl SimulationRun {
             Event::Outcomes => self.run_outcome_step(),
             Event::Currencies => self.run_currency_step(),
             Event::Settlement => self.run_settlement_step(),
+            Event::Parties => self.run_party_step(),
+            Event::Quotes => self.run_quote_step(),
+            Event::Bulks => self.new_bulk(),
+            Event::BulkPayerTimer(bulk) => self.bulk_payer_timer(bulk),
+            Event::BulkPayeeTimer(bulk) => self.bulk_payee_timer(bulk),
             Event::Fault(fault) => self.fault(fault),
             Event::Repair(fault) => self.repair(fault),
             Event::Start => self.start(),
@@ -233,7 +235,9 @@ impl SimulationRun {
     }
 
     fn arrive(&mut self, request: Request) {
-        let Some(hub) = &mut self.hub else { return };
+        if self.hub.is_none() {
+            return;
+        }
         let command = match request.message {
             MessageVariant::Prepare { transfer, .. } => {
                 self.actors.prepare(&self.plans[transfer as usize], request)
@@ -244,7 +248,12 @@ impl SimulationRun {
             MessageVariant::Change(number) => administer(self.operator.change(number)),
             MessageVariant::Unplanned(number) => self.outcome_workload.unplanned_command(number),
             MessageVariant::GetTransfer { transfer } => return self.asked(request.from, transfer),
+            MessageVariant::PrepareBulk { .. } | MessageVariant::RespondBulk { .. } => {
+                self.bulk_command(request)
+            }
+            MessageVariant::GetBulk { bulk } => return self.bulk_asked(request.from, bulk),
         };
+        let hub = self.hub.as_mut().expect("it is up");
         hub.request(&mut self.env, request, command);
     }
 
@@ -323,11 +332,13 @@ impl SimulationRun {
         self.epochs += 1;
         let is_new = sequencer.state().log_index() == LogIndex(0);
         let now = self.env.now;
-        let mut hub = SimHub::new(&mut self.env, self.epochs, now, sequencer);
+        let opened = (sequencer, &self.store);
+        let mut hub = SimHub::new(&mut self.env, self.epochs, now, opened);
         if is_new {
             hub.begin_log(self.genesis());
         }
         self.hub = Some(hub);
+        self.check_directory();
         self.maybe_crash_after_start();
     }
 
@@ -494,7 +505,7 @@ impl SimulationRun {
         self.env.calm = true;
         self.calm_since = self.env.now;
         self.backlog = self.state().map_or(0, |state| state.notices_owed_count() as u64)
-            + NOTICES_PER_TRANSFER * self.plans.len() as u64;
+            + NOTICES_PER_TRANSFER * (self.plans.len() + self.bulk_workload.plans.len()) as u64;
         self.stop_faults();
         for transfer in 0..self.plans.len() as u32 {
             if self.is_payer_waiting(transfer) {
@@ -506,6 +517,7 @@ impl SimulationRun {
                 self.env.after(wait, Event::PayeeTimer(transfer));
             }
         }
+        self.wake_bulk_parties();
     }
 
     /// Deadlines, pauses, time-outs, and the backlog of the slowest lane are all there is to wait
@@ -530,6 +542,7 @@ impl SimulationRun {
             && state.reserved_transfer_count() == 0
             && state.notices_owed_count() == 0
             && !(0..self.plans.len() as u32).any(waiting)
+            && !self.bulk_workload.is_waiting()
     }
 
     fn describe_unrest(&self) -> String {
@@ -567,6 +580,8 @@ impl SimulationRun {
         let hash = sequencer.state().hash();
         self.env.counts.settlement = SettlementCounts::of(sequencer.state(), &self.external.model);
         self.check_agreement();
+        self.check_bulk_agreement();
+        self.check_directory();
         assert_eq!(self.state().map(State::hash), Some(hash), "reading changes nothing");
         if self.has_snapshots() {
             // One that was set aside before, and one of now.
@@ -581,8 +596,53 @@ impl SimulationRun {
         self.check_archive();
         assert_eq!(again.state().hash(), hash, "the log read again gives another state");
         let now = self.env.now;
+        let again = (again, &self.store);
         self.hub = Some(SimHub::new(&mut self.env, self.epochs + 1, now, again));
+        self.check_directory();
     }
+}
+
+/// The environment at the start of a run.
+fn new_env((seed, random): (u64, Random), parameters: Parameters, verbose: bool) -> SimEnv {
+    let behaviours = vec![CallbackBehaviour::Fine; usize::from(parameters.fsps)];
+    SimEnv {
+        now: 0,
+        random,
+        queue: Default::default(),
+        parameters,
+        calm: false,
+        behaviours,
+        skew_us: 0,
+        slow_until: 0,
+        slow_us: 0,
+        counts: RunCounts::default(),
+        attempts: Default::default(),
+        outcomes: vec![0; OUTCOMES],
+        changed: Default::default(),
+        trace: seed,
+        verbose,
+    }
+}
+
+/// The workloads of participants that send other messages than transfers.
+fn message_workloads(
+    seed: u64,
+    Parameters { chaos_us, .. }: &Parameters,
+    without: &Reduction,
+) -> (BulkWorkload, PartyWorkload, QuoteWorkload) {
+    let mut bulks = BulkWorkload::new(seed, *chaos_us);
+    let mut parties = PartyWorkload::new(seed, *chaos_us);
+    let mut quotes = QuoteWorkload::new(seed, *chaos_us);
+    for (removal, arrivals) in [
+        (Removal::Bulks, &mut bulks.arrivals),
+        (Removal::Parties, &mut parties.arrivals),
+        (Removal::Quotes, &mut quotes.arrivals),
+    ] {
+        if without.kinds.contains(&removal) {
+            arrivals.leave();
+        }
+    }
+    (bulks, parties, quotes)
 }
 
 /// More than the highest number of an outcome.
@@ -609,6 +669,11 @@ fn kind_of(event: &Event) -> u64 {
         Event::Archive => 16,
         Event::Currencies => 17,
         Event::Settlement => 18,
+        Event::Bulks => 19,
+        Event::BulkPayerTimer(_) => 20,
+        Event::BulkPayeeTimer(_) => 21,
+        Event::Parties => 22,
+        Event::Quotes => 23,
     }
 }
 

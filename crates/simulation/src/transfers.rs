@@ -43,6 +43,20 @@ pub(crate) enum MessageVariant {
     GetTransfer {
         transfer: u32,
     },
+    /// A bulk transfer by its payer.
+    PrepareBulk {
+        bulk: u32,
+        variant: u8,
+    },
+    /// The payee's answer to a bulk transfer.
+    RespondBulk {
+        bulk: u32,
+        variant: u8,
+    },
+    /// A question about a bulk transfer, which is not logged.
+    GetBulk {
+        bulk: u32,
+    },
     /// A change by the operator, by number.
     Change(u32),
     /// A command of the outcome workload that is not a change, by number.
@@ -113,7 +127,11 @@ impl Request {
             MessageVariant::Prepare { transfer, .. }
             | MessageVariant::Response { transfer, .. }
             | MessageVariant::GetTransfer { transfer } => Some(transfer),
-            MessageVariant::Change(_) | MessageVariant::Unplanned(_) => None,
+            MessageVariant::PrepareBulk { .. }
+            | MessageVariant::RespondBulk { .. }
+            | MessageVariant::GetBulk { .. }
+            | MessageVariant::Change(_)
+            | MessageVariant::Unplanned(_) => None,
         }
     }
 
@@ -126,6 +144,9 @@ impl Request {
             MessageVariant::GetTransfer { transfer } => (3, transfer, 0),
             MessageVariant::Change(number) => (4, number, 0),
             MessageVariant::Unplanned(number) => (5, number, 0),
+            MessageVariant::PrepareBulk { bulk, variant } => (6, bulk, variant),
+            MessageVariant::RespondBulk { bulk, variant } => (7, bulk, variant),
+            MessageVariant::GetBulk { bulk } => (8, bulk, 0),
         };
         let [a, b, c, d] = transfer.to_le_bytes();
         let drawn = mix(u64::from(transfer) << 8 | tag);
@@ -143,6 +164,8 @@ impl Request {
             1 => MessageVariant::Prepare { transfer, variant },
             2 => MessageVariant::Response { transfer, variant },
             5 => MessageVariant::Unplanned(transfer),
+            6 => MessageVariant::PrepareBulk { bulk: transfer, variant },
+            7 => MessageVariant::RespondBulk { bulk: transfer, variant },
             _ => return None,
         };
         let request = Self { from, message };
@@ -213,18 +236,21 @@ impl Actors {
     }
 
     /// The digest that the edge would make of a message's body.
-    fn hash(&self, request: Request) -> Digest {
+    pub(crate) fn hash(&self, request: Request) -> Digest {
         let (tag, transfer, variant) = match request.message {
             MessageVariant::Prepare { transfer, variant } => (0, transfer, variant),
             MessageVariant::Response { transfer, variant } => (1, transfer, variant),
             MessageVariant::GetTransfer { transfer } => (2, transfer, 0),
             MessageVariant::Change(number) | MessageVariant::Unplanned(number) => (3, number, 0),
+            MessageVariant::PrepareBulk { bulk, variant } => (4, bulk, variant),
+            MessageVariant::RespondBulk { bulk, variant } => (5, bulk, variant),
+            MessageVariant::GetBulk { bulk } => (6, bulk, 0),
         };
         let number = u64::from(transfer) << 16 | u64::from(variant) << 8 | tag;
         Digest(spread32(self.salt.rotate_left(7) ^ number))
     }
 
-    fn trace(&self, request: Request) -> [u8; 16] {
+    pub(crate) fn trace(&self, request: Request) -> [u8; 16] {
         spread16(u64::from(request.from) << 32 | u64::from(request.transfer().unwrap_or(0)))
     }
 
@@ -263,7 +289,7 @@ impl Actors {
     }
 
     /// The rule that the edge found for a transfer: one of the first few, or none.
-    fn fee_rule(&self, number: u32) -> Option<FeeRuleId> {
+    pub(crate) fn fee_rule(&self, number: u32) -> Option<FeeRuleId> {
         (self.has_fees && !number.is_multiple_of(4)).then_some(FeeRuleId(number % 4))
     }
 

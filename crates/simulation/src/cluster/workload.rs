@@ -50,7 +50,8 @@ impl ClusterSimulation {
                 self.actors.respond(&self.plans[transfer as usize], request)
             }
             MessageVariant::Change(number) => administer(&self.changes[number as usize]),
-            MessageVariant::GetTransfer { .. } | MessageVariant::Unplanned(_) => return,
+            // These runs have no such workloads.
+            _ => return,
         };
         self.up(at).outbox_driver.request(request, command);
         self.mail_soon(at, 1);
@@ -208,5 +209,8 @@ pub(super) fn key_of(request: Request) -> (u8, u32, u32) {
         MessageVariant::Change(number) => (request.from, 3, number),
         MessageVariant::GetTransfer { transfer } => (request.from, 4, transfer),
         MessageVariant::Unplanned(number) => (request.from, 5, number),
+        MessageVariant::PrepareBulk { bulk, .. } => (request.from, 6, bulk),
+        MessageVariant::RespondBulk { bulk, .. } => (request.from, 7, bulk),
+        MessageVariant::GetBulk { bulk } => (request.from, 8, bulk),
     }
 }

@@ -9,11 +9,11 @@ use crate::event::{Callback, Event};
 use crate::parameters::SECOND;
 use crate::simulation::SimulationRun;
 use crate::transfers::{GHOST, MessageVariant, PlannedResponse, Request, TransferPlan, number_of};
-use crate::workload::outcomes::UNPLANNED_FIRST;
+use crate::workload::bulks::ITEMS_FIRST;
 
 /// Resends of a message before its sender gives up until the faults stop; in calm, before it
 /// asks for the state instead.
-const RESENDS_MAX: u8 = 4;
+pub(crate) const RESENDS_MAX: u8 = 4;
 
 /// How often the pause between two resends doubles, at most.
 const DOUBLINGS_MAX: u8 = 5;
@@ -33,7 +33,7 @@ pub(crate) struct Party {
     pub(crate) end: Option<TransferEnd>,
     /// It takes part: the payer from the start, the payee once it has received the prepare.
     involved: bool,
-    acknowledged: bool,
+    pub(crate) acknowledged: bool,
     answered: bool,
     resends: u8,
 }
@@ -109,9 +109,12 @@ impl SimulationRun {
         }
         self.env.add_to_trace(notice.id.0);
         let Some(id) = notice.transfer else { return };
+        if id.is_bulk() {
+            return self.bulk_callback(fsp, notice, *source);
+        }
         let transfer = number_of(&id);
-        // No party acts on the transfers of the outcome workload.
-        if UNPLANNED_FIRST <= transfer {
+        // No party acts on items of bulk transfers and on transfers of the outcome workload.
+        if ITEMS_FIRST <= transfer {
             return;
         }
         // A message of the outcome workload under the id of a movement of funds.
@@ -232,12 +235,12 @@ impl SimulationRun {
 
     /// How long a party waits before it asks again. After the faults have stopped the wait doubles
     /// each time, because more questions would only lengthen a backlog of the hub.
-    fn pause(&mut self, resends: u8) -> u64 {
+    pub(crate) fn pause(&mut self, resends: u8) -> u64 {
         let wait = self.env.random.between((SECOND, 2 * SECOND));
         if self.env.calm { wait << resends.min(DOUBLINGS_MAX) } else { wait }
     }
 
-    fn variant(&mut self) -> u8 {
+    pub(crate) fn variant(&mut self) -> u8 {
         let changed =
             !self.env.calm && self.env.random.chance(self.env.parameters.changed_per_mille);
         u8::from(changed)

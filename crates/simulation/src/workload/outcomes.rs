@@ -29,7 +29,7 @@ use crate::transfers::{GHOST, MessageVariant, Request};
 /// gets the workload, so those seeds still find it.
 const STREAM: u64 = 0x0065_7861_6d11;
 /// Numbers of the workload's own transfers begin here, beyond those of all transfer plans.
-pub(crate) const UNPLANNED_FIRST: u32 = 1 << 31;
+const UNPLANNED_FIRST: u32 = 1 << 31;
 
 /// Aim of one visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,7 +212,7 @@ impl SimulationRun {
     }
 
     /// Sends a command that is no change of the operator's.
-    fn send_unplanned(&mut self, from: u8, command: Command) {
+    pub(crate) fn send_unplanned(&mut self, from: u8, command: Command) {
         let action = self.next_act_number();
         if self.without.acts.contains(&action) {
             return;
@@ -322,7 +322,7 @@ impl SimulationRun {
         Some(command)
     }
 
-    fn unplanned_prepare(
+    pub(crate) fn unplanned_prepare(
         &mut self,
         (payer, payee): (FspName, FspName),
         currency: Currency,
@@ -345,7 +345,7 @@ impl SimulationRun {
         }))
     }
 
-    fn unplanned_response(&mut self, id: TransferId, from: u8) -> Command {
+    pub(crate) fn unplanned_response(&mut self, id: TransferId, from: u8) -> Command {
         let source = self.actors.name(from);
         let random = &mut self.outcome_workload.random;
         let (hash, trace) = (Digest(spread32(random.next())), spread16(random.next()));

@@ -622,8 +622,14 @@ impl Connection {
         matches!(self.poll_ready(&mut context), Poll::Ready(Ok(())))
     }
 
+    /// Waits until the next request can be written. Reads first, so that an end of the connection is
+    /// found before the request is written.
     async fn ready(&self) -> Result<(), NotReady> {
-        self.drive(pin!(poll_fn(|context| self.poll_ready(context)))).await
+        poll_fn(|context| {
+            self.turn(context);
+            self.poll_ready(context)
+        })
+        .await
     }
 
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<Result<(), NotReady>> {
@@ -638,6 +644,10 @@ impl Connection {
     /// Waits for the response, and drives the connection meanwhile.
     async fn drive<F: Future>(&self, mut future: Pin<&mut F>) -> F::Output {
         poll_fn(|context| {
+            // The end of a response without a body is known without another read.
+            if let Poll::Ready(output) = future.as_mut().poll(context) {
+                return Poll::Ready(output);
+            }
             self.turn(context);
             future.as_mut().poll(context)
         })

@@ -544,3 +544,44 @@ fn erased_compressed_segments_stay_encrypted_and_compressed() {
         journal::erase_segment(&log, &first_segment(&log), (&mut select, &|_| ()), &mut |_| Ok(()));
     assert_eq!(again.expect("nothing is left").erased, 0);
 }
+
+/// An archive of encrypted segments: read from the middle, by a process that has only the index,
+/// and after an erasure.
+#[test]
+fn archived_segments_of_an_encrypted_log_are_read_and_erased() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = journal::open_blob_store(&format!("file://{}", directory.path().display()));
+    let place = place.expect("a place");
+    let disk = MemoryDisk::new(6);
+    drop(log_of(&encrypted(&disk), 60));
+    let log = encrypted(&disk);
+    let due = first_segment(&log);
+    let destination = Destination::BlobStore(&*place);
+    let archived = journal::archive_segment(&log, &due, destination, &mut |_| Ok(()));
+    let archived = archived.expect("archives");
+    assert!(archived.compressed_bytes * 2 < archived.plain_bytes, "{archived:?}");
+    let before = first_segment(&encrypted(&disk)).segment;
+    assert_eq!(before.plain_bytes, due.segment.plain_bytes, "the index has the stored length");
+    assert_eq!(walk(&encrypted(&disk)), Ok(60));
+    let payload = journal::contract::sample_payload(LogIndex(1), 700);
+    for entry in std::fs::read_dir(directory.path().join("segments")).expect("segments") {
+        let stored = std::fs::read(entry.expect("an object").path()).expect("reads");
+        assert!(!stored.windows(64).any(|window| window == &payload[..64]));
+    }
+    for from in [1, 10, 29] {
+        let mut opened = FileLog::open(encrypted(&disk), OPTIONS).expect("opens").0;
+        let mut first = None;
+        let replayed = opened.replay(LogIndex(from), &mut |frame| {
+            first.get_or_insert(frame.header().first);
+            Ok(())
+        });
+        replayed.expect("replays");
+        assert!(first.is_some_and(|first| first <= LogIndex(from)), "{first:?}");
+    }
+    let due = first_segment(&log);
+    let mut select = |record: &record::frame::Record<'_>| record.log_index == LogIndex(1);
+    let erased = journal::erase_segment(&log, &due, (&mut select, &|_| ()), &mut |_| Ok(()));
+    assert_eq!(erased.expect("erases").erased, 1);
+    assert_eq!(walk(&encrypted(&disk)), Ok(60));
+    assert!(walk(&TieredDisk::open(disk).expect("opens")).is_err(), "the key is needed");
+}

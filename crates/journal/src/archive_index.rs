@@ -19,7 +19,7 @@ use blobs::parse_hexadecimal;
 use ledger::{Digest, LogIndex, Stamp};
 use ports::{Disk, DiskError, DiskFile};
 use record::checksum::crc32c;
-use record::frame::{LogIdentity, Tail};
+use record::frame::{ENVELOPE_BYTES, LogIdentity, Tail};
 use serde::{Deserialize, Serialize};
 
 use crate::compressed_segment::SegmentSummary;
@@ -240,6 +240,8 @@ fn entry_of(line: &Line) -> Option<(LogIndex, Entry)> {
     let identity = LogIdentity(parse_hexadecimal(&line.log)?);
     let (before, end) = (LogIndex(line.first.checked_sub(1)?), LogIndex(line.last));
     let tail = |end, stamp, chain| Tail { identity, end, durable: end, stamp: Stamp(stamp), chain };
+    let envelopes = u64::from(line.encrypted_frames) * ENVELOPE_BYTES as u64;
+    line.bytes.checked_sub(envelopes)?;
     let contents = SegmentSummary {
         base: tail(before, line.stamp_before, digest(&line.chain_before)?),
         after: tail(end, line.stamp, digest(&line.chain)?),
@@ -275,7 +277,7 @@ mod tests {
             after: tail(9, 70, 2),
             frames: 3,
             plain_bytes: 4_000,
-            encrypted_frames: 3,
+            encrypted_frames: 0,
             plain_digest: Digest([3; 32]),
             compressed_bytes: 900,
             seal: Digest([4; 32]),
@@ -302,6 +304,13 @@ mod tests {
         "#]].assert_eq(&line.replace('\t', " tab "));
         let read = ArchiveIndex::parse(line.as_bytes()).expect("it is sound");
         assert_eq!(read.entries.get(&LogIndex(7)), Some(&entry));
+
+        let contents = SegmentSummary { encrypted_frames: 3, ..contents() };
+        let encrypted = Entry { contents, ..entry };
+        let written = write_line(&encrypted);
+        assert!(written.contains(r#""bytes":4000,"encrypted_frames":3,"blake3""#), "{written}");
+        let read = ArchiveIndex::parse(written.as_bytes()).expect("it is sound");
+        assert_eq!(read.entries.get(&LogIndex(7)), Some(&encrypted));
 
         // A damaged last line is the effect of a crash. A damaged earlier line is an error with its
         // offset.

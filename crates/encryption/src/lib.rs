@@ -26,6 +26,10 @@ mod command;
 mod key_file;
 mod keyring;
 mod master_key;
+#[cfg_attr(
+    not(all(feature = "pkcs11", not(target_feature = "crt-static"))),
+    expect(dead_code, reason = "a program without PKCS#11 only checks the URI")
+)]
 mod pkcs11_uri;
 mod source;
 #[cfg(all(feature = "pkcs11", not(target_feature = "crt-static")))]

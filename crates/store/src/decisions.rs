@@ -14,7 +14,7 @@ use ledger::{Decision, FinalTransfer, LogIndex, NoticeId, TransferId};
 use ports::{StoreError, WriteBatch};
 use record::decision;
 
-use crate::disk::{buffering, of_library};
+use crate::disk::{buffering_ranges, of_library};
 use crate::memory::damaged;
 
 /// Bytes after which a block of decisions is closed, at the end of its record.
@@ -31,7 +31,7 @@ pub(crate) struct DecisionKeyspaces {
 
 impl DecisionKeyspaces {
     pub(crate) fn open(database: &Database) -> Result<Self, fjall::Error> {
-        let open = |name| database.keyspace(name, || buffering(BUFFER));
+        let open = |name| database.keyspace(name, || buffering_ranges(BUFFER));
         let (decisions, deliveries) = (open("decisions")?, open("deliveries")?);
         Ok(Self { decisions, deliveries, traces: open("traces")? })
     }

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-use fjall::config::PinningPolicy;
+use fjall::config::{FilterPolicy, PinningPolicy};
 use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, LsmError, OwnedWriteBatch};
 use ledger::{
     ArchiveKind, ArchivedSettlement, Decision, Digest, FinalTransfer, LogIndex, NoticeId,
@@ -800,8 +800,14 @@ fn read_mark(stored: &[u8]) -> Option<StoreMark> {
 }
 
 /// Options for a new keyspace. An existing one keeps its own.
-pub(crate) fn buffering(bytes: u64) -> KeyspaceCreateOptions {
+fn buffering(bytes: u64) -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default().max_memtable_size(bytes)
+}
+
+/// The same for a keyspace that is read in ranges, or by keys that exist. Filters of its tables
+/// would never be read with gain.
+pub(crate) fn buffering_ranges(bytes: u64) -> KeyspaceCreateOptions {
+    buffering(bytes).filter_policy(FilterPolicy::disabled())
 }
 
 pub(crate) fn of_library(error: &fjall::Error) -> StoreError {

@@ -25,7 +25,7 @@ use record::transfer_index::{
     block_of_posting, posting_key, read_block, read_posting, write_block, write_posting,
 };
 
-use crate::disk::{buffering, of_library};
+use crate::disk::{buffering_ranges, of_library};
 use crate::memory::damaged;
 
 /// Entries from which a block is closed, at the end of a record.
@@ -49,7 +49,7 @@ pub(crate) struct TransferIndex {
 
 impl TransferIndex {
     pub(crate) fn open(database: &Database) -> Result<Self, fjall::Error> {
-        let open = |name| database.keyspace(name, || buffering(BUFFER));
+        let open = |name| database.keyspace(name, || buffering_ranges(BUFFER));
         let (entries, postings) = (open(ENTRIES)?, open(POSTINGS)?);
         Ok(Self { entries, postings, newest: Mutex::default() })
     }

@@ -36,6 +36,9 @@ const TURN: usize = 2_048;
 /// The same in a hurry. A database inserts more sorted rows at once faster.
 const TURN_IN_HURRY: usize = 32_768;
 
+/// Emptied batches kept while the writer is busy. Batches of a burst then need no new memory.
+const SPARES_MAX: usize = 8;
+
 /// Interval between two calls of [`ColdStore::release_memory`] while the queue is empty.
 const RELEASE: Duration = Duration::from_secs(1);
 
@@ -72,8 +75,8 @@ struct Shared {
 struct Queue {
     /// Waiting batches, oldest first. Each but the last has at least [`TURN`] rows.
     batches: VecDeque<WriteBatch>,
-    /// A written and emptied batch, kept for its capacity.
-    spare: Option<WriteBatch>,
+    /// At most [`SPARES_MAX`] emptied batches, kept for their capacity.
+    spares: Vec<WriteBatch>,
     /// Number of waiting rows, decisions and entries.
     waiting: usize,
     /// Size of the last offered batch, accepted or not.
@@ -203,7 +206,7 @@ impl Queue {
         match self.batches.back_mut() {
             Some(last) if last.len() < TURN => last.append(batch),
             _ => {
-                let room = self.spare.take().unwrap_or_default();
+                let room = self.spares.pop().unwrap_or_default();
                 self.batches.push_back(std::mem::replace(batch, room));
             }
         }
@@ -214,9 +217,17 @@ impl Queue {
         let mut batch = self.batches.pop_front()?;
         while let Some(mut next) = self.batches.pop_front_if(|_| batch.len() < least) {
             batch.append(&mut next);
+            self.keep_spare(next);
         }
         self.waiting -= batch.len();
         Some(batch)
+    }
+
+    /// Keeps an emptied batch for its capacity.
+    fn keep_spare(&mut self, batch: WriteBatch) {
+        if self.spares.len() < SPARES_MAX {
+            self.spares.push(batch);
+        }
     }
 }
 
@@ -246,7 +257,7 @@ impl Shared {
             batch.clear();
             // Under the lock, so that no caller checks just before and sleeps just after.
             let mut queue = self.lock();
-            queue.spare = Some(batch);
+            queue.keep_spare(batch);
             self.done.notify_all();
             drop(queue);
         }
@@ -312,6 +323,9 @@ impl Shared {
         let is_idle = |queue: &mut Queue| queue.batches.is_empty() && !queue.closed;
         let mut queue = self.lock();
         queue.asleep = true;
+        if queue.batches.is_empty() {
+            queue.spares.truncate(1);
+        }
         while is_idle(&mut queue) {
             drop(queue);
             let is_idle_store = !store.release_memory();

@@ -8,6 +8,7 @@ use crate::command::{FinishedDelivery, TraceId};
 use crate::field::{numbered, stored};
 use crate::ids::{LogIndex, NoticeId, ParticipantIndex, Stamp, TransferId};
 use crate::outcome::Outcome;
+use crate::slab::Slab;
 
 numbered! {
     /// The kind of a notice, which determines the HTTP message.
@@ -87,9 +88,11 @@ stored! {
 /// Notices owed, and dead letters.
 #[derive(Clone, Debug)]
 pub(crate) struct Outbox {
-    /// A tree, because a hash table moves all entries when it grows. With 100,000 notices owed,
-    /// that would stall the kernel for tens of milliseconds.
-    owed: BTreeMap<NoticeId, Notice>,
+    /// The slots of the notices owed. A tree, because a hash table moves all entries when it grows.
+    /// With 100,000 notices owed, that would stall the kernel for tens of milliseconds.
+    owed: BTreeMap<NoticeId, u32>,
+    /// Apart from the tree, which moves its entries with most changes.
+    notices: Slab<Notice>,
     owed_to: Vec<u32>,
     dead: BTreeMap<NoticeId, DeadLetter>,
     last: NoticeId,
@@ -99,6 +102,7 @@ impl Outbox {
     pub(crate) fn new() -> Self {
         Self {
             owed: BTreeMap::new(),
+            notices: Slab::default(),
             owed_to: Vec::new(),
             dead: BTreeMap::new(),
             last: NoticeId(0),
@@ -129,7 +133,7 @@ impl Outbox {
             self.owed_to.resize(notice.recipient.at() + 1, 0);
         }
         self.owed_to[notice.recipient.at()] += 1;
-        let known = self.owed.insert(notice.id, notice);
+        let known = self.owed.insert(notice.id, self.notices.insert(notice));
         assert!(known.is_none(), "a notice is owed once");
     }
 
@@ -138,11 +142,11 @@ impl Outbox {
     }
 
     pub(crate) fn get(&self, id: NoticeId) -> Option<&Notice> {
-        self.owed.get(&id)
+        self.owed.get(&id).map(|slot| self.notices.get(*slot))
     }
 
     pub(crate) fn remove(&mut self, id: NoticeId) -> Option<Notice> {
-        let notice = self.owed.remove(&id)?;
+        let notice = self.notices.take(self.owed.remove(&id)?);
         self.owed_to[notice.recipient.at()] -= 1;
         Some(notice)
     }
@@ -171,7 +175,7 @@ impl Outbox {
 
     /// Notices owed, in order of number.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Notice> {
-        self.owed.values()
+        self.owed.values().map(|slot| self.notices.get(*slot))
     }
 
     pub(crate) fn dead(&self) -> &BTreeMap<NoticeId, DeadLetter> {

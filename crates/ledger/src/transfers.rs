@@ -22,9 +22,9 @@ use crate::evicted::EvictedRows;
 use crate::field::{VarInt, numbered, stored};
 use crate::hashing::KeyedHashing;
 use crate::ids::{AccountId, Digest, LogIndex, NoticeId, ParticipantIndex, Stamp, TransferId};
-use crate::in_flight::ReservedTransfers;
 use crate::money::{Amount, Currency};
 use crate::outcome::Outcome;
+use crate::slab::Slab;
 
 /// A transfer's state as FSPIOP names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +163,7 @@ pub(crate) enum TransferLocation {
 #[derive(Clone, Debug)]
 pub(crate) struct Transfers {
     keyed: KeyedHashing,
-    reserved: ReservedTransfers<ReservedTransfer>,
+    reserved: Slab<ReservedTransfer>,
     reserved_by_id: Index,
     /// In order of deadline, then of prepare. The order does not depend on the slots.
     deadlines: Deadlines,
@@ -177,7 +177,7 @@ impl Transfers {
     pub(crate) fn new(keyed: KeyedHashing) -> Self {
         Self {
             keyed,
-            reserved: ReservedTransfers::default(),
+            reserved: Slab::default(),
             reserved_by_id: Index::default(),
             deadlines: Deadlines::default(),
             final_rows: Pages::default(),

@@ -1,30 +1,32 @@
-//! Slab of the transfers in flight. Each has a slot, its number while it is in flight.
+//! Slab of the transfers in flight, or of the notices owed. Each has a slot, its number while it is
+//! there.
 //!
 //! The slots are in pages, so that growth moves none of them. With 100,000 transfers in flight,
-//! moving them would stall the kernel for milliseconds.
+//! moving them would stall the kernel for milliseconds. Vacated slots are used again; pages are
+//! kept.
 
 use alloc::vec::Vec;
 
 use crate::cow_page::{CowPage, PAGE};
 
-/// All transfers in flight.
+/// Rows of one kind, by slot.
 #[derive(Clone, Debug)]
-pub(crate) struct ReservedTransfers<T> {
+pub(crate) struct Slab<T> {
     pages: Vec<CowPage<Option<T>>>,
     vacant: Vec<u32>,
 }
 
-impl<T> Default for ReservedTransfers<T> {
+impl<T> Default for Slab<T> {
     fn default() -> Self {
         Self { pages: Vec::new(), vacant: Vec::new() }
     }
 }
 
-impl<T: Clone> ReservedTransfers<T> {
+impl<T: Clone> Slab<T> {
     /// Assigns a slot: the last one vacated, or a new one.
-    pub(crate) fn insert(&mut self, transfer: T) -> u32 {
+    pub(crate) fn insert(&mut self, row: T) -> u32 {
         if let Some(slot) = self.vacant.pop() {
-            *self.place(slot) = Some(transfer);
+            *self.place(slot) = Some(row);
             return slot;
         }
         if self.pages.last().is_none_or(|page| page.len() == PAGE) {
@@ -32,9 +34,9 @@ impl<T: Clone> ReservedTransfers<T> {
         }
         let before = (self.pages.len() - 1) * PAGE;
         let page = self.pages.last_mut().expect("a page was just added").own();
-        page.push(Some(transfer));
+        page.push(Some(row));
         let slot = u32::try_from(before + page.len() - 1);
-        slot.expect("fewer than four billion transfers are in flight")
+        slot.expect("fewer than four billion rows are in a slab")
     }
 
     pub(crate) fn get(&self, slot: u32) -> &T {
@@ -43,12 +45,12 @@ impl<T: Clone> ReservedTransfers<T> {
     }
 
     pub(crate) fn take(&mut self, slot: u32) -> T {
-        let transfer = self.place(slot).take().expect("a taken slot is occupied");
+        let row = self.place(slot).take().expect("a taken slot is occupied");
         self.vacant.push(slot);
-        transfer
+        row
     }
 
-    /// All transfers, in order of slots.
+    /// All rows, in order of slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.pages.iter().flat_map(|page| page.iter()).flatten()
     }
@@ -64,16 +66,16 @@ mod tests {
 
     #[test]
     fn slots_span_pages_and_vacated_ones_are_reused_first() {
-        let mut flight = ReservedTransfers::default();
+        let mut slab = Slab::default();
         for number in 0..2 * PAGE as u64 + 1 {
-            assert_eq!(u64::from(flight.insert(number)), number);
+            assert_eq!(u64::from(slab.insert(number)), number);
         }
         for number in 0..2 * PAGE as u64 + 1 {
-            assert_eq!(*flight.get(number as u32), number);
+            assert_eq!(*slab.get(number as u32), number);
         }
         let left = PAGE as u32 + 3;
-        assert_eq!(flight.take(left), u64::from(left));
-        assert_eq!(flight.iter().count(), 2 * PAGE);
-        assert_eq!(flight.insert(9), left);
+        assert_eq!(slab.take(left), u64::from(left));
+        assert_eq!(slab.iter().count(), 2 * PAGE);
+        assert_eq!(slab.insert(9), left);
     }
 }

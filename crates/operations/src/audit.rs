@@ -201,7 +201,7 @@ fn is_wanted_read(head: &Parts, matched: Option<&MatchedResource>, reads: AuditR
 
 /// A path within the bound of the record, with identifiers of parties masked: a record is never
 /// erased.
-fn recorded_path(path: &str) -> String {
+pub(crate) fn recorded_path(path: &str) -> String {
     let segments: Vec<_> = path.split('/').collect();
     let at = segments.windows(2).position(|pair| {
         ["parties", "participants"].contains(&pair[0]) && PartyIdType::parse(pair[1]).is_some()

@@ -15,7 +15,7 @@ use openapi::schema::reference;
 use tokio::sync::oneshot;
 
 use crate::admin_requests::AdminRequestTimes;
-use crate::audit::AuditEntry;
+use crate::audit::{AuditEntry, recorded_path};
 use crate::auth::Caller;
 use crate::backend::{AdminBackend, ChangeAuthor, Unavailable};
 use crate::body::Body;
@@ -131,7 +131,7 @@ impl AdminRequest<'_> {
         let propose = Propose {
             by: by.to_owned(),
             reason: shortened(&reason),
-            request: shortened(&format!("{} {}", self.route.verb, self.target)),
+            request: shortened(&format!("{} {}", self.route.verb, recorded_path(self.target))),
             seconds: (self.options.proposal_time.as_secs() as u32).min(PROPOSAL_SECONDS_MAX),
             change: Arc::new(change),
         };

@@ -31,7 +31,7 @@ use tokio::time::timeout;
 
 use crate::address_limits::AddressUsage;
 use crate::admin_requests::AdminRequestTimes;
-use crate::audit::{self, AuditEntry};
+use crate::audit::{self, AuditEntry, recorded_path};
 use crate::audit_trail::AuditTrail;
 use crate::auth::{self, Caller, Credential, PeerAddresses};
 use crate::backend::{AdminBackend, ChangeAuthor};
@@ -514,7 +514,7 @@ impl Server {
                 audit.identified(&author);
                 if let Credential::BreakGlass(_) = caller.credential {
                     self.callers.count_break_glass();
-                    let (method, path) = (&head.method, head.uri.path());
+                    let (method, path) = (&head.method, recorded_path(head.uri.path()));
                     tracing::warn!(%method, path, from = %peer, "the break-glass token was used");
                 }
                 Ok((caller, author))

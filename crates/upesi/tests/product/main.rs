@@ -76,6 +76,7 @@ mod oracles;
 mod participant_metrics;
 mod parties;
 mod preload;
+mod privacy;
 mod provider_tokens;
 mod reconcile;
 mod requests_to_pay;

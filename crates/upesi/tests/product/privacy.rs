@@ -167,7 +167,9 @@ fn readers_see_no_names_identifiers_or_notes() {
     }
     let (_, proposal) = get(&scheme, &of_viewer, "/proposals/1");
     assert!(proposal.contains("release party MSISDN **********88 of payeefsp"), "{proposal}");
-    scheme.switch.kill();
+    scheme.switch.signal(Signal::TERM);
+    let (_, complaints) = scheme.switch.end();
+    must_have_none("standard error", &complaints, &secrets);
 }
 
 /// The files of some directories that contain one of the texts.

@@ -622,8 +622,8 @@ impl Connection {
         matches!(self.poll_ready(&mut context), Poll::Ready(Ok(())))
     }
 
-    /// Waits until the next request can be written. Reads first, so that an end of the connection is
-    /// found before the request is written.
+    /// Waits until the next request can be written. Reads first: the end of an idle connection is
+    /// found before a request is written to it.
     async fn ready(&self) -> Result<(), NotReady> {
         poll_fn(|context| {
             self.turn(context);

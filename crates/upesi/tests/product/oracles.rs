@@ -1,6 +1,6 @@
 //! External oracles that do not answer, or answer with something else.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -188,13 +188,16 @@ fn slow_answer_of_an_oracle_ends_at_its_time_limit() {
     outside.end();
 }
 
-/// A server that sends the head of an answer, then a byte of its body every 50 ms. Its threads end
-/// when the hub has closed the connection.
+/// A server that reads a request, sends the head of an answer, then a byte of its body every 50 ms.
+/// Its threads end when the hub has closed the connection.
 fn drip() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
+        // An answer without a request would end the connection.
+        let read = stream.read(&mut [0; 4_096]).unwrap();
+        assert_ne!(read, 0, "the hub sends a request");
         let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
                     content-length: 100000\r\n\r\n";
         let mut sent = stream.write_all(head.as_bytes());

@@ -56,7 +56,8 @@ const SNAPSHOT: &str = ".snapshot";
 /// Never copied: secrets, files that are made again, unfinished files, the note that this directory
 /// has imported a log from a topic, and the durable mark, which is ahead of a backup that is taken
 /// while the log grows.
-const LEFT_OUT: [&str; 4] = ["admin-token", "kafka-taken", ARCHIVE_INDEX, crate::MARK];
+const LEFT_OUT: [&str; 5] =
+    ["admin-token", "admin-secrets-key", "kafka-taken", ARCHIVE_INDEX, crate::MARK];
 /// The wrapped data keys of an encrypted directory.
 const DATA_KEYS: &str = "data.keys";
 const UNFINISHED: [&str; 4] = [".new", ".tmp", COMPRESSING_SUFFIX, ".unfinished"];

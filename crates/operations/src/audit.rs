@@ -58,12 +58,30 @@ pub(crate) struct AuditEntry {
     log_index: AtomicU64,
     has_record: AtomicBool,
     dry_run: OnceLock<String>,
+    hides_reason: AtomicBool,
 }
+
+/// Takes the place of a reason with personal data.
+const HIDDEN_REASON: &str = "(not recorded: it has an identifier of a party)";
 
 impl AuditEntry {
     /// Sets the author of an authenticated request.
     pub(crate) fn identified(&self, identity: &ChangeAuthor) {
         let _only_once = self.identity.set(identity.clone());
+    }
+
+    /// Notes that the reason has personal data, which could not be erased from the audit trail.
+    pub(crate) fn hide_reason(&self) {
+        self.hides_reason.store(true, Ordering::Relaxed);
+    }
+
+    /// The author with the reason as it is recorded.
+    fn author(&self) -> Option<ChangeAuthor> {
+        let mut author = self.identity.get()?.clone();
+        if self.hides_reason.load(Ordering::Relaxed) {
+            author.reason = HIDDEN_REASON.to_owned();
+        }
+        Some(author)
     }
 
     /// Sets the dry run that the request belongs to.
@@ -114,7 +132,7 @@ impl AuditEntry {
             actor: format!("{} {from}", Credential::None),
             reason: String::new(),
         };
-        let ChangeAuthor { actor, reason } = identity.cloned().unwrap_or_else(unknown);
+        let ChangeAuthor { actor, reason } = self.author().unwrap_or_else(unknown);
         let refused = refusal.map(|_| match identity {
             Some(known) => Sender::Known(known.actor.clone()),
             None => Sender::Network(network_of(from)),
@@ -145,7 +163,7 @@ impl AuditEntry {
         from: IpAddr,
         result: &Result<AdminResponse, Refusal>,
     ) {
-        let identity = self.identity.get();
+        let identity = self.author();
         if is_reading(&head.method) && identity.is_none() && result.is_ok() {
             return;
         }
@@ -161,8 +179,8 @@ impl AuditEntry {
         let log_index = Some(self.log_index.load(Ordering::Relaxed)).filter(|index| *index != 0);
         tracing::info!(
             target: "audit",
-            actor = identity.map(|it| &*it.actor),
-            reason = identity.map(|it| &*it.reason).filter(|reason| !reason.is_empty()),
+            actor = identity.as_ref().map(|it| &*it.actor),
+            reason = identity.as_ref().map(|it| &*it.reason).filter(|reason| !reason.is_empty()),
             %from,
             method = %head.method,
             path = recorded_path(head.uri.path()),

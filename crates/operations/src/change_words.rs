@@ -250,14 +250,20 @@ impl InWords for ledger::EndEnrolment {
 
 impl InWords for ledger::Erase {
     fn in_words(&self) -> String {
-        let what = match self.form {
-            ledger::ErasureForm::Transfer => "messages of transfer",
-            ledger::ErasureForm::Before => "messages that were recorded before",
-            ledger::ErasureForm::Party => "messages about a party with an identifier of type",
-            ledger::ErasureForm::RetainedPayments => "messages of payments, recorded before",
-            ledger::ErasureForm::RetainedRegistrations => "registrations, recorded before",
+        let (what, in_range) = match self.form {
+            ledger::ErasureForm::Transfer => ("messages of transfer", false),
+            ledger::ErasureForm::Party => {
+                ("messages about a party with an identifier of type", false)
+            }
+            ledger::ErasureForm::Before => ("all messages", true),
+            ledger::ErasureForm::RetainedPayments => ("messages of payments", true),
+            ledger::ErasureForm::RetainedRegistrations => ("registrations", true),
         };
-        format!("erase the contents of {} {what} {}", self.contents, self.subject)
+        let (count, subject) = (self.contents, &self.subject);
+        match in_range {
+            true => format!("erase the contents of {what} in {count} records before {subject}"),
+            false => format!("erase the contents of {count} {what} {subject}"),
+        }
     }
 }
 

@@ -450,6 +450,7 @@ async fn plan(request: &AdminRequest<'_>) -> HandlerResult {
         party_identifier: request.query(&PARTY_ID)?,
         party_sub_id_or_type: request.query(&PARTY_SUB_ID)?,
     })?;
+    has_identifier_in_reason(request, &selection);
     let plan = find(request, &selection).await?;
     Ok(AdminResponse::ok(&ErasurePlanResponse {
         contents: plan.contents,
@@ -462,13 +463,21 @@ async fn plan(request: &AdminRequest<'_>) -> HandlerResult {
     }))
 }
 
+/// Whether the reason has the identifier of the party. Then the audit trail does not get it.
+fn has_identifier_in_reason(request: &AdminRequest<'_>, selection: &ErasureSelection) -> bool {
+    let ErasureSelection::Party(party) = selection else { return false };
+    let is_in_reason = request.identity.reason.contains(party.id.trim_start_matches('+'));
+    if is_in_reason {
+        request.audit.hide_reason();
+    }
+    is_in_reason
+}
+
 /// `POST /erasures`.
 async fn order(request: &AdminRequest<'_>, body: NewErasure) -> HandlerResult {
     let selection = selection(body)?;
     let refused = |what: &str| Err(Refusal::new(ErrorCode::VALIDATION, what));
-    if let ErasureSelection::Party(party) = &selection
-        && request.identity.reason.contains(party.id.trim_start_matches('+'))
-    {
+    if has_identifier_in_reason(request, &selection) {
         return refused("the reason must not contain the identifier: it is never erased");
     }
     let plan = find(request, &selection).await?;

@@ -100,6 +100,9 @@ fn masked_value(name: Option<&str>, value: Value) -> Value {
         Value::Array(items) => {
             Value::Array(items.into_iter().map(|item| masked_value(name, item)).collect())
         }
+        Value::String(text) if name == Some("key") && !is_label(&text) => {
+            Value::String(masked_text(&text))
+        }
         Value::String(text) if is_shown && text.chars().count() <= SHOWN_MAX => Value::String(text),
         Value::String(text) if name.is_some_and(|name| IDENTIFIERS.contains(&name)) => {
             Value::String(masked_identifier(&text))
@@ -108,6 +111,11 @@ fn masked_value(name: Option<&str>, value: Value) -> Value {
         Value::Number(number) if !is_shown => Value::String(masked_text(&number.to_string())),
         other => other,
     }
+}
+
+/// Whether the key of an extension names a value, and is no value itself.
+fn is_label(key: &str) -> bool {
+    key.bytes().all(|byte| byte.is_ascii_alphabetic() || b"._-".contains(&byte))
 }
 
 /// A text whose letters and digits are `*`. Its length and its signs stay; a long one is cut.
@@ -149,7 +157,8 @@ mod tests {
         let body = json!({
             "transferId": "t-1", "amount": {"amount": "12.5", "currency": "KES"}, "payee": party,
             "note": "rent of Ann", "fulfilment": "secret", "age": 34, "is": true,
-            "extensionList": {"extension": [{"key": "k", "value": "Ann 1"}]},
+            "extensionList": {"extension":
+                [{"key": "k", "value": "Ann 1"}, {"key": "254700000001", "value": ""}]},
         });
         let text = RawValue::from_string(body.to_string()).expect("JSON");
         let masked: Value = serde_json::from_str(json(&text).get()).expect("JSON");
@@ -163,7 +172,8 @@ mod tests {
                 "accounts": [{"address": "****.*", "currency": "KES"}],
             },
             "note": "**** ** ***", "fulfilment": "******", "age": "**", "is": true,
-            "extensionList": {"extension": [{"key": "k", "value": "*** *"}]},
+            "extensionList": {"extension":
+                [{"key": "k", "value": "*** *"}, {"key": "************", "value": ""}]},
         });
         assert_eq!(masked, expected);
     }

@@ -541,7 +541,9 @@ fn demo(options: &harness::DemoOptions) -> Result<(), CliError> {
 fn own_switch_command() -> Result<harness::SwitchCommand, CliError> {
     let program = std::env::current_exe()
         .map_err(|error| CliError::new(format!("cannot locate this program's file: {error}")))?;
-    Ok(harness::SwitchCommand::standard(program))
+    let mut command = harness::SwitchCommand::standard(program);
+    command.encryption_key = crate::data::encryption::argument();
+    Ok(command)
 }
 
 #[cfg(test)]

@@ -47,6 +47,11 @@ pub(crate) fn note_argument(source: Option<String>) {
     }
 }
 
+/// The source on the command line, for a program that this one starts.
+pub(crate) fn argument() -> Option<String> {
+    ARGUMENT.get().cloned()
+}
+
 /// Adds the cipher to a disk, if a master key is given. Returns the data keys too.
 ///
 /// # Errors

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::CliError;
 use crate::cli::admin_client::{AdminClient, AdminConnection, entries, member, proposed};
+use crate::cli::admin_get::query_value;
 use crate::cli::table::{Align, Table};
 use crate::cli::units::{Bytes, counted};
 
@@ -105,11 +106,12 @@ pub(crate) fn erase(arguments: &EraseArguments) -> Result<(), CliError> {
     let selection = arguments.selection();
     let pairs = selection
         .iter()
-        .map(|(name, value)| format!("{name}={}", fspiop::percent_encode(value)))
+        .map(|(name, value)| format!("{name}={}", query_value(value)))
         .collect::<Vec<_>>();
     let plan = client.call("GET", &format!("/erasures/plan?{}", pairs.join("&")), None)?;
     if arguments.dry_run {
-        connection.print(&plan.text, || print!("{}", planned(&plan.value)));
+        connection
+            .print(&plan.text, || print!("{}", planned(&plan.value, arguments.before.is_some())));
         return Ok(());
     }
     if connection.reason().is_none() {
@@ -119,7 +121,8 @@ pub(crate) fn erase(arguments: &EraseArguments) -> Result<(), CliError> {
         selection.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
     let answer = client.call("POST", "/erasures", Some(&Value::Object(body)))?;
     connection.print(&answer.text, || {
-        println!("{}ordered; see `upesi erase list`", planned(&plan.value));
+        let plan = planned(&plan.value, arguments.before.is_some());
+        println!("{plan}ordered; see `upesi erase list`");
     });
     answer.finish()
 }
@@ -248,11 +251,12 @@ fn what(erasure: &Value) -> String {
     }
 }
 
-fn planned(plan: &Value) -> String {
+/// A plan in words. A selection by time counts records, of which some have no contents.
+fn planned(plan: &Value, by_time: bool) -> String {
     let number = |name: &str| plan[name].as_u64().unwrap_or_default();
     let mut text = format!(
         "  contents   {}\n  segments   {} of the log, {} of them archived, {}\n",
-        counted(number("contents"), "message"),
+        counted(number("contents"), if by_time { "record" } else { "message" }),
         number("segments"),
         number("archivedSegments"),
         Bytes(number("bytes"))
@@ -313,7 +317,7 @@ mod tests {
         let plan = json!({"contents": 4, "segments": 2, "archivedSegments": 1, "bytes": 2_000_000});
         let expected = "  contents   4 messages\n  \
                           segments   2 of the log, 1 of them archived, 1.9 MiB\n";
-        assert_eq!(planned(&plan), expected);
+        assert_eq!(planned(&plan, false), expected);
         let erasure = json!({
             "logIndex": 77, "orderedDate": "2026-01-01T10:00:00.000Z", "form": "TRANSFER",
             "subject": "b51ec534-ee48-4575-b6a9-000000000001", "contents": 4,

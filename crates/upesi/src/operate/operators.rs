@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::CliError;
 use crate::cli::admin_client::{AdminAnswer, AdminClient, AdminConnection, entries, member};
+use crate::cli::admin_get::query_value;
 use crate::cli::password;
 use crate::cli::table::{Align, Table};
 
@@ -183,7 +184,7 @@ fn show(
     name: &str,
 ) -> Result<(), CliError> {
     let operator = client.call("GET", &path(name), None)?.value;
-    let filter = format!("/tokens?operator={}", fspiop::percent_encode(name));
+    let filter = format!("/tokens?operator={}", query_value(name));
     let tokens = client.call("GET", &filter, None)?.value;
     let both = json!({"operator": operator, "tokens": tokens}).to_string();
     connection.print(&both, || {

@@ -161,7 +161,7 @@ fn find_trace(
     list: &ListArguments,
     is_json: bool,
 ) -> Result<(), CliError> {
-    let trace = fspiop::percent_encode(list.trace.as_deref().unwrap_or_default());
+    let trace = query_value(list.trace.as_deref().unwrap_or_default());
     let filters = [("from", &list.from), ("to", &list.to)];
     let filters = filters.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
     let filters: String =

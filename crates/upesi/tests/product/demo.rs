@@ -1,6 +1,7 @@
 //! A short demonstration: a whole scheme from an empty directory to a verified ledger.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use serde_json::Value;
@@ -26,6 +27,19 @@ fn short_demonstration_moves_money_and_verifies_it() {
     assert_eq!((&result["failed"], &result["verified"]), (&Value::from(0), &Value::from(true)));
     assert!(result["rate_per_s"].as_f64().is_some_and(|rate| 0.0 < rate), "{result}");
     assert!(data.join("admin-token").exists(), "a given directory is kept");
+}
+
+#[test]
+fn demonstration_with_a_master_key_is_encrypted() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let (key, data) = (place.path().join("master.key"), place.path().join("data"));
+    fs::write(&key, "5a".repeat(32)).expect("written");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("private");
+    let mut command = Command::new(PROGRAM);
+    command.args(["demo", "--seconds", "1", "--fsps", "2", "--subscribers", "5", "--data"]);
+    command.arg(&data).arg("--encryption-key").arg(format!("file:{}", key.display()));
+    command.output().expect("started").succeeds();
+    assert!(data.join("data.keys").exists(), "its log is encrypted");
 }
 
 /// A scheme that `upesi init` has set up moves money over TLS with signatures, and its ledger

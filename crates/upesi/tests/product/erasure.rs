@@ -206,6 +206,24 @@ fn contents_about_a_party_are_erased_and_the_party_registers_again() {
     scheme.switch.stop(Signal::TERM);
     let proof = verified(&scheme.home);
     assert_eq!(proof["erasures"][0]["contents_erased"], 4, "{proof}");
+    let trail = scheme.home.offline(&["audit", "export"]).succeeds().out();
+    assert!(!trail.contains(&format!("request of {NUMBER}")), "{trail}");
+    assert!(trail.contains("it has an identifier of a party"), "{trail}");
+}
+
+#[test]
+fn identifiers_with_signs_of_a_query_are_found() {
+    let scheme = Scheme::configured("");
+    let body = r#"{"fspId":"payeefsp","currency":"USD"}"#;
+    for (id, in_path) in [("a+b&c@example.org", "a%2Bb%26c@example.org"), ("+2547", "%2B2547")] {
+        let id_type = if id.contains('@') { "EMAIL" } else { "MSISDN" };
+        let path = format!("/participants/{id_type}/{in_path}");
+        scheme.send(&Message::new("POST", &path, "payeefsp").body(body), 202);
+        scheme.wait_until_delivered();
+        let plan = run(&scheme, &["erase", "--party", id_type, id, "--dry-run", "--json"]);
+        let plan = plan.succeeds().json();
+        assert_eq!((&plan["contents"], &plan["isRegistered"]), (&1.into(), &true.into()), "{plan}");
+    }
 }
 
 #[test]

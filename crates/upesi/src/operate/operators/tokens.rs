@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::CliError;
 use crate::cli::admin_client::{AdminClient, AdminConnection, entries, member};
+use crate::cli::admin_get::query_value;
 use crate::cli::table::{Align, Table};
 
 pub(crate) const EXAMPLES: &str = "\
@@ -84,7 +85,7 @@ pub(crate) fn token(arguments: &TokenArguments) -> Result<(), CliError> {
     match command {
         TokenCommand::Create(arguments) => return create(&mut client, connection, arguments),
         TokenCommand::List(ListArguments { operator }) => {
-            let filter = operator.as_deref().map(fspiop::percent_encode);
+            let filter = operator.as_deref().map(query_value);
             let filter = filter.map(|name| format!("?operator={name}"));
             let path = format!("/tokens{}", filter.unwrap_or_default());
             let answer = client.call("GET", &path, None)?;

@@ -107,7 +107,7 @@ fn read(stream: Option<impl Read + Send + 'static>) -> io::Result<Receiver<Vec<u
     Ok(receiver)
 }
 
-/// Sends what is read, at most one byte more than the limit. Bytes after it are read and dropped,
+/// Sends the read bytes, at most one more than the limit. Bytes after it are read and dropped,
 /// so that the command does not wait for a reader.
 fn forward(mut stream: impl Read, sender: SyncSender<Vec<u8>>) {
     let mut left = OUTPUT_BYTES_MAX as usize + 1;

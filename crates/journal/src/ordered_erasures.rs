@@ -7,7 +7,7 @@
 //! 1. [`OrderedErasures::due`]: the closed segments with contents to erase.
 //! 2. [`OrderedErasures::erase`] for each of them, unless its contents wait
 //!    ([`OrderedErasures::waits`]). The progress is durable before the next segment.
-//! 3. [`OrderedErasures::remaining`]: what is left of each order.
+//! 3. [`OrderedErasures::remaining`]: the rest of each order.
 //!
 //! A crash at any point leaves complete segments, and the next pass continues.
 //!

@@ -6,7 +6,7 @@
 //! its work. That is repeated for every operation that changes the disk, with and without
 //! encryption.
 //!
-//! # What is watched, after each power cut and at the end
+//! # Checks after each power cut and at the end
 //! - the chain, all outcomes and the whole state, by the model and the external view;
 //! - each content is whole, or it is erased, was ordered to be and was not needed any more;
 //! - a directory whose master key was being changed opens with the two keys, and at the end with
@@ -98,7 +98,7 @@ pub fn crash_rotation_and_erasure(seed: u64, encrypted: bool) -> RewritingCounts
     counts
 }
 
-/// One directory, its archive, and what is known of it.
+/// One directory, its archive, and the state that they should have.
 struct Rewriting {
     disk: MemoryDisk,
     blobs: MemoryBlobs,
@@ -345,7 +345,7 @@ impl Rewriting {
         self.disk = self.disk.kill();
     }
 
-    /// The messages whose contents are erased; all others are what was sent.
+    /// The messages whose contents are erased; all others are as they were sent.
     fn erased(&self, node: &Node) -> BTreeSet<LogIndex> {
         let reader = node.log().reader();
         let mut erased = BTreeSet::new();

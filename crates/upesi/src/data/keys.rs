@@ -36,7 +36,7 @@ pub(crate) struct KeysArguments {
 enum KeysCommand {
     /// List the data keys, oldest first. Needs no master key.
     List(ListArguments),
-    /// Make a new data key, which encrypts what is written from now on.
+    /// Make a new data key, which encrypts new contents.
     ///
     /// A running switch uses it at once. With --data, the directory of a stopped switch gets it,
     /// which shows that the master key can be used; the next start makes another one.

@@ -205,7 +205,7 @@ impl RetentionJob {
         rules_of(config).iter().any(|rule| rule.days != 0)
     }
 
-    /// Orders what is due.
+    /// Orders the erasures that are due.
     pub(crate) fn run(&self) -> Result<Option<LogIndex>, JobFailure> {
         let view = &self.view;
         // Earlier rules of the log know no erasures.

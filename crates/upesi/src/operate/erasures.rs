@@ -186,11 +186,7 @@ fn order_again(
 ) -> Result<(), CliError> {
     let listed = read_list(file)?;
     let known = client.call("GET", "/erasures", None)?.value;
-    let is_known = |it: &Value| {
-        let is_same =
-            |own: &Value| ["logIndex", "orderedDate"].iter().all(|name| own[name] == it[name]);
-        entries(&known).iter().any(is_same)
-    };
+    let is_known = |it: &Value| entries(&known).iter().any(|own| covers(own, it));
     let (mut proposals, mut without_name) = (Vec::new(), 0);
     // The oldest first.
     for it in entries(&listed).iter().rev().filter(|it| !is_known(it)) {
@@ -227,6 +223,13 @@ fn order_again(
         )));
     }
     Ok(())
+}
+
+/// Whether an order of the log is a listed one, or the same selection ordered later.
+fn covers(own: &Value, listed: &Value) -> bool {
+    let is_same = |names: [&str; 2]| names.iter().all(|name| own[name] == listed[name]);
+    let is_later = member(listed, "orderedDate") < member(own, "orderedDate");
+    is_same(["logIndex", "orderedDate"]) || is_same(["form", "subject"]) && is_later
 }
 
 fn read_list(file: &Path) -> Result<Value, CliError> {

@@ -441,6 +441,8 @@ fn erasures_are_ordered_again_after_the_restore_of_an_older_copy() {
     assert!(again.contains("request 37"), "{again}");
     wait_until_erased(&scheme);
     assert_eq!(holders(&data), Vec::<PathBuf>::new());
+    let again = run(&scheme, &["erase", "--again", text(&file)]).succeeds().out();
+    assert_eq!(again, "", "the log has the new order");
     scheme.switch.stop(Signal::TERM);
 }
 

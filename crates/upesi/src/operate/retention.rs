@@ -17,7 +17,7 @@ Examples:
 
 #[derive(clap::Subcommand)]
 pub(crate) enum RetentionCommand {
-    /// Show what is erased by age, by which setting and when.
+    /// List the contents that settings erase by age, and when.
     #[command(after_help = EXAMPLES)]
     Plan(PlanArguments),
 }

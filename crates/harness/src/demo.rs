@@ -125,6 +125,7 @@ pub fn summary(measured: &Measured, fsps: &FspOptions, nodes: Option<&NodesPlan>
         durability: String::new(),
         confirm_to_payee: false,
         simulators_cpu_ms_per_tx: each(measured.own_cpu),
+        idle_share: measured.idle_share,
         seconds: measured.seconds,
         committed: measured.good,
         committed_in_all: measured.good_in_all,

@@ -195,6 +195,37 @@ pub fn thread_cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// Time of all processors since the start of the machine, in ticks of the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessorTicks {
+    idle: u64,
+    all: u64,
+}
+
+impl ProcessorTicks {
+    /// Zeros if the kernel does not show them.
+    pub fn now() -> Self {
+        Self::of(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
+    }
+
+    /// The first line of `/proc/stat`. Its fourth and fifth field are the time without work, and the
+    /// time without work while a disk was busy. The ninth and tenth are in the first two already.
+    fn of(stat: &str) -> Self {
+        let line =
+            stat.lines().next().and_then(|line| line.strip_prefix("cpu ")).unwrap_or_default();
+        let ticks: Vec<u64> = line.split_whitespace().filter_map(|it| it.parse().ok()).collect();
+        let sum = |from: usize, to: usize| ticks.iter().take(to).skip(from).sum();
+        Self { idle: sum(3, 5), all: sum(0, 8) }
+    }
+
+    /// The share of the time since `start` in which the processors had no work, 0 to 1; `None` if it
+    /// is not known. Includes other programs on the machine.
+    pub fn idle_share_since(self, start: Self) -> Option<f64> {
+        let all = self.all.saturating_sub(start.all);
+        (0 < all).then(|| self.idle.saturating_sub(start.idle) as f64 / all as f64)
+    }
+}
+
 /// This machine.
 pub fn machine() -> Machine {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -257,6 +288,16 @@ mod tests {
         let is_dirty = changed.is_some_and(|changed| !changed.is_empty());
         assert_eq!(commit.ends_with("-dirty"), is_dirty, "{commit}");
         assert!(commit.contains(&head[..12]), "{commit} is not {head}");
+    }
+
+    #[test]
+    fn idle_time_includes_waits_for_disks() {
+        let ticks = |line: &str| ProcessorTicks::of(&format!("{line}\ncpu0 1 1 1 1 1 1 1 1 0 0\n"));
+        let start = ticks("cpu  100 0 50 800 50 0 0 0 7 0");
+        let end = ticks("cpu  150 0 100 880 70 0 0 0 9 0");
+        assert_eq!(end.idle_share_since(start), Some(0.5));
+        assert_eq!(start.idle_share_since(start), None);
+        assert_eq!(ProcessorTicks::of("nothing"), ProcessorTicks::default());
     }
 
     #[test]

@@ -48,6 +48,9 @@ pub struct DemoReport {
     pub confirm_to_payee: bool,
     /// CPU time of simulators and load driver per committed transaction.
     pub simulators_cpu_ms_per_tx: f64,
+    /// The share of the measured part in which the processors of the machine had no work, 0 to 1;
+    /// `null` in JSON if it is not known.
+    pub idle_share: Option<f64>,
     /// Length of the measured part in seconds.
     pub seconds: f64,
     /// Transactions committed in the measured part.
@@ -247,7 +250,11 @@ impl fmt::Display for DemoReport {
             if self.confirm_to_payee { "on" } else { "off" }
         )?;
         let Machine { cores, processor, kernel, profile } = &self.machine;
-        writeln!(f, "machine         {cores} cores ({processor}), Linux {kernel}")?;
+        write!(f, "machine         {cores} cores ({processor}), Linux {kernel}")?;
+        match self.idle_share {
+            Some(share) => writeln!(f, "; {:.1} % of their time idle", share * 100.0)?,
+            None => writeln!(f)?,
+        }
         writeln!(f, "build           profile {profile}")?;
         if let Some(nodes) = &self.nodes {
             writeln!(f, "{nodes}")?;

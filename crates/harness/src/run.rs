@@ -26,7 +26,7 @@ use crate::nodes::ExecutedFault;
 use crate::onboarding::onboard;
 use crate::options::FspOptions;
 use crate::pairs::Pairs;
-use crate::proc_stats::{Environment, ProcessFigures, environment, own_cpu};
+use crate::proc_stats::{Environment, ProcessFigures, ProcessorTicks, environment, own_cpu};
 use crate::reconcile::{
     Balances, Check, IN_FLIGHT, NOTICES_OWED, RunTotals, check_expiries, same_everywhere,
 };
@@ -197,6 +197,8 @@ pub struct Measured {
     pub hub_threads: BTreeMap<String, Duration>,
     pub resident_bytes_max: Option<u64>,
     pub own_cpu: Duration,
+    /// The share of the measured part in which the processors of the machine had no work.
+    pub idle_share: Option<f64>,
     pub metrics_at_start: Metrics,
     pub metrics_at_end: Metrics,
     /// Hub metrics after the last notice.
@@ -237,6 +239,7 @@ impl Measured {
             hub_threads: rises(&start.threads, end.threads),
             resident_bytes_max: None,
             own_cpu: end.own_cpu.saturating_sub(start.own_cpu),
+            idle_share: end.processors.idle_share_since(start.processors),
             metrics_at_start: start.metrics,
             metrics_at_end: end.metrics,
             metrics_after: Metrics::default(),
@@ -349,6 +352,7 @@ struct Reading {
     figures: Option<ProcessFigures>,
     threads: BTreeMap<String, Duration>,
     own_cpu: Duration,
+    processors: ProcessorTicks,
     brokers_cpu: Duration,
     metrics: Metrics,
 }
@@ -364,6 +368,7 @@ impl Reading {
             figures: hub.figures(),
             threads: hub.thread_times(),
             own_cpu: own_cpu(),
+            processors: ProcessorTicks::now(),
             brokers_cpu: hub.nodes().map_or(Duration::ZERO, |nodes| nodes.brokers_cpu()),
         }
     }

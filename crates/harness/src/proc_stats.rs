@@ -208,8 +208,8 @@ impl ProcessorTicks {
         Self::of(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
     }
 
-    /// The first line of `/proc/stat`. Its fourth and fifth field are the time without work, and the
-    /// time without work while a disk was busy. The ninth and tenth are in the first two already.
+    /// The first line of `/proc/stat`. Its fourth and fifth field are the time without work, and
+    /// the time without work while a disk was busy. The ninth and tenth are in the first two.
     fn of(stat: &str) -> Self {
         let line =
             stat.lines().next().and_then(|line| line.strip_prefix("cpu ")).unwrap_or_default();
@@ -218,8 +218,8 @@ impl ProcessorTicks {
         Self { idle: sum(3, 5), all: sum(0, 8) }
     }
 
-    /// The share of the time since `start` in which the processors had no work, 0 to 1; `None` if it
-    /// is not known. Includes other programs on the machine.
+    /// The share of the time since `start` in which the processors had no work, 0 to 1; `None` if
+    /// it is not known. Work of other programs counts as work.
     pub fn idle_share_since(self, start: Self) -> Option<f64> {
         let all = self.all.saturating_sub(start.all);
         (0 < all).then(|| self.idle.saturating_sub(start.idle) as f64 / all as f64)

@@ -51,14 +51,17 @@ const DATABASE: &str = "rows";
 const DAMAGED: &str = "damaged";
 
 /// Version of the format: the keyspaces, their keys and the content of `about`.
-const FORMAT: u8 = 5;
+const FORMAT: u8 = 6;
+/// The format in which all records without a row have traces.
+const FORMAT_WITH_ALL_TRACES: u8 = 5;
 /// The format without an index of transfers. An empty one is added when such a store is opened; it
 /// has the transfers that end from then on.
 const FORMAT_WITHOUT_INDEX: u8 = 4;
 /// The format without `settlements`. Its logs have no settlements, so that an empty keyspace is
 /// added when such a store is opened.
 const FORMAT_WITHOUT_SETTLEMENTS: u8 = 3;
-const FORMATS: [u8; 3] = [FORMAT_WITHOUT_SETTLEMENTS, FORMAT_WITHOUT_INDEX, FORMAT];
+const FORMATS: [u8; 4] =
+    [FORMAT_WITHOUT_SETTLEMENTS, FORMAT_WITHOUT_INDEX, FORMAT_WITH_ALL_TRACES, FORMAT];
 /// Bytes of a write buffer for transfers, and for each other keyspace. Up to four more of each wait
 /// to be flushed. The writer waits when there are more.
 const TRANSFERS_BUFFER: u64 = 8 << 20;
@@ -81,6 +84,8 @@ const IDENTITY_KEY: &str = "identity";
 const MARK_KEY: &str = "mark";
 /// The record up to which ended transfers may be missing in the index. Absent if none are.
 const UNINDEXED_KEY: &str = "unindexed";
+/// The first record about a transfer that may have neither a row nor a trace. Absent if all have.
+const UNTRACED_KEY: &str = "untraced";
 /// The encrypted secret that the keys of parties are hashed with. Absent without encryption.
 const PARTY_SECRET_KEY: &str = "party-secret";
 /// Bytes of this secret.
@@ -432,8 +437,18 @@ impl Opened {
             None => StoreMark::default(),
         };
         store.check_names((format, identity), broken_by)?;
-        store.index.load().map_err(|error| broken(format!(": {error}")))?;
+        store.load().map_err(|error| broken(format!(": {error}")))?;
         Ok((store, mark))
+    }
+
+    /// Reads the part of the index and of the decisions that is kept in memory.
+    fn load(&self) -> Result<(), StoreError> {
+        self.index.load()?;
+        let first = self.about.get(UNTRACED_KEY).map_err(|error| of_library(&error))?;
+        if let Some(stored) = first {
+            self.decisions.load(read_index(&stored)?)?;
+        }
+        Ok(())
     }
 
     /// Makes the secret of an empty store.
@@ -491,10 +506,19 @@ impl Opened {
             .map(|(_, keyspace)| is_named(keyspace))
             .all(|named| named.is_ok_and(|it| it))
         {
-            return Ok(());
+            return self.set_format(identity);
         }
         self.about.insert(UNINDEXED_KEY, mark.0.to_le_bytes())?;
         self.name(identity)
+    }
+
+    /// Writes the format, if it is an earlier one.
+    fn set_format(&self, identity: LogIdentity) -> Result<(), fjall::Error> {
+        let about = about(identity);
+        match self.about.get(IDENTITY_KEY)? {
+            Some(stored) if *stored == *about => Ok(()),
+            _ => self.about.insert(IDENTITY_KEY, about),
+        }
     }
 
     /// Every keyspace except `about`, with its name.
@@ -657,10 +681,12 @@ impl Opened {
     }
 
     fn decisions(&self, id: &TransferId) -> Result<Vec<Decision>, StoreError> {
-        let row = self.get(&self.transfers, &id.to_bytes())?;
-        let named = row.map_or(Ok(Vec::new()), |row| cold_rows::records_of(id, &row));
-        let named = named.map_err(|error| self.condemn(damaged(error)))?;
-        self.decisions.of(id, named).map_err(|error| self.condemn(error))
+        let mut records = self.decisions.untraced_of(id);
+        if let Some(row) = self.get(&self.transfers, &id.to_bytes())? {
+            let named = cold_rows::records_of(id, &row);
+            records.extend(named.map_err(|error| self.condemn(damaged(error)))?);
+        }
+        self.decisions.of(id, records).map_err(|error| self.condemn(error))
     }
 
     fn delivery_records(&self, notice: NoticeId) -> Result<Vec<LogIndex>, StoreError> {
@@ -685,8 +711,7 @@ impl Opened {
     fn find_transfers(&self, query: &TransferQuery) -> Result<TransferPage, StoreError> {
         let mut page = self.index.find(query).map_err(|error| self.condemn(error))?;
         if let Some(stored) = self.get(&self.about, UNINDEXED_KEY.as_bytes())? {
-            let bytes = stored.as_ref().try_into();
-            page.missing_up_to = LogIndex(bytes.map_or(u64::MAX, u64::from_le_bytes));
+            page.missing_up_to = read_index(&stored).unwrap_or(LogIndex(u64::MAX));
         }
         Ok(page)
     }
@@ -696,7 +721,7 @@ impl Opened {
         let mut database_batch = self.database.batch();
         let mut writing = self.buffered.begin_write(self.transfers.newest());
         self.insert_rows(&batch.rows, (&mut database_batch, &mut writing))?;
-        self.decisions.write(batch, &mut database_batch);
+        let untraced = self.decisions.write(batch, &mut database_batch);
         let newest = self.index.write(&batch.rows, &mut database_batch);
         for (key, row) in rows_after(&batch.parties, |key| self.party(key))? {
             database_batch.insert(&self.parties, &*self.party_key(key), party_value(&row));
@@ -708,6 +733,8 @@ impl Opened {
             database_batch.insert(&self.settlements, &key[..], value);
         }
         database_batch.insert(&self.about, MARK_KEY, &write_mark(&batch.mark)[..]);
+        let first = untraced.first().unwrap_or(LogIndex(batch.mark.log_index.0 + 1));
+        database_batch.insert(&self.about, UNTRACED_KEY, first.0.to_le_bytes());
         database_batch.commit().map_err(|error| {
             self.failed.store(true, Ordering::Relaxed);
             match of_library(&error) {
@@ -715,6 +742,7 @@ impl Opened {
                 failed @ StoreError::Failed(_) => failed,
             }
         })?;
+        self.decisions.committed(untraced);
         self.index.committed(newest);
         self.change_large_buffers();
         self.publish(writing);
@@ -797,6 +825,11 @@ fn read_mark(stored: &[u8]) -> Option<StoreMark> {
     let (log_index, chain) = stored.split_first_chunk()?;
     let log_index = LogIndex(u64::from_le_bytes(*log_index));
     Some(StoreMark { log_index, chain: Digest(chain.try_into().ok()?) })
+}
+
+fn read_index(stored: &[u8]) -> Result<LogIndex, StoreError> {
+    let bytes = stored.try_into().map_err(|_| damaged(record::FieldError::Value))?;
+    Ok(LogIndex(u64::from_le_bytes(bytes)))
 }
 
 /// Options for a new keyspace. An existing one keeps its own.

@@ -303,7 +303,30 @@ fn a_store_of_an_older_format_is_emptied() {
         let about = database.keyspace("about", Default::default).expect("it is there");
         about.insert("identity", [&[2], &IDENTITY.0[..]].concat()).expect("it writes");
     };
-    check_harm(make_older, IDENTITY, "it has format 2, not 5");
+    check_harm(make_older, IDENTITY, "it has format 2, not 6");
+}
+
+/// A store of the format in which every record has a trace keeps its rows, and older programs
+/// refuse it from then on.
+#[test]
+fn a_store_with_all_traces_gets_the_newest_format() {
+    let (_above, path) = written();
+    let about = || {
+        let database = fjall::Database::builder(path.join("rows")).open().expect("it opens");
+        let about = database.keyspace("about", Default::default).expect("it is there");
+        (database, about)
+    };
+    let (database, keyspace) = about();
+    keyspace.insert("identity", [&[5], &IDENTITY.0[..]].concat()).expect("it writes");
+    keyspace.remove("untraced").expect("it writes");
+    drop((keyspace, database));
+    let (store, reason) = open(&path, IDENTITY);
+    assert_eq!(reason, None);
+    let found = store.read(&sample_id(0), LogIndex(u64::MAX)).expect("it reads");
+    assert!(found.is_some());
+    drop(store);
+    let identity = about().1.get("identity").expect("it reads");
+    assert_eq!(identity.as_deref().and_then(<[u8]>::first), Some(&6));
 }
 
 /// A store of the format before the index keeps its rows, and lists the transfers that end later.

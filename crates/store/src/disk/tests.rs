@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
 use std::thread;
 
-use ledger::{Outcome, Stamp};
+use ledger::{DecisionSink, Outcome, Stamp};
 use tempfile::TempDir;
 
 use super::*;
@@ -97,6 +97,12 @@ fn visible_rows_are_never_absent_while_buffers_become_tables() {
 }
 
 /// A store and its expected rows.
+fn reservation(number: u32) -> Decision {
+    let (transfer, log_index) = (present(number), LogIndex(u64::from(number)));
+    let outcome = Outcome::PrepareReserved;
+    Decision { transfer, log_index, outcome, inputs: None, owed: Vec::new() }
+}
+
 struct TestStore {
     place: TempDir,
     store: Option<Disk>,
@@ -165,6 +171,31 @@ impl TestStore {
         store.as_ref().expect("it is open").write(&batch).expect("it writes");
     }
 
+    /// Writes the prepares of these transfers, whose records are numbered like them.
+    fn reserve(&mut self, numbers: std::ops::Range<u32>) {
+        let mut batch = write_batch(Vec::new(), u64::from(numbers.end));
+        for number in numbers {
+            batch.decisions.record_decision(&reservation(number));
+        }
+        self.store().write(&batch).expect("it writes");
+    }
+
+    fn check_reservations(&self, numbers: &[u32]) {
+        for number in numbers {
+            let found = self.store().decisions(&present(*number));
+            assert_eq!(found, Ok(vec![reservation(*number)]), "{number}");
+        }
+    }
+
+    fn trace_count(&self) -> usize {
+        let count = |opened: &Opened| {
+            let (_, traces) = opened.named().find(|it| it.0 == "traces").expect("it is there");
+            // One key is its name.
+            Ok(traces.iter().count() - 1)
+        };
+        self.store().ask(count).expect("it is open")
+    }
+
     fn step(&mut self, draw: u64) {
         let first = (draw >> 32) as u32 % 1_000;
         match draw % 16 {
@@ -222,4 +253,31 @@ fn new_ids_are_recognised_without_a_read() {
         test.store = None;
         test.open();
     }
+}
+
+/// A prepare is found without a trace while it is recent, also after the process was killed. It
+/// gets one unless the row of its transfer follows soon.
+#[test]
+fn only_old_records_without_a_row_have_traces() {
+    let mut test = TestStore::begin();
+    test.reserve(1..1_001);
+    test.check_reservations(&[1, 1_000]);
+    test.kill();
+    test.check_reservations(&[1, 1_000]);
+    let rows = (1..501).map(|number| FinalTransfer {
+        prepare: LogIndex(u64::from(number)),
+        changed: LogIndex(2_000),
+        ..row(number)
+    });
+    test.store().write(&write_batch(rows.collect(), 2_000)).expect("it writes");
+    assert_eq!(test.trace_count(), 0);
+    test.reserve(2_001..2_001 + 32_768);
+    assert_eq!(test.trace_count(), 500);
+    test.check_reservations(&[1, 500, 501, 1_000, 2_001, 34_000]);
+    test.kill();
+    test.check_reservations(&[1, 500, 501, 1_000, 2_001, 34_000]);
+    test.store().write(&write_batch(Vec::new(), 200_000)).expect("it writes");
+    test.kill();
+    test.check_reservations(&[1, 500, 501, 1_000, 2_001, 34_000]);
+    assert!(500 + 32_768 <= test.trace_count(), "the mark is far from all of them");
 }

@@ -617,14 +617,18 @@ impl Opened {
         rows: &[FinalTransfer],
         (database_batch, writing): (&mut OwnedWriteBatch, &mut FilterWrite<'_, Tables>),
     ) -> Result<(), StoreError> {
-        let mut order: Vec<_> = rows.iter().map(|row| row.id.to_bytes()).zip(0_usize..).collect();
-        order.sort_unstable();
+        let mut order: Vec<_> = rows.iter().map(|row| first_bytes(&row.id)).zip(0..).collect();
+        let id = |at: usize| &rows[at].id;
+        order.sort_unstable_by(|one: &(u64, usize), other| {
+            one.0.cmp(&other.0).then_with(|| (id(one.1), one.1).cmp(&(id(other.1), other.1)))
+        });
         let (mut value, mut longer) = (Vec::with_capacity(160), Vec::with_capacity(160));
-        for versions in order.chunk_by(|one, next| one.0 == next.0) {
-            let (key, first) = &versions[0];
+        for versions in order.chunk_by(|one, next| id(one.1) == id(next.1)) {
+            let (_, first) = versions[0];
+            let key = id(first).to_bytes();
             value.clear();
-            if !cold_rows::is_first(&rows[*first]) {
-                let stored = self.get(&self.transfers, key)?;
+            if !cold_rows::is_first(&rows[first]) {
+                let stored = self.get(&self.transfers, &key)?;
                 value.extend_from_slice(stored.as_deref().unwrap_or_default());
             }
             for (_, at) in versions {
@@ -632,7 +636,7 @@ impl Opened {
                 added.map_err(|error| self.condemn(damaged(error)))?;
                 std::mem::swap(&mut value, &mut longer);
             }
-            writing.add(sstables::hash(key));
+            writing.add(sstables::hash(&key));
             database_batch.insert(&self.transfers, &key[..], &value[..]);
         }
         Ok(())
@@ -718,7 +722,10 @@ impl Opened {
 
     fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
         self.written.store(true, Ordering::Relaxed);
-        let mut database_batch = self.database.batch();
+        let items = 2 * batch.rows.len() + batch.decisions.len() / 16 + batch.parties.len();
+        // The journal is passed to the operating system, as with batches without a capacity.
+        let mut database_batch = OwnedWriteBatch::with_capacity(self.database.clone(), items)
+            .durability(Some(fjall::PersistMode::Buffer));
         let mut writing = self.buffered.begin_write(self.transfers.newest());
         self.insert_rows(&batch.rows, (&mut database_batch, &mut writing))?;
         let untraced = self.decisions.write(batch, &mut database_batch);
@@ -825,6 +832,11 @@ fn read_mark(stored: &[u8]) -> Option<StoreMark> {
     let (log_index, chain) = stored.split_first_chunk()?;
     let log_index = LogIndex(u64::from_le_bytes(*log_index));
     Some(StoreMark { log_index, chain: Digest(chain.try_into().ok()?) })
+}
+
+/// The first bytes of an id, as a number with the same order.
+fn first_bytes(id: &TransferId) -> u64 {
+    u64::from_be_bytes(*id.to_bytes().first_chunk().expect("an id is longer"))
 }
 
 fn read_index(stored: &[u8]) -> Result<LogIndex, StoreError> {

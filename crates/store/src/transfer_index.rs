@@ -9,13 +9,13 @@
 //! in the order of the log, so that compaction moves almost none of them.
 //!
 //! Costs: some 30 bytes per transfer for its entry, and postings of 28 bytes: 0.3 bytes per
-//! transfer among ten participants, up to 60 bytes among thousands, a third of that in large
+//! transfer among ten participants, up to 60 bytes among thousands, an eighth of that in large
 //! blocks. A page of a rare kind reads only blocks that have one.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fjall::{Database, Guard, Keyspace, OwnedWriteBatch};
-use ledger::{FinalTransfer, LogIndex, Stamp, TransferId};
+use ledger::{FinalTransfer, LogIndex, ParticipantIndex, Stamp, TransferId};
 use ports::{
     BLOCKS_READ_MAX, POSTINGS_READ_MAX, StoreError, TransferFilter, TransferPage, TransferQuery,
 };
@@ -31,9 +31,11 @@ use crate::memory::damaged;
 /// Entries from which a block is closed, at the end of a record.
 const BLOCK_ENTRIES: usize = 256;
 /// The same for blocks of one large write.
-const LARGE_BLOCK_ENTRIES: usize = 2_048;
+const LARGE_BLOCK_ENTRIES: usize = 4_096;
 /// Entries from which a write is large.
-const LARGE_WRITE_ENTRIES: usize = 2 * LARGE_BLOCK_ENTRIES;
+const LARGE_WRITE_ENTRIES: usize = LARGE_BLOCK_ENTRIES;
+/// Bits of an entry's place in its block.
+const PLACE_BITS: u32 = 24;
 /// Bytes of a write buffer.
 const BUFFER: u64 = 4 << 20;
 /// Names of the keyspaces.
@@ -118,6 +120,7 @@ impl TransferIndex {
     /// of the others.
     fn put(&self, block: &[TransferEntry], written: usize, database_batch: &mut OwnedWriteBatch) {
         let Some(first) = block.first().filter(|_| written < block.len()) else { return };
+        assert!(block.len() >> PLACE_BITS == 0, "a block ends with its record");
         let (key, mut value) = (first.block_key(), Vec::new());
         write_block(block, &mut value);
         database_batch.insert(&self.entries, key, &*value);
@@ -125,19 +128,23 @@ impl TransferIndex {
         for (at, entry) in block.iter().enumerate() {
             let payee = entry.payee.filter(|it| Some(*it) != entry.payer);
             let parties = [Some(EVERYONE), entry.payer, payee];
-            postings.extend(parties.into_iter().flatten().map(|whose| (whose, entry.end(), at)));
+            postings.extend(parties.into_iter().flatten().map(|whose| {
+                u64::from(whose.0) << 32 | (entry.end() as u64) << PLACE_BITS | at as u64
+            }));
         }
         postings.sort_unstable();
         let mut ranges = Vec::new();
-        for of_one in postings.chunk_by(|one, next| (one.0, one.1) == (next.0, next.1)) {
-            let [.., (whose, end, last)] = *of_one else { continue };
+        let place = |posting: &u64| (posting & ((1 << PLACE_BITS) - 1)) as usize;
+        for of_one in postings.chunk_by(|one, next| one >> PLACE_BITS == next >> PLACE_BITS) {
+            let [.., last] = of_one else { continue };
             // The others are on disk already.
-            if last < written {
+            if place(last) < written {
                 continue;
             }
             ranges.clear();
-            of_one.iter().for_each(|(_, _, at)| add_amount(&mut ranges, &block[*at]));
+            of_one.iter().for_each(|posting| add_amount(&mut ranges, &block[place(posting)]));
             write_posting(&ranges, &mut value);
+            let (whose, end) = (ParticipantIndex((last >> 32) as u32), block[place(last)].end());
             database_batch.insert(&self.postings, posting_key(whose, end, &key), &*value);
         }
     }

@@ -34,7 +34,8 @@ pub struct Forwarding<'a> {
     pub path: &'a str,
     /// The derived recipient. Used if the message names none.
     pub destination: Option<&'a FspName>,
-    /// Trace to start if the message belongs to none.
+    /// The context in the message's `traceparent`, which is then not parsed again, or one without a
+    /// parent, to start if the message belongs to none.
     pub trace: TraceContext,
     /// Id of the hub's span, not zero, chosen by the caller.
     pub span: u64,
@@ -122,15 +123,20 @@ const PRIVATE_X_PREFIXES: [&str; 14] = [
 /// An underscore or a dot in a name counts as a hyphen. Costs: one check per name; no allocation if
 /// no name matches.
 pub fn strip(headers: &mut HeaderMap) {
-    if headers.contains_key(CONNECTION) {
-        remove_named_by_connection(headers);
+    if headers.keys().any(|name| *name == CONNECTION) {
+        if is_any_named_by_connection(headers) {
+            remove_named_by_connection(headers);
+        }
         headers.remove(CONNECTION);
     }
     // Nearly every message has these two.
     headers.remove(HOST);
     headers.remove(CONTENT_LENGTH);
     // Looking up names that are hardly ever present costs a hash each.
-    let ends_here = |name: &&HeaderName| belongs_to_connection(name) || is_private(name.as_str());
+    let ends_here = |name: &&HeaderName| {
+        let text = name.as_str();
+        !is_usual(text) && (belongs_to_connection(name) || is_private(text))
+    };
     let names: Vec<HeaderName> = headers.keys().filter(ends_here).cloned().collect();
     for name in names {
         headers.remove(name);
@@ -146,24 +152,68 @@ pub fn strip(headers: &mut HeaderMap) {
 /// - `traceparent` becomes a child span of the same trace, `tracestate` stays. A message without a
 ///   valid one joins `trace`; without a state it gets `upesi=<span>`.
 pub fn rewrite(headers: &mut HeaderMap, with: &Forwarding<'_>) {
-    if *with.method == Method::PUT {
+    let present = PresentHeaders::read(headers);
+    if present.accept && *with.method == Method::PUT {
         headers.remove(ACCEPT);
     }
-    if !headers.contains_key(&FSPIOP_URI)
-        && let Ok(path) = HeaderValue::from_str(with.path)
+    if !present.uri
+        && let Some(path) = path_value(with.path)
     {
         headers.insert(&FSPIOP_URI, path);
     }
-    if !headers.contains_key(&FSPIOP_HTTP_METHOD) {
+    if !present.method {
         headers.insert(&FSPIOP_HTTP_METHOD, method_value(with.method));
     }
-    if !headers.contains_key(DATE) {
+    if !present.date {
         headers.insert(DATE, date_header(with.now_ms));
     }
-    if let Some(destination) = with.destination {
+    if present.destination != Some(true)
+        && let Some(destination) = with.destination
+    {
         add_destination(headers, destination);
     }
-    continue_trace(headers, with);
+    continue_trace(headers, present, with);
+}
+
+/// Whether the headers that are added if they are absent are present, found in one pass: a look-up
+/// costs a hash.
+#[derive(Clone, Copy, Default)]
+struct PresentHeaders {
+    accept: bool,
+    date: bool,
+    /// Whether its first value is not empty.
+    destination: Option<bool>,
+    method: bool,
+    tracestate: bool,
+    uri: bool,
+}
+
+impl PresentHeaders {
+    fn read(headers: &HeaderMap) -> Self {
+        let mut present = Self::default();
+        for (name, value) in headers {
+            match name.as_str() {
+                "accept" => present.accept = true,
+                "date" => present.date = true,
+                "fspiop-destination" => {
+                    present.destination.get_or_insert(!value.is_empty());
+                }
+                "fspiop-http-method" => present.method = true,
+                "fspiop-uri" => present.uri = true,
+                "tracestate" => present.tracestate = true,
+                _ => {}
+            }
+        }
+        present
+    }
+}
+
+/// A path as a header value, without an allocation for the usual ones.
+fn path_value(path: &str) -> Option<HeaderValue> {
+    match path {
+        "/transfers" => Some(HeaderValue::from_static("/transfers")),
+        _ => HeaderValue::from_str(path).ok(),
+    }
 }
 
 /// A participant's name as a header value. Bytes that are invalid in a header become `?`.
@@ -187,13 +237,26 @@ pub(crate) fn method_value(method: &Method) -> HeaderValue {
     })
 }
 
+/// Whether `Connection` names a header of the message, which is rare: usual values are
+/// `keep-alive` and `close`.
+fn is_any_named_by_connection(headers: &HeaderMap) -> bool {
+    headers.get_all(CONNECTION).iter().flat_map(tokens).any(|token| {
+        let is_named = |name: &HeaderName| token.eq_ignore_ascii_case(name.as_str().as_bytes());
+        headers.keys().any(is_named)
+    })
+}
+
+/// The names in a value of `Connection`.
+fn tokens(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
+    value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
+}
+
 /// Removes the headers that `Connection` names, except those that the API needs: a client must not
 /// be able to remove a header between hub and participant.
 fn remove_named_by_connection(headers: &mut HeaderMap) {
     let values: Vec<HeaderValue> = headers.get_all(CONNECTION).iter().cloned().collect();
-    let tokens = values.iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    for token in tokens {
-        if let Ok(name) = HeaderName::from_bytes(token.trim_ascii())
+    for token in values.iter().flat_map(tokens) {
+        if let Ok(name) = HeaderName::from_bytes(token)
             && !is_end_to_end(&name)
         {
             headers.remove(name);
@@ -214,14 +277,20 @@ fn belongs_to_connection(name: &HeaderName) -> bool {
         || begins_with(name.as_str(), "proxy-")
 }
 
+/// Whether a name has the prefix of one in nearly every message. None of those ends at the hub.
+fn is_usual(name: &str) -> bool {
+    matches!(
+        name.as_bytes(),
+        [b'f', b's', ..]
+            | [b'c', b'o', b'n', b't', ..]
+            | [b't', b'r', b'a', b'c', ..]
+            | [b'a', b'c', b'c', ..]
+            | [b'd', b'a', b't', ..]
+    )
+}
+
 fn is_private(name: &str) -> bool {
     match name.as_bytes() {
-        // Prefixes of the names in nearly every message.
-        [b'f', b's', ..]
-        | [b'c', b'o', b'n', ..]
-        | [b't', b'r', b'a', ..]
-        | [b'a', b'c', b'c', ..]
-        | [b'd', b'a', b't', ..] => false,
         [b'x', b'-' | b'_' | b'.', ..] => is_listed(name, &PRIVATE_X, &PRIVATE_X_PREFIXES),
         [b'a' | b'c' | b'd' | b'f' | b'r' | b's' | b't' | b'v' | b'x', ..] => {
             is_listed(name, &PRIVATE, &PRIVATE_PREFIXES)
@@ -244,9 +313,6 @@ fn begins_with(name: &str, prefix: &str) -> bool {
 }
 
 fn add_destination(headers: &mut HeaderMap, destination: &FspName) {
-    if headers.get(&FSPIOP_DESTINATION).is_some_and(|value| !value.is_empty()) {
-        return;
-    }
     let allowed = match headers.get(&FSPIOP_SIGNATURE) {
         Some(signature) => protects_destination(signature.as_bytes()),
         None => true,
@@ -300,14 +366,15 @@ impl<'de> Deserialize<'de> for NamesDestination {
     }
 }
 
-fn continue_trace(headers: &mut HeaderMap, with: &Forwarding<'_>) {
-    let parent = headers.get(&TRACEPARENT).and_then(|value| TraceContext::parse(value.as_bytes()));
-    if parent.is_none() {
+fn continue_trace(headers: &mut HeaderMap, present: PresentHeaders, with: &Forwarding<'_>) {
+    let known = Some(with.trace).filter(TraceContext::has_parent);
+    let parent = known.or_else(|| TraceContext::parse(headers.get(&TRACEPARENT)?.as_bytes()));
+    if present.tracestate && parent.is_none() {
         // A state without a valid parent belongs to no trace.
         headers.remove(&TRACESTATE);
     }
     headers.insert(&TRACEPARENT, parent.unwrap_or(with.trace).child(with.span));
-    if !headers.contains_key(&TRACESTATE) {
+    if !present.tracestate || parent.is_none() {
         headers.insert(&TRACESTATE, trace::state(with.span));
     }
 }
@@ -425,6 +492,32 @@ mod tests {
             headers.insert(&FSPIOP_SIGNATURE, HeaderValue::from_str(&signature).expect("a value"));
             rewrite(&mut headers, &forwarding(&Method::POST));
             assert_eq!(headers.contains_key(&FSPIOP_DESTINATION), added, "{signature}");
+        }
+    }
+
+    #[test]
+    fn a_context_that_is_known_is_not_parsed_again() {
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let known = TraceContext::parse(parent.as_bytes()).expect("valid");
+        let mut inbound = HeaderMap::new();
+        inbound.insert(&TRACEPARENT, HeaderValue::from_static(parent));
+        inbound.insert(&TRACESTATE, HeaderValue::from_static("a=b"));
+        let (mut parsed, mut passed) = (inbound.clone(), inbound);
+        rewrite(&mut parsed, &forwarding(&Method::PUT));
+        rewrite(&mut passed, &Forwarding { trace: known, ..forwarding(&Method::PUT) });
+        assert_eq!(passed, parsed);
+        assert_eq!(passed[&TRACEPARENT], known.child(0x1234));
+        assert_eq!(passed[&TRACESTATE], "a=b");
+    }
+
+    #[test]
+    fn the_first_of_two_destinations_decides() {
+        for (first, second, expected) in [("", "b", "payeefsp"), ("a", "", "a")] {
+            let mut headers = HeaderMap::new();
+            headers.append(&FSPIOP_DESTINATION, HeaderValue::from_static(first));
+            headers.append(&FSPIOP_DESTINATION, HeaderValue::from_static(second));
+            rewrite(&mut headers, &forwarding(&Method::POST));
+            assert_eq!(headers[&FSPIOP_DESTINATION], expected, "{first:?} {second:?}");
         }
     }
 

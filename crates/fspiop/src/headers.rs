@@ -6,7 +6,7 @@
 //! header that may occur once but occurs twice is refused first, because the two ends of a
 //! connection might use different ones.
 
-use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, DATE, HeaderName};
+use http::header::{ACCEPT, CONTENT_ENCODING, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use ledger::FspName;
 
@@ -251,22 +251,95 @@ pub fn check<'a>(
     resource: &str,
 ) -> Result<RequestHeaders<'a>, Refusal> {
     check_singles(headers)?;
-    check_identity(headers)?;
-    check_accept(headers, method, resource)?;
-    check_date(headers, resource)?;
-    let version = check_content_type(headers, resource)?;
-    check_content_encoding(headers)?;
-    let Some(source) = headers.get(&FSPIOP_SOURCE) else {
+    let found = FoundHeaders::read(headers);
+    found.check_identity()?;
+    check_accept((headers, found.accept), method, resource)?;
+    found.check_date(resource)?;
+    let version = found.check_content_type(resource)?;
+    if found.content_encoding.is_some() {
+        check_content_encoding(headers)?;
+    }
+    let Some(source) = found.source else {
         return Err(Refusal::missing("/header must have required property 'fspiop-source'"));
     };
     Ok(RequestHeaders {
         source: fsp_name(source, "fspiop-source")?,
-        destination: optional_name(headers, &FSPIOP_DESTINATION)?,
-        proxy: optional_name(headers, &FSPIOP_PROXY)?,
+        destination: optional_name(found.destination, &FSPIOP_DESTINATION)?,
+        proxy: optional_name(found.proxy, &FSPIOP_PROXY)?,
         version,
-        trace: headers.get(&TRACEPARENT).and_then(|value| TraceContext::parse(value.as_bytes())),
-        signature: headers.get(&FSPIOP_SIGNATURE),
+        trace: found.traceparent.and_then(|value| TraceContext::parse(value.as_bytes())),
+        signature: found.signature,
     })
+}
+
+/// The first value of each header that is checked, found in one pass: a look-up costs a hash.
+#[derive(Default)]
+struct FoundHeaders<'a> {
+    accept: Option<&'a HeaderValue>,
+    client_id: Option<&'a HeaderValue>,
+    content_encoding: Option<&'a HeaderValue>,
+    content_type: Option<&'a HeaderValue>,
+    date: Option<&'a HeaderValue>,
+    destination: Option<&'a HeaderValue>,
+    proxy: Option<&'a HeaderValue>,
+    signature: Option<&'a HeaderValue>,
+    source: Option<&'a HeaderValue>,
+    traceparent: Option<&'a HeaderValue>,
+}
+
+impl<'a> FoundHeaders<'a> {
+    fn read(headers: &'a HeaderMap) -> Self {
+        let mut found = Self::default();
+        for (name, value) in headers {
+            let slot = match name.as_str() {
+                "accept" => &mut found.accept,
+                "content-encoding" => &mut found.content_encoding,
+                "content-type" => &mut found.content_type,
+                "date" => &mut found.date,
+                "fspiop-destination" => &mut found.destination,
+                "fspiop-proxy" => &mut found.proxy,
+                "fspiop-signature" => &mut found.signature,
+                "fspiop-source" => &mut found.source,
+                "traceparent" => &mut found.traceparent,
+                "x-client-id" => &mut found.client_id,
+                _ => continue,
+            };
+            slot.get_or_insert(value);
+        }
+        found
+    }
+
+    /// Compares the sender named in a message with the identity established by a gateway.
+    ///
+    /// `FSPIOP-Proxy` is not considered: the hub has no proxy participants, so a proxy that is the
+    /// caller could name any participant as the source.
+    fn check_identity(&self) -> Result<(), Refusal> {
+        match self.client_id.is_none() || self.source == self.client_id {
+            true => Ok(()),
+            false => Err(Refusal::invalid("Invalid fspiop-source header")),
+        }
+    }
+
+    fn check_date(&self, resource: &str) -> Result<(), Refusal> {
+        match self.date {
+            None => Err(missing("Date", resource)),
+            Some(date) if is_http_date(date.as_bytes()) => Ok(()),
+            Some(_) => Err(Refusal::malformed("Invalid date header")),
+        }
+    }
+
+    fn check_content_type(&self, resource: &str) -> Result<Version, Refusal> {
+        let Some(content_type) = self.content_type else {
+            return Err(missing("Content-Type", resource));
+        };
+        match media::content_version(content_type.as_bytes(), resource) {
+            Some((b'1', b'0')) => Ok(Version::V1_0),
+            Some((b'1', b'1')) => Ok(Version::V1_1),
+            Some((b'2', b'0')) => Ok(Version::V2_0),
+            Some(_) => Err(unsupported(CONTENT_UNSUPPORTED)),
+            None => Err(Refusal::malformed("Invalid content-type header")),
+        }
+    }
 }
 
 fn check_singles(headers: &HeaderMap) -> Result<(), Refusal> {
@@ -281,50 +354,25 @@ fn check_singles(headers: &HeaderMap) -> Result<(), Refusal> {
     }
 }
 
-/// Compares the sender named in a message with the identity established by a gateway.
-///
-/// `FSPIOP-Proxy` is not considered: the hub has no proxy participants, so a proxy that is the
-/// caller could name any participant as the source.
-fn check_identity(headers: &HeaderMap) -> Result<(), Refusal> {
-    let Some(client) = headers.get(&X_CLIENT_ID) else {
-        return Ok(());
+fn check_accept(
+    (headers, first): (&HeaderMap, Option<&HeaderValue>),
+    method: &Method,
+    resource: &str,
+) -> Result<(), Refusal> {
+    let acceptance = match headers.len() == headers.keys_len() {
+        true => media::accept(first.map(HeaderValue::as_bytes).into_iter(), resource),
+        false => {
+            let lines = headers.get_all(ACCEPT).iter().map(HeaderValue::as_bytes);
+            media::accept(lines, resource)
+        }
     };
-    match headers.get(&FSPIOP_SOURCE) == Some(client) {
-        true => Ok(()),
-        false => Err(Refusal::invalid("Invalid fspiop-source header")),
-    }
-}
-
-fn check_accept(headers: &HeaderMap, method: &Method, resource: &str) -> Result<(), Refusal> {
-    let lines = headers.get_all(ACCEPT).iter().map(HeaderValue::as_bytes);
-    match media::accept(lines, resource) {
+    match acceptance {
         Acceptance::Absent if Presence::RequiredToAsk.is_required(method) => {
             Err(missing("Accept", resource))
         }
         Acceptance::Absent | Acceptance::Supported => Ok(()),
         Acceptance::Unsupported => Err(unsupported(ACCEPT_UNSUPPORTED)),
         Acceptance::Malformed => Err(Refusal::malformed("Invalid accept header")),
-    }
-}
-
-fn check_date(headers: &HeaderMap, resource: &str) -> Result<(), Refusal> {
-    match headers.get(DATE) {
-        None => Err(missing("Date", resource)),
-        Some(date) if is_http_date(date.as_bytes()) => Ok(()),
-        Some(_) => Err(Refusal::malformed("Invalid date header")),
-    }
-}
-
-fn check_content_type(headers: &HeaderMap, resource: &str) -> Result<Version, Refusal> {
-    let Some(content_type) = headers.get(CONTENT_TYPE) else {
-        return Err(missing("Content-Type", resource));
-    };
-    match media::content_version(content_type.as_bytes(), resource) {
-        Some((b'1', b'0')) => Ok(Version::V1_0),
-        Some((b'1', b'1')) => Ok(Version::V1_1),
-        Some((b'2', b'0')) => Ok(Version::V2_0),
-        Some(_) => Err(unsupported(CONTENT_UNSUPPORTED)),
-        None => Err(Refusal::malformed("Invalid content-type header")),
     }
 }
 
@@ -366,8 +414,11 @@ fn unsupported(sentence: &str) -> Refusal {
     Refusal { extensions: Version::SUPPORTED.to_vec(), ..refusal }
 }
 
-fn optional_name(headers: &HeaderMap, name: &HeaderName) -> Result<Option<FspName>, Refusal> {
-    match headers.get(name) {
+fn optional_name(
+    value: Option<&HeaderValue>,
+    name: &HeaderName,
+) -> Result<Option<FspName>, Refusal> {
+    match value {
         Some(value) if !value.is_empty() => fsp_name(value, name.as_str()).map(Some),
         _ => Ok(None),
     }
@@ -511,6 +562,19 @@ mod tests {
         assert_eq!(found.version, Version::V1_0);
         assert_eq!(found.trace.map(|trace| trace.trace_id[0]), Some(0x0a));
         assert!(found.signature.is_some() && found.proxy.is_none());
+    }
+
+    #[test]
+    fn every_line_of_a_list_is_read() {
+        let other = "application/json";
+        let media = format!("{MEDIA};version=2");
+        for lines in [[other, &media], [&media, other]] {
+            let changes = [("accept", lines[0]), ("+accept", lines[1])];
+            assert_eq!(outcome(&Method::POST, "transfers", &changes), "ok", "{lines:?}");
+        }
+        let codings = [("content-encoding", "identity"), ("+content-encoding", "gzip")];
+        let refused = outcome(&Method::POST, "transfers", &codings);
+        assert!(refused.contains("Content-Encoding"), "{refused}");
     }
 
     #[test]

@@ -13,10 +13,10 @@ use crate::error::Refusal;
 /// Maximum number of header lines in one request, the same as in the HTTP/1.1 parser.
 pub const HEADER_LINES_MAX: usize = 100;
 
-/// Beginnings of names that readers on the way, or recipients, take for others if `_` and `-` are
+/// First words of names that readers on the way, or recipients, take for others if `_` and `-` are
 /// the same to them, as in CGI. FSPIOP has no header with `_`. Names that describe the caller, such
 /// as `X_Forwarded_For`, are not forwarded anyway.
-const AMBIGUOUS: [&str; 4] = ["accept_", "content_", "fspiop_", "transfer_"];
+const AMBIGUOUS: [&str; 4] = ["accept", "content", "fspiop", "transfer"];
 
 /// Checks the number of headers, their names, target, `Host` and `Transfer-Encoding`. After a
 /// refusal the connection must be closed, because the two ends might disagree on the start of the
@@ -43,12 +43,12 @@ pub fn check(head: &Parts) -> Result<(), Refusal> {
 /// means the header to be read, and a reader in front may have done so.
 fn check_names(head: &Parts) -> Result<(), Refusal> {
     let mut names = head.headers.keys().map(HeaderName::as_str);
-    let is_ambiguous = |name: &&str| {
-        name.bytes().any(|byte| matches!(byte, b'_' | b'.')) && {
-            let name = name.replace(['-', '.'], "_");
-            AMBIGUOUS.iter().any(|beginning| name.starts_with(beginning))
-        }
+    let begins_known = |name: &str| {
+        let rest = AMBIGUOUS.iter().find_map(|word| name.strip_prefix(word));
+        rest.is_some_and(|rest| rest.starts_with(['-', '_', '.']))
     };
+    let is_ambiguous =
+        |name: &&str| begins_known(name) && name.bytes().any(|byte| matches!(byte, b'_' | b'.'));
     match names.find(is_ambiguous) {
         None => Ok(()),
         Some(name) => {

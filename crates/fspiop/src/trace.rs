@@ -33,6 +33,12 @@ impl TraceContext {
         self.flags & SAMPLED != 0
     }
 
+    /// Whether it is of a message with a valid `traceparent`, not a new trace.
+    #[must_use]
+    pub const fn has_parent(&self) -> bool {
+        self.span_id != 0
+    }
+
     /// Parses `00-<trace>-<span>-<flags>`; later versions may carry more fields after these.
     ///
     /// `None` for a value that W3C calls invalid. The message is then treated like one without it.

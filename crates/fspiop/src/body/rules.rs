@@ -680,7 +680,8 @@ fn is_ilp_packet(text: &str) -> bool {
 }
 
 fn is_ilp_condition(text: &str) -> bool {
-    text.len() == 43 && text.bytes().all(is_base64url)
+    // No early exit, as in a packet.
+    text.len() == 43 && text.bytes().fold(true, |ok, byte| ok & is_base64url(byte))
 }
 
 fn is_digits(text: &str, most: usize) -> bool {

@@ -50,11 +50,17 @@ pub struct StoredMessage {
     pub body: Bytes,
 }
 
-/// Appends the stored form of a message to `out`.
-pub fn encode(headers: &HeaderMap, body: &[u8], out: &mut Vec<u8>) {
+/// Upper bound of the length of the stored form.
+#[must_use]
+pub fn bytes_max(headers: &HeaderMap, body: &[u8]) -> usize {
     let lines: usize =
         headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 8).sum();
-    out.reserve(lines + body.len() + 8);
+    lines + body.len() + 8
+}
+
+/// Appends the stored form of a message to `out`, which needs room for [`bytes_max`] if it shall
+/// not grow.
+pub fn encode(headers: &HeaderMap, body: &[u8], out: &mut Vec<u8>) {
     out.push(VERSION);
     put_length(out, headers.len());
     for (name, value) in headers {

@@ -2,7 +2,8 @@
 //! of a replicated topic.
 //!
 //! # Phases
-//! 1. [`NewRecord::encode`], on the thread that read the message: one allocation per record.
+//! 1. [`EncodedRecord::write`], on the thread that read the message: one allocation per record, and
+//!    no copy of fields or payload. [`NewRecord::encode`] copies both.
 //! 2. [`FrameBuilder::push`] and [`FrameBuilder::seal`], on the sequencer's thread: one copy of
 //!    each record, one BLAKE3 of the chained bytes, one CRC-32C; no allocation once the buffer has
 //!    grown.
@@ -465,18 +466,33 @@ impl NewRecord<'_> {
             .ok_or(RecordTooLarge)?;
         let state = if self.payload.is_some() { STATE_STORED } else { STATE_NONE };
         let mut out = Vec::with_capacity(length);
-        out.extend_from_slice(&(length as u32).to_le_bytes());
-        out.extend_from_slice(&[state, 0, 0, 0]);
-        out.extend_from_slice(&self.kind.to_le_bytes());
-        out.extend_from_slice(&self.version.to_le_bytes());
-        out.extend_from_slice(&(self.fields.len() as u32).to_le_bytes());
-        out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+        out.extend_from_slice(&[0; RECORD_AT_FIELDS]);
         out.extend_from_slice(self.fields);
         out.extend_from_slice(&digest.0);
         out.extend_from_slice(payload);
-        assert_eq!(out.len(), length, "a record is as long as the sum of its parts");
+        let header = (state, self.kind, self.version);
+        put_record_header(&mut out, header, self.fields.len(), payload.len());
         Ok(EncodedRecord(out))
     }
+}
+
+/// Writes the part before the fields of a whole record.
+fn put_record_header(
+    record: &mut [u8],
+    (state, kind, version): (u8, u16, u16),
+    fields: usize,
+    payload: usize,
+) {
+    let length = record.len();
+    assert_eq!(length, RECORD_OVERHEAD_BYTES + fields + payload, "the sum of the parts");
+    record[..RECORD_AT_STATE].copy_from_slice(&(length as u32).to_le_bytes());
+    record[RECORD_AT_STATE..RECORD_AT_KIND].copy_from_slice(&[state, 0, 0, 0]);
+    record[RECORD_AT_KIND..RECORD_AT_VERSION].copy_from_slice(&kind.to_le_bytes());
+    record[RECORD_AT_VERSION..RECORD_AT_FIELDS_LENGTH].copy_from_slice(&version.to_le_bytes());
+    record[RECORD_AT_FIELDS_LENGTH..RECORD_AT_PAYLOAD_LENGTH]
+        .copy_from_slice(&(fields as u32).to_le_bytes());
+    record[RECORD_AT_PAYLOAD_LENGTH..RECORD_AT_FIELDS]
+        .copy_from_slice(&(payload as u32).to_le_bytes());
 }
 
 /// BLAKE3 of a payload, for [`NewRecord::payload`].
@@ -490,6 +506,35 @@ pub fn payload_digest(payload: &[u8]) -> Digest {
 pub struct EncodedRecord(Vec<u8>);
 
 impl EncodedRecord {
+    /// Writes a record with a payload in place: the same bytes as [`NewRecord::encode`], without a
+    /// copy, and with one allocation if fields and payload have at most `bytes` together.
+    ///
+    /// # Errors
+    /// [`RecordTooLarge`] if it would be longer than [`RECORD_BYTES_MAX`].
+    pub fn write(
+        (kind, version): (u16, u16),
+        bytes: usize,
+        write_fields: impl FnOnce(&mut Vec<u8>),
+        write_payload: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Self, RecordTooLarge> {
+        let mut out = Vec::with_capacity(RECORD_OVERHEAD_BYTES.saturating_add(bytes));
+        out.extend_from_slice(&[0; RECORD_AT_FIELDS]);
+        write_fields(&mut out);
+        let digest_at = out.len();
+        out.extend_from_slice(&[0; DIGEST_BYTES]);
+        let payload_at = out.len();
+        write_payload(&mut out);
+        let length = out.len();
+        if RECORD_BYTES_MAX < length {
+            return Err(RecordTooLarge);
+        }
+        let digest = payload_digest(&out[payload_at..]);
+        out[digest_at..payload_at].copy_from_slice(&digest.0);
+        let fields = digest_at - RECORD_AT_FIELDS;
+        put_record_header(&mut out, (STATE_STORED, kind, version), fields, length - payload_at);
+        Ok(Self(out))
+    }
+
     /// The stored form; never empty.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

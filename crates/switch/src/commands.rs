@@ -19,10 +19,15 @@ use ledger::{
     FeeRule, FspName, FulfilBulk, FulfilState, PartyBinding, PartyChangeForm, PrepareBulk,
     TransferId, first_match,
 };
+use record::command::{FIELDS_VERSION, write_fields};
+use record::frame::{EncodedRecord, RecordTooLarge};
 
 use crate::inbound::{Envelope, Inbound, RecordedMessage, RequestSpan};
 use crate::message::ForwardedMessage;
 use crate::trace::RequestTrace;
+
+/// Room for the fields of a command; those of a bulk transfer or of many parties are longer.
+const FIELDS_BYTES: usize = 256;
 
 /// A message as the edge records it.
 #[derive(Clone, Debug)]
@@ -63,7 +68,9 @@ pub fn recorded(
     strip(&mut headers);
     let (span, stages) = (RequestSpan { id: span, is_sampled: false }, RequestTrace::default());
     let inbound = Inbound { envelope, method, uri, headers, body, span, stages };
-    let RecordedMessage { payload, .. } = store(&command, inbound, || 0);
+    let ForwardedMessage { headers, body } = store(&command, inbound, || 0).message;
+    let mut payload = Vec::with_capacity(stored_message::bytes_max(&headers, &body));
+    stored_message::encode(&headers, &body, &mut payload);
     Ok(Some(Recorded { command, payload }))
 }
 
@@ -97,9 +104,24 @@ pub(crate) fn store(
         let with = Forwarding { method, path, destination, trace, span: span.id, now_ms };
         rewrite(&mut headers, &with);
     }
-    let mut payload = Vec::new();
-    stored_message::encode(&headers, &body, &mut payload);
-    RecordedMessage { message: ForwardedMessage { headers, body }, payload, stages }
+    RecordedMessage { message: ForwardedMessage { headers, body }, stages }
+}
+
+/// The record of a command with the message that it came in.
+///
+/// # Errors
+/// [`RecordTooLarge`] if they exceed a record.
+pub(crate) fn encode(
+    command: &Command,
+    message: &ForwardedMessage,
+) -> Result<EncodedRecord, RecordTooLarge> {
+    let ForwardedMessage { headers, body } = message;
+    EncodedRecord::write(
+        (command.number(), FIELDS_VERSION),
+        FIELDS_BYTES + stored_message::bytes_max(headers, body),
+        |out| write_fields(command, out),
+        |out| stored_message::encode(headers, body, out),
+    )
 }
 
 /// The command of a message; `None` for messages that are not recorded. `now_ms` is

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use fspiop::TraceContext;
-use fspiop::headers::{TRACEPARENT, TRACESTATE};
+use fspiop::headers::TRACESTATE;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use crate::message::ForwardedMessage;
@@ -45,8 +45,6 @@ pub(crate) struct RequestSpan {
 /// A message as it is recorded.
 pub(crate) struct RecordedMessage {
     pub(crate) message: ForwardedMessage,
-    /// Headers and body in their stored form.
-    pub(crate) payload: Vec<u8>,
     pub(crate) stages: RequestTrace,
 }
 
@@ -81,10 +79,8 @@ impl Inbound {
 impl Trace {
     /// The trace of a received message. A `tracestate` without a valid parent is ignored.
     pub(crate) fn of(inbound: &Inbound) -> Self {
-        let parent = inbound.headers.get(&TRACEPARENT);
-        let state = parent
-            .and_then(|value| TraceContext::parse(value.as_bytes()))
-            .and_then(|_| inbound.headers.get(&TRACESTATE).cloned());
+        let has_parent = inbound.envelope.trace.has_parent();
+        let state = has_parent.then(|| inbound.headers.get(&TRACESTATE).cloned()).flatten();
         let context = TraceContext { span_id: inbound.span.id, ..inbound.envelope.trace };
         Self { context, state }
     }

@@ -76,7 +76,7 @@ impl Submitter {
         inbound: Inbound,
     ) -> Result<PendingDecision, Refusal> {
         let stored = commands::store(&command, inbound, || self.thread.wall_ms());
-        let RecordedMessage { message, payload, mut stages } = stored;
+        let RecordedMessage { message, mut stages } = stored;
         let facts = self.thread.spans.is_on().then(|| DecisionFacts::of(&command));
         stages.is_about(&command);
         stages.mark(TracePoint::Submitted);
@@ -92,8 +92,7 @@ impl Submitter {
             return Ok(PendingDecision { wait: None, stages: RequestTrace::default(), facts });
         }
         let wait = self.waiters.wait();
-        let record =
-            sequencer::encode(&command, Some(&payload)).map_err(|_| Refusal::too_large())?;
+        let record = commands::encode(&command, &message).map_err(|_| Refusal::too_large())?;
         let ticket = ReplyTo::Waiter { mailbox: self.thread.number, waiter: wait.number() };
         let attached = SubmissionContext { ticket, message: Some(Arc::new(message)) };
         let durability = Durability::Synced;

@@ -23,6 +23,27 @@ fn encoded(&(kind, fields, payload): &Sample<'_>) -> EncodedRecord {
     NewRecord { kind, version: 3, fields, payload }.encode().expect("samples are short")
 }
 
+#[test]
+fn records_written_in_place_equal_encoded_ones() {
+    for sample @ &(kind, fields, payload) in SAMPLES {
+        let Some(payload) = payload else { continue };
+        for bytes in [0, fields.len() + payload.len()] {
+            let written = EncodedRecord::write(
+                (kind, 3),
+                bytes,
+                |out| out.extend_from_slice(fields),
+                |out| out.extend_from_slice(payload),
+            );
+            assert_eq!(written, Ok(encoded(sample)));
+        }
+    }
+    let write = |length: usize| {
+        EncodedRecord::write((1, 3), 0, |_| (), |out| out.resize(out.len() + length, 0))
+    };
+    assert!(write(RECORD_BYTES_MAX - RECORD_OVERHEAD_BYTES).is_ok());
+    assert_eq!(write(RECORD_BYTES_MAX - RECORD_OVERHEAD_BYTES + 1), Err(RecordTooLarge));
+}
+
 fn batch(stamp: u64) -> BatchHeader {
     BatchHeader {
         stamp: Stamp(stamp),

@@ -164,7 +164,7 @@ impl EndpointType {
     /// For a base URL: `value` and `path`, which begins with a slash.
     #[must_use]
     pub fn address(self, value: &str, variables: &[(&str, &str)], path: &str) -> String {
-        if !self.is_base_url() || value.contains("{{") {
+        if !self.is_base_url() || split_at_pair(value, b'{').is_some() {
             let mut address = expand(value, variables);
             if let Some((_, query)) = path.split_once('?') {
                 address.push(if address.contains('?') { '&' } else { '?' });
@@ -201,28 +201,44 @@ pub fn is_called(name: &str) -> bool {
 }
 
 /// Replaces each `{{name}}` (or `{{{name}}}`, blanks allowed inside) by the variable's value,
-/// unchanged. Values must be valid in a path already ([`crate::percent_encode`], or an identifier's
-/// raw form). An unknown name becomes empty; unclosed braces stay.
+/// unchanged. Costs one allocation of the exact length. Values must be valid in a path already
+/// ([`crate::percent_encode`], or an identifier's raw form). An unknown name becomes empty; unclosed
+/// braces stay.
 #[must_use]
 pub fn expand(template: &str, variables: &[(&str, &str)]) -> String {
-    let mut out = String::with_capacity(template.len() + 64);
+    let mut length = 0;
+    expand_parts(template, variables, |part| length += part.len());
+    let mut out = String::with_capacity(length);
+    expand_parts(template, variables, |part| out.push_str(part));
+    out
+}
+
+/// Calls `take` with the parts of the expanded template, in order.
+fn expand_parts(template: &str, variables: &[(&str, &str)], mut take: impl FnMut(&str)) {
     let mut rest = template;
-    while let Some((before, tail)) = rest.split_once("{{") {
-        let Some((inside, after)) = tail.split_once("}}") else {
+    while let Some((before, tail)) = split_at_pair(rest, b'{') {
+        let Some((inside, after)) = split_at_pair(tail, b'}') else {
             break;
         };
-        out.push_str(before);
+        take(before);
         let (name, after) = match inside.strip_prefix('{') {
             Some(inside) => (inside, after.strip_prefix('}').unwrap_or(after)),
             None => (inside, after),
         };
         if let Some((_, value)) = variables.iter().find(|(known, _)| *known == name.trim()) {
-            out.push_str(value);
+            take(value);
         }
         rest = after;
     }
-    out.push_str(rest);
-    out
+    take(rest);
+}
+
+/// The texts before and after the first pair of this brace.
+fn split_at_pair(text: &str, brace: u8) -> Option<(&str, &str)> {
+    let bytes = text.as_bytes();
+    let is_pair = |at: &usize| bytes.get(at + 1) == Some(&brace);
+    let at = memchr::memchr_iter(brace, bytes).find(is_pair)?;
+    Some((&text[..at], &text[at + 2..]))
 }
 
 #[cfg(test)]

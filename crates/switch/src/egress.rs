@@ -12,6 +12,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::slice;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -46,7 +47,27 @@ use crate::thread::Thread;
 const PARTS: usize = 8;
 
 /// Names and values for an endpoint's template.
-pub(crate) type Variables = Vec<(&'static str, String)>;
+#[derive(Clone, Debug)]
+pub(crate) enum Variables {
+    None,
+    /// Of a transfer, without an allocation for a list.
+    One((&'static str, String)),
+    /// At most [`VARIABLES_MAX`].
+    List(Vec<(&'static str, String)>),
+}
+
+/// Maximum number of variables of a call: type, identifier and sub-identifier of a party.
+const VARIABLES_MAX: usize = 3;
+
+impl Variables {
+    fn as_slice(&self) -> &[(&'static str, String)] {
+        match self {
+            Self::None => &[],
+            Self::One(variable) => slice::from_ref(variable),
+            Self::List(variables) => variables,
+        }
+    }
+}
 
 /// The participant, the endpoint and the method of a call.
 #[derive(Clone, Debug)]
@@ -55,7 +76,7 @@ pub(crate) struct Destination {
     pub(crate) endpoint: EndpointType,
     pub(crate) method: Method,
     /// Path of the resource, with the query if there is one.
-    pub(crate) path: String,
+    pub(crate) path: Cow<'static, str>,
     pub(crate) variables: Variables,
     /// The transfer or quote of the message, for its span.
     pub(crate) subject: Option<SpanSubject>,
@@ -444,9 +465,12 @@ fn request_of(to: &Destination) -> RequestKind {
 }
 
 fn address(target: &CallTarget, to: &Destination) -> String {
-    let variables: Vec<(&str, &str)> =
-        to.variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    to.endpoint.address(&target.path, &variables, &to.path)
+    let (known, mut variables) = (to.variables.as_slice(), [("", ""); VARIABLES_MAX]);
+    for (slot, (name, value)) in variables.iter_mut().zip(known) {
+        *slot = (name, value);
+    }
+    let count = known.len().min(VARIABLES_MAX);
+    to.endpoint.address(&target.path, &variables[..count], &to.path)
 }
 
 /// A message with its address, ready to be sent.

@@ -20,7 +20,7 @@ use http::{Method, StatusCode};
 use ledger::{FspName, ParticipantIndex};
 use traces::SpanSubject;
 
-use crate::egress::{Destination, Egress, FailureCallback, OwnMessage};
+use crate::egress::{Destination, Egress, FailureCallback, OwnMessage, Variables};
 use crate::inbound::{Envelope, Inbound, Trace};
 use crate::quotes::{self, ExchangeRefusal};
 use crate::submitter::AcceptStatus;
@@ -125,8 +125,8 @@ impl Exchange {
             participant,
             endpoint: EndpointType::of_exchange(self.resource),
             method,
-            path,
-            variables: Vec::new(),
+            path: path.into(),
+            variables: Variables::None,
             subject: self.subject(),
         }
     }

@@ -29,7 +29,7 @@ use traces::SpanSubject;
 
 use crate::bulk_messages;
 use crate::commands::{batch_fault, error_of_another};
-use crate::egress::{AddressedMessage, Destination, Egress};
+use crate::egress::{AddressedMessage, Destination, Egress, Variables};
 use crate::failure::{Failure, SendError};
 use crate::inbound::Trace;
 use crate::measurements::MeasuredAttempt;
@@ -171,7 +171,7 @@ impl Notices {
             && let Some(recipient) = name()
         {
             let trace = TraceContext::new(notice.trace);
-            let call = (&to.method, to.path.as_str());
+            let call = (&to.method, &*to.path);
             let trace = (trace, self.egress.thread.unique());
             self.egress.rewrite_headers(&mut headers, call, trace, Some(&recipient));
         }
@@ -289,9 +289,13 @@ fn destination(notice: &Notice) -> Option<Destination> {
     let id = notice.transfer?.to_string();
     let is_bulk = notice.transfer?.is_bulk();
     let resource = if is_bulk { "bulkTransfers" } else { "transfers" };
-    let path = |suffix: &str| format!("/{resource}/{id}{suffix}");
+    let path = |suffix: &str| {
+        let parts = ["/", resource, "/", &id, suffix];
+        // `concat` allocates once.
+        Cow::Owned(parts.concat())
+    };
     let (method, endpoint, path) = match notice.kind {
-        NoticeKind::Prepare => (Method::POST, EndpointType::TransferPost, "/transfers".to_owned()),
+        NoticeKind::Prepare => (Method::POST, EndpointType::TransferPost, "/transfers".into()),
         NoticeKind::PatchCommitted | NoticeKind::PatchAborted => {
             (Method::PATCH, EndpointType::TransferPut, path(""))
         }
@@ -304,7 +308,7 @@ fn destination(notice: &Notice) -> Option<Destination> {
         | NoticeKind::Reserved
         | NoticeKind::AbortedState => (Method::PUT, EndpointType::TransferPut, path("")),
         NoticeKind::BulkPrepare => {
-            (Method::POST, EndpointType::BulkTransferPost, "/bulkTransfers".to_owned())
+            (Method::POST, EndpointType::BulkTransferPost, "/bulkTransfers".into())
         }
         NoticeKind::BulkResult => (Method::PUT, EndpointType::BulkTransferPut, path("")),
         NoticeKind::BulkError => (Method::PUT, EndpointType::BulkTransferError, path("/error")),
@@ -312,7 +316,7 @@ fn destination(notice: &Notice) -> Option<Destination> {
         NoticeKind::PartiesChanged => return None,
     };
     let variable = if is_bulk { "id" } else { "transferId" };
-    let (participant, variables) = (notice.recipient, vec![(variable, id)]);
+    let (participant, variables) = (notice.recipient, Variables::One((variable, id)));
     let subject = notice.transfer.map(SpanSubject::Transfer);
     Some(Destination { participant, endpoint, method, path, variables, subject })
 }
@@ -543,8 +547,8 @@ fn batch_callback(participant: ParticipantIndex, request: String) -> Destination
         participant,
         endpoint: EndpointType::ParticipantBatchPut,
         method: Method::PUT,
-        path: format!("/participants/{request}"),
-        variables: vec![("requestId", request)],
+        path: format!("/participants/{request}").into(),
+        variables: Variables::One(("requestId", request)),
         subject: None,
     }
 }

@@ -101,7 +101,7 @@ fn ask_fsps(
 fn look_up(names: &PartyNames, recipient: &ParticipantInfo, inbound: &Inbound) -> Destination {
     let mut to = destination(names, recipient.index, PartiesMessage::Get);
     if let Some(query) = inbound.uri.query() {
-        to.path.extend(["?", query]);
+        to.path.to_mut().extend(["?", query]);
     }
     to
 }

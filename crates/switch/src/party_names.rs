@@ -66,13 +66,14 @@ impl PartyNames {
     ) -> Destination {
         let kind = self.kind.as_str();
         let mut path = format!("{collection}/{kind}/{}", self.id);
-        let mut variables: Variables =
+        let mut variables =
             vec![("partyIdType", kind.to_owned()), ("partyIdentifier", self.id.clone())];
         if let Some(sub_id) = &self.sub_id {
             path = format!("{path}/{sub_id}");
             variables.push(("partySubIdOrType", sub_id.clone()));
         }
         path.push_str(suffix);
+        let (path, variables) = (path.into(), Variables::List(variables));
         Destination { participant, endpoint, method, path, variables, subject: None }
     }
 }

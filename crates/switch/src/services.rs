@@ -8,7 +8,7 @@ use fspiop::{CurrencyPair, ErrorCode, Refusal, Resource, hub_messages};
 use http::{Method, StatusCode};
 use ledger::{FspName, ParticipantIndex};
 
-use crate::egress::{Destination, Egress, OwnMessage};
+use crate::egress::{Destination, Egress, OwnMessage, Variables};
 use crate::inbound::{Inbound, Trace};
 use crate::submitter::AcceptStatus;
 
@@ -45,8 +45,9 @@ pub(crate) fn get(
 fn destination(participant: ParticipantIndex, pair: Option<CurrencyPair>) -> Destination {
     let (method, endpoint) = (Method::PUT, EndpointType::FxQuotes);
     let path = match pair {
-        None => "/services/FXP".to_owned(),
-        Some(CurrencyPair { source, target }) => format!("/services/FXP/{source}/{target}"),
+        None => "/services/FXP".into(),
+        Some(CurrencyPair { source, target }) => format!("/services/FXP/{source}/{target}").into(),
     };
-    Destination { participant, endpoint, method, path, variables: Vec::new(), subject: None }
+    let variables = Variables::None;
+    Destination { participant, endpoint, method, path, variables, subject: None }
 }

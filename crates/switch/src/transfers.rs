@@ -16,7 +16,7 @@ use traces::SpanSubject;
 
 use crate::commands;
 use crate::directory::Directory;
-use crate::egress::{Destination, Egress, OwnMessage};
+use crate::egress::{Destination, Egress, OwnMessage, Variables};
 use crate::inbound::{Inbound, Trace};
 use crate::measurements::CallResult;
 use crate::message::ForwardedMessage;
@@ -164,8 +164,8 @@ pub(crate) fn callback_destination(
         (true, true) => ("/error", EndpointType::BulkTransferError),
         (false, true) => ("", EndpointType::BulkTransferPut),
     };
-    let path = format!("/{}/{name}{suffix}", resource.as_str());
-    let variables = vec![(if is_bulk { "id" } else { "transferId" }, name)];
+    let path = format!("/{}/{name}{suffix}", resource.as_str()).into();
+    let variables = Variables::One((if is_bulk { "id" } else { "transferId" }, name));
     let subject = id.map(SpanSubject::Transfer);
     Destination { participant, endpoint, method: Method::PUT, path, variables, subject }
 }

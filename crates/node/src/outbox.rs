@@ -253,6 +253,12 @@ impl<M, P: Clone> Outbox<M, P> {
         self.is_stopping = true;
     }
 
+    /// Whether an attempt may begin depends on the time.
+    #[must_use]
+    pub fn needs_lease(&self) -> bool {
+        self.lease_us != u64::MAX
+    }
+
     /// Whether an attempt may begin now: on a shared log only within the lease.
     #[must_use]
     pub fn may_send(&self, now: ClockReading) -> bool {

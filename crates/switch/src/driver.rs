@@ -10,6 +10,7 @@
 //!
 //! Every decision is made in [`node::outbox`].
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,27 +82,40 @@ pub(crate) fn spawn(driver: &Rc<Driver>, lanes: LaneWatch) {
     spawn_local(sweep(Rc::clone(driver), lanes));
 }
 
-/// The I/O thread as the outbox sees it. Each attempt is a task of this thread.
-struct Host<'a>(&'a Rc<Driver>);
+/// The I/O thread as the outbox sees it, for calls without a wait between them. Each attempt is a
+/// task of this thread.
+struct Host<'a> {
+    driver: &'a Rc<Driver>,
+    /// The clocks, which are read once.
+    now: Cell<Option<ClockReading>>,
+}
+
+impl<'a> Host<'a> {
+    fn new(driver: &'a Rc<Driver>) -> Self {
+        Self { driver, now: Cell::new(None) }
+    }
+}
 
 impl OutboxHost<ForwardedMessage, Rc<OutgoingNotice>> for Host<'_> {
     fn now(&self) -> ClockReading {
-        self.0.thread().now()
+        let now = self.now.get().unwrap_or_else(|| self.driver.thread().now());
+        self.now.set(Some(now));
+        now
     }
 
     fn submit(
         &mut self,
         submissions: &mut Vec<node::Submission<ForwardedMessage>>,
     ) -> Result<(), SubmissionRefused> {
-        self.0.handle.submit(submissions)
+        self.driver.handle.submit(submissions)
     }
 
     fn begin_batch(&mut self, times: BatchTimes) {
-        self.0.submitter.waiters.begin_batch(times);
+        self.driver.submitter.waiters.begin_batch(times);
     }
 
     fn answer(&mut self, waiter: u32, reply: Result<Outcome, SubmissionRefused>) {
-        self.0.submitter.waiters.answer(waiter, reply);
+        self.driver.submitter.waiters.answer(waiter, reply);
     }
 
     fn wrap_notice(
@@ -109,31 +123,31 @@ impl OutboxHost<ForwardedMessage, Rc<OutgoingNotice>> for Host<'_> {
         notice: Notice,
         message: Option<Arc<ForwardedMessage>>,
     ) -> (Rc<OutgoingNotice>, u32) {
-        self.0.thread().tracer.notice(&notice, TracePoint::Owed);
+        self.driver.thread().tracer.notice(&notice, TracePoint::Owed);
         let bytes = message.as_ref().map_or(0, |message| message.body.len() as u32);
         (OutgoingNotice::new(notice, message), bytes)
     }
 
     fn start_attempt(&mut self, attempt: Attempt<Rc<OutgoingNotice>>) {
-        self.0.thread().counters.attempts.add(1);
-        spawn_local(make_attempt(Rc::clone(self.0), attempt));
+        self.driver.thread().counters.attempts.add(1);
+        spawn_local(make_attempt(Rc::clone(self.driver), attempt));
     }
 
     fn flush_soon(&mut self) {
-        self.0.outbox.flush.notify_one();
+        self.driver.outbox.flush.notify_one();
     }
 
     fn record_later(&mut self) {
-        self.0.outbox.record.notify_one();
+        self.driver.outbox.record.notify_one();
     }
 
     fn retry_at(&mut self, _due: delivery::MonotonicTime) {
-        self.0.outbox.retry.notify_one();
+        self.driver.outbox.retry.notify_one();
     }
 
     fn registry_changed(&mut self) {
         // Reading it is enough: see `Directory::view`.
-        drop(self.0.notices.egress.directory.view());
+        drop(self.driver.notices.egress.directory.view());
     }
 
     fn must_record(&mut self, end: &FinishedDelivery, _: &Delivery<Rc<OutgoingNotice>>) -> bool {
@@ -143,41 +157,43 @@ impl OutboxHost<ForwardedMessage, Rc<OutgoingNotice>> for Host<'_> {
 
 /// Records finished deliveries now, because no other record will carry them.
 pub(crate) fn record(driver: &Rc<Driver>) {
-    driver.outbox.state.borrow_mut().record_now(&mut Host(driver));
+    driver.outbox.state.borrow_mut().record_now(&mut Host::new(driver));
 }
 
 async fn flush_when_woken(driver: Rc<Driver>) {
     loop {
         driver.outbox.flush.notified().await;
-        driver.outbox.state.borrow_mut().flush(&mut Host(&driver));
+        driver.outbox.state.borrow_mut().flush(&mut Host::new(&driver));
     }
 }
 
 async fn read_mail(driver: Rc<Driver>) {
     loop {
         driver.mail.notified().await;
-        driver.outbox.state.borrow_mut().read_mail(&mut Host(&driver));
-        driver.shown.queries.answer(&driver.outbox, driver.thread().now());
-        start_due_attempts(&driver);
+        let mut host = Host::new(&driver);
+        driver.outbox.state.borrow_mut().read_mail(&mut host);
+        driver.shown.queries.answer(&driver.outbox, host.now());
+        start_due_attempts(&mut host);
     }
 }
 
-fn start_due_attempts(driver: &Rc<Driver>) {
+fn start_due_attempts(host: &mut Host<'_>) {
+    let driver = host.driver;
     if driver.injected_stall != Some(InjectedStall::Lanes) {
-        driver.outbox.state.borrow_mut().start_due_attempts(&mut Host(driver));
+        driver.outbox.state.borrow_mut().start_due_attempts(host);
     }
 }
 
 async fn make_attempt(driver: Rc<Driver>, attempt: Attempt<Rc<OutgoingNotice>>) {
     let Attempt { notice, recipient, .. } = attempt;
     let response = driver.notices.send(attempt).await;
-    let mut outbox = driver.outbox.state.borrow_mut();
+    let (mut host, mut outbox) = (Host::new(&driver), driver.outbox.state.borrow_mut());
     if let Ok(NoticeResponse { pause_micros: Some(micros), .. }) = response {
-        outbox.pause_asked(recipient, micros, driver.thread().now());
+        outbox.pause_asked(recipient, micros, host.now());
     }
-    outbox.attempted(notice, result_of(response), &mut Host(&driver));
+    outbox.attempted(notice, result_of(response), &mut host);
     drop(outbox);
-    start_due_attempts(&driver);
+    start_due_attempts(&mut host);
 }
 
 fn result_of(response: Result<NoticeResponse, SendError>) -> AttemptResult {
@@ -202,7 +218,7 @@ async fn retry(driver: Rc<Driver>) {
         for participant in moved {
             driver.notices.egress.address_changed(participant);
             driver.outbox.state.borrow_mut().address_changed(participant, driver.thread().now());
-            start_due_attempts(&driver);
+            start_due_attempts(&mut Host::new(&driver));
         }
         let due = driver.outbox.state.borrow().next_deadline(driver.thread().now());
         match due {
@@ -210,7 +226,7 @@ async fn retry(driver: Rc<Driver>) {
             Some(due) => {
                 let wait = Duration::from_micros(due.0.saturating_sub(driver.thread().moment().0));
                 tokio::select! {
-                    () = tokio::time::sleep(wait) => start_due_attempts(&driver),
+                    () = tokio::time::sleep(wait) => start_due_attempts(&mut Host::new(&driver)),
                     () = driver.outbox.retry.notified() => {}
                 }
             }
@@ -222,7 +238,7 @@ async fn record_when_idle(driver: Rc<Driver>) {
     loop {
         driver.outbox.record.notified().await;
         tokio::time::sleep(RECORD_PATIENCE).await;
-        driver.outbox.state.borrow_mut().record_when_idle(&mut Host(&driver));
+        driver.outbox.state.borrow_mut().record_when_idle(&mut Host::new(&driver));
     }
 }
 

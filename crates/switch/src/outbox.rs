@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use node::{Handle, Mailbox};
+use ports::ClockReading;
 use tokio::sync::Notify;
 
 use crate::message::{ForwardedMessage, OutgoingNotice};
@@ -45,6 +46,10 @@ impl Outbox {
 
     /// Whether an attempt may start now: on a shared log only within the lease.
     pub(crate) fn may_send(&self) -> bool {
-        self.state.borrow().may_send(self.thread.now())
+        let state = self.state.borrow();
+        match state.needs_lease() {
+            true => state.may_send(self.thread.now()),
+            false => state.may_send(ClockReading::default()),
+        }
     }
 }

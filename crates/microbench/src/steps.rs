@@ -1,13 +1,14 @@
 //! The operations: decisions of the kernel, stored forms, the steps of a message, signatures.
 
 use bytes::Bytes;
+use fspiop::endpoint::EndpointType;
 use fspiop::forwarded_headers::{Forwarding, rewrite, strip};
-use fspiop::{ErrorCode, TraceContext, body_hash, stored_message};
+use fspiop::{Accepted, ErrorCode, TraceContext, body_hash, stored_message};
 use http::HeaderMap;
 use ledger::{Command, Stamp, TransferId};
 use node::latency_trace::{Inbound, LatencyTrace, TracePoint, TraceSubject};
 use record::command::{FIELDS_VERSION, read_fields, write_fields};
-use record::frame::{BatchHeader, Frame, FrameBuilder, LogIdentity, Tail};
+use record::frame::{BatchHeader, EncodedRecord, Frame, FrameBuilder, LogIdentity, Tail};
 
 use crate::kernel::Kernel;
 use crate::messages::{PREPARE_AT, SAMPLES, Sample};
@@ -141,7 +142,7 @@ fn message(all: &mut Vec<Operation>, sample: Sample) {
         all.push(Operation::plain((Group::Fspiop, &named(name), COUNT), perform));
     };
     let inbound = headers.clone();
-    step("path and headers", Box::new(move || accept(&sample, &inbound)));
+    step("path and headers", Box::new(move || drop_box(accept(&sample, &inbound))));
     if !body.is_empty() {
         step("body", Box::new(move || assert!((sample.parse)(body), "valid sample")));
     }
@@ -158,33 +159,59 @@ fn message(all: &mut Vec<Operation>, sample: Sample) {
         let stored = Bytes::from(out);
         let decode = move || drop_box(stored_message::decode(&stored).expect("just encoded"));
         step("stored form, decoded", Box::new(decode));
+        let (headers, (command, _)) = (headers.clone(), Workload::new(Spread::Hot, 0).next());
+        step("record", Box::new(move || drop_box(record_of(&command, &headers, body))));
+        step("address of the callback", Box::new(move || drop_box(address(sample.path))));
     }
     let source = headers.clone();
     all.push(Operation::prepared(
         (Group::Fspiop, &named("headers rewritten"), COUNT),
         move || source.clone(),
-        move |headers| forward(&sample, headers),
+        move |headers| forward(&sample, headers, TraceContext::new([3; 16])),
     ));
     all.push(Operation::prepared(
         (Group::Message, sample.name, COUNT),
         move || headers.clone(),
         move |headers| {
-            accept(&sample, headers);
+            let trace = accept(&sample, headers);
             assert!((sample.parse)(body), "valid sample");
             if sample.recorded {
                 drop_box(body_hash(body));
             }
-            forward(&sample, headers);
+            forward(&sample, headers, trace);
         },
     ));
 }
 
-fn accept(sample: &Sample, headers: &HeaderMap) {
-    drop_box(fspiop::accept(sample.method, sample.path, headers).expect("valid sample"));
+/// The trace of a message whose path and headers are checked.
+fn accept(sample: &Sample, headers: &HeaderMap) -> TraceContext {
+    match fspiop::accept(sample.method, sample.path, headers).expect("valid sample") {
+        Accepted::Message { route, headers } => {
+            drop_box(route);
+            headers.trace.expect("every sample has one")
+        }
+        Accepted::Health | Accepted::EndpointCache => unreachable!("samples are of the API"),
+    }
 }
 
-fn forward(sample: &Sample, headers: &mut HeaderMap) {
-    let trace = TraceContext::new([3; 16]);
+/// The record of a message, as the edge writes it.
+fn record_of(command: &Command, headers: &HeaderMap, body: &[u8]) -> EncodedRecord {
+    EncodedRecord::write(
+        (command.number(), FIELDS_VERSION),
+        256 + stored_message::bytes_max(headers, body),
+        |out| write_fields(command, out),
+        |out| stored_message::encode(headers, body, out),
+    )
+    .expect("small")
+}
+
+/// The path of the callback to a participant that registered a template.
+fn address(path: &str) -> String {
+    let id = path.split('/').nth(2).unwrap_or_default();
+    EndpointType::TransferPut.address("/transfers/{{transferId}}", &[("transferId", id)], path)
+}
+
+fn forward(sample: &Sample, headers: &mut HeaderMap, trace: TraceContext) {
     let (method, path) = (sample.method, sample.path);
     let with = Forwarding { method, path, destination: None, trace, span: 77, now_ms: 0 };
     strip(headers);

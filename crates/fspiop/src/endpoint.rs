@@ -202,8 +202,8 @@ pub fn is_called(name: &str) -> bool {
 
 /// Replaces each `{{name}}` (or `{{{name}}}`, blanks allowed inside) by the variable's value,
 /// unchanged. Costs one allocation of the exact length. Values must be valid in a path already
-/// ([`crate::percent_encode`], or an identifier's raw form). An unknown name becomes empty; unclosed
-/// braces stay.
+/// ([`crate::percent_encode`], or the raw form of an identifier). An unknown name becomes empty;
+/// unclosed braces stay.
 #[must_use]
 pub fn expand(template: &str, variables: &[(&str, &str)]) -> String {
     let mut length = 0;

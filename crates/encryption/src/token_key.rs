@@ -2,12 +2,18 @@
 //! decrypts data keys, with AES-GCM.
 //!
 //! A module is loaded and initialised once in a process. Each use opens a session, so that a token
-//! that was away can be used again. Modules have no time limit.
+//! that was away can be used again.
+//!
+//! Each use has a thread of its own and [`USE_TIME_MAX`] to return. A module that hangs keeps its
+//! thread, at most [`HANGING_MAX`] of them; further uses fail at once.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use cryptoki::context::{CInitializeArgs, CInitializeFlags, Function, Pkcs11};
 use cryptoki::error::{Error, RvError};
@@ -25,10 +31,22 @@ use crate::pkcs11_uri::KeyUri;
 /// Modules that this process has loaded. They stay loaded.
 static MODULES: Mutex<Option<HashMap<PathBuf, Pkcs11>>> = Mutex::new(None);
 
+/// Longest time of one use of a module.
+const USE_TIME_MAX: Duration = Duration::from_secs(10);
+/// Maximum number of threads in uses that took longer.
+const HANGING_MAX: usize = 4;
+/// Their present number.
+static HANGING: AtomicUsize = AtomicUsize::new(0);
+
 /// An AES key in a token.
 pub struct TokenKey {
-    uri: KeyUri,
     name: String,
+    key: Arc<ObjectKey>,
+}
+
+/// The object that a URI names.
+struct ObjectKey {
+    uri: KeyUri,
     module: Pkcs11,
     /// A PIN that the token refused. It is not sent again, because tokens lock after a few.
     refused_pin: Mutex<Option<String>>,
@@ -41,21 +59,56 @@ impl TokenKey {
     /// [`MasterKeyError::Source`].
     pub fn open(uri: &str) -> Result<Self, MasterKeyError> {
         let uri = KeyUri::parse(uri)?;
-        let module = load(&uri.module)?;
-        let mut key = Self { uri, name: String::new(), module, refused_pin: Mutex::default() };
-        key.name = key.in_session(|session, found| {
-            let read = session.get_attributes(found, &[AttributeType::Label, AttributeType::Id])?;
-            let (mut label, mut id) = (Vec::new(), Vec::new());
-            for attribute in read {
+        let path = uri.module.clone();
+        within_limit(&path, move || {
+            let module = load(&uri.module)?;
+            let key = ObjectKey { uri, module, refused_pin: Mutex::default() };
+            let KeyAttributes { label, id, bytes } = key.attributes()?;
+            if let Some(bytes) = bytes.filter(|bytes| *bytes != KEY_BYTES) {
+                let label = String::from_utf8_lossy(&label);
+                return Err(key.failure(&format!(
+                    "key \"{label}\" is {bytes} bytes long; create an AES key of {KEY_BYTES} bytes"
+                )));
+            }
+            let name = KeyUri::name(&label, &id);
+            Ok(Self { name, key: Arc::new(key) })
+        })
+    }
+
+    /// Uses the key in a session, within the limit.
+    fn with_key<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Session, ObjectHandle) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, MasterKeyError> {
+        let key = Arc::clone(&self.key);
+        within_limit(&self.key.uri.module, move || key.in_session(work))
+    }
+}
+
+/// Attributes of a key.
+#[derive(Default)]
+struct KeyAttributes {
+    label: Vec<u8>,
+    id: Vec<u8>,
+    /// Its length, if the token shows it.
+    bytes: Option<usize>,
+}
+
+impl ObjectKey {
+    fn attributes(&self) -> Result<KeyAttributes, MasterKeyError> {
+        self.in_session(|session, object| {
+            let wanted = [AttributeType::Label, AttributeType::Id, AttributeType::ValueLen];
+            let mut found = KeyAttributes::default();
+            for attribute in session.get_attributes(object, &wanted)? {
                 match attribute {
-                    Attribute::Label(bytes) => label = bytes,
-                    Attribute::Id(bytes) => id = bytes,
+                    Attribute::Label(text) => found.label = text,
+                    Attribute::Id(text) => found.id = text,
+                    Attribute::ValueLen(length) => found.bytes = usize::try_from(*length).ok(),
                     _ => {}
                 }
             }
-            Ok(KeyUri::name(&label, &id))
-        })?;
-        Ok(key)
+            Ok(found)
+        })
     }
 
     /// Opens a session, finds the key and uses it.
@@ -150,9 +203,9 @@ impl MasterKey for TokenKey {
 
     fn wrap(&self, context: &[u8], key: &[u8; KEY_BYTES]) -> Result<Vec<u8>, MasterKeyError> {
         let mut nonce: [u8; NONCE_BYTES] = random()?;
-        let wrapped = nonce.to_vec();
-        let sealed = self.in_session(|session, master| {
-            session.encrypt(&Mechanism::AesGcm(gcm(&mut nonce, context)?), master, key)
+        let (wrapped, context, key) = (nonce.to_vec(), context.to_vec(), *key);
+        let sealed = self.with_key(move |session, master| {
+            session.encrypt(&Mechanism::AesGcm(gcm(&mut nonce, &context)?), master, &key)
         })?;
         Ok([wrapped, sealed].concat())
     }
@@ -160,8 +213,9 @@ impl MasterKey for TokenKey {
     fn unwrap(&self, context: &[u8], wrapped: &[u8]) -> Result<[u8; KEY_BYTES], MasterKeyError> {
         let (nonce, sealed) = wrapped.split_first_chunk().ok_or(MasterKeyError::Refused)?;
         let mut nonce: [u8; NONCE_BYTES] = *nonce;
-        let key = self.in_session(|session, master| {
-            session.decrypt(&Mechanism::AesGcm(gcm(&mut nonce, context)?), master, sealed)
+        let (context, sealed) = (context.to_vec(), sealed.to_vec());
+        let key = self.with_key(move |session, master| {
+            session.decrypt(&Mechanism::AesGcm(gcm(&mut nonce, &context)?), master, &sealed)
         })?;
         key.try_into().map_err(|_| MasterKeyError::Refused)
     }
@@ -170,6 +224,34 @@ impl MasterKey for TokenKey {
 impl fmt::Debug for TokenKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenKey").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Runs a use of a module on a thread of its own.
+fn within_limit<T: Send + 'static>(
+    module: &Path,
+    work: impl FnOnce() -> Result<T, MasterKeyError> + Send + 'static,
+) -> Result<T, MasterKeyError> {
+    if HANGING_MAX <= HANGING.load(Ordering::SeqCst) {
+        return Err(failed(module, "earlier calls have not returned; restart this program"));
+    }
+    let (sender, receiver) = mpsc::sync_channel(0);
+    let run = move || {
+        // Without a receiver, the use was counted as one that hangs.
+        if sender.send(work()).is_err() {
+            HANGING.fetch_sub(1, Ordering::SeqCst);
+        }
+    };
+    let spawned = thread::Builder::new().name("pkcs11".into()).spawn(run);
+    spawned.map_err(|error| failed(module, &error.to_string()))?;
+    match receiver.recv_timeout(USE_TIME_MAX) {
+        Ok(result) => result,
+        Err(mpsc::RecvTimeoutError::Disconnected) => Err(failed(module, "it panicked")),
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            HANGING.fetch_add(1, Ordering::SeqCst);
+            let seconds = USE_TIME_MAX.as_secs();
+            Err(failed(module, &format!("no answer within {seconds} s; check module and token")))
+        }
     }
 }
 

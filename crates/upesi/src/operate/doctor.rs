@@ -3,6 +3,7 @@
 //!
 //! Nothing is changed, but for a file that is written and removed to measure syncs.
 
+mod encryption;
 mod finding;
 mod machine;
 
@@ -72,6 +73,8 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<(), CliError> {
             findings.extend(ports(&config, is_running));
             findings.extend(certificates(&config)?);
             findings.push(machine::descriptors(&config));
+            findings.extend(encryption::rotation(&config, data));
+            findings.extend(encryption::plain_files(&config, data));
         }
     }
     findings.extend(machine::disk(data));

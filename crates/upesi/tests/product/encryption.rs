@@ -280,6 +280,22 @@ fn the_master_key_changes_while_the_switch_is_stopped() {
     let running = offline(&["keys", "rewrap"], &data, Some(&new.source())).fails();
     assert!(running.contains("a switch is running on this directory"), "{running}");
     switch.stop(Signal::TERM);
+    let doctor = || {
+        let mut command = Command::new(PROGRAM);
+        command.args(["doctor", "--config"]).arg(home.configuration()).arg("--data").arg(&data);
+        finish(command).out()
+    };
+    let with_file = format!("{both}[logging]\naudit_file = {:?}\n", data.with_extension("audit"));
+    fs::write(home.configuration(), with_file).unwrap();
+    let found = doctor();
+    for expected in [
+        "another one wraps 1 of 2 data keys in data.keys",
+        "stop the switch; upesi keys rewrap --data ",
+        "logging.audit_file ",
+        "is not encrypted",
+    ] {
+        assert!(found.contains(expected), "{expected}: {found}");
+    }
     let previous = old.source();
     let rewrap = ["keys", "rewrap", "--previous-key", &previous];
     let done = offline(&rewrap, &data, Some(&new.source())).succeeds().out();
@@ -287,6 +303,9 @@ fn the_master_key_changes_while_the_switch_is_stopped() {
     let listed = offline(&["keys", "list"], &data, None).succeeds().out();
     assert_eq!(listed.trim_end().lines().count(), 1 + 2, "{listed}");
     fs::write(home.configuration(), &changed).unwrap();
+    let found = doctor();
+    assert!(found.contains("2 data keys, wrapped by master key"), "{found}");
+    assert!(!found.contains("not finished") && !found.contains("audit_file"), "{found}");
     home.serve().stop(Signal::TERM);
     offline(&["verify"], &data, Some(&new.source())).succeeds();
     offline(&["explain", &transfer.id], &data, Some(&new.source())).succeeds();
@@ -467,8 +486,12 @@ impl Token {
     }
 
     fn import_as(&self, label: &str, byte: u8, id: &str) {
+        self.import_bytes(label, &[byte; 32], id);
+    }
+
+    fn import_bytes(&self, label: &str, bytes: &[u8], id: &str) {
         let file = self.path("key");
-        fs::write(&file, [byte; 32]).unwrap();
+        fs::write(&file, bytes).unwrap();
         let file = file.to_str().unwrap();
         let names = ["--token", "the vault", "--label", label, "--id", id];
         self.run(&[&["--import", file, "--aes"][..], &names].concat());
@@ -528,6 +551,29 @@ fn the_master_key_stays_in_its_token() {
     assert!(refused.contains("it was wrapped by another master key"), "{refused}");
     let twice = copy.offline(&["verify"], &data, "object=upesi").fails();
     assert!(twice.contains("more than one AES key fits the URI"), "{twice}");
+    copy.import_bytes("short", &[5; 16], "05");
+    let short = copy.offline(&["verify"], &data, "object=short").fails();
+    let expected = "key \"short\" is 16 bytes long; create an AES key of 32 bytes";
+    assert!(short.contains(expected), "{short}");
+}
+
+/// A module that never returns from its first function.
+#[test]
+fn a_module_that_hangs_is_given_up() {
+    let (home, _) = stopped(&KeyFile::new("1"));
+    let directory = tempfile::tempdir().unwrap();
+    let [source, module] = ["module.c", "module.so"].map(|name| directory.path().join(name));
+    let text = "#include <unistd.h>\nint C_GetFunctionList(void **all) { for (;;) pause(); }\n";
+    fs::write(&source, text).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o"]).args([&module, &source]);
+    finish(compiler).succeeds();
+    let mut command = Command::new(PROGRAM);
+    command.args(["verify", "--data"]).arg(home.data());
+    let uri = format!("pkcs11:object=upesi?module-path={}", module.display());
+    command.args(["--encryption-key", &uri]);
+    let refused = finish(command).fails();
+    assert!(refused.contains("no answer within 10 s; check module and token"), "{refused}");
 }
 
 /// A log on Kafka is not encrypted there: a start and a move to a topic state that, before they

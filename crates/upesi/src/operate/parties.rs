@@ -21,6 +21,7 @@ use serde_json::json;
 
 use crate::CliError;
 use crate::cli::admin_address::AdminAddress;
+use crate::cli::admin_client::proposed;
 use crate::cli::admin_get::{admin_get, query_value};
 use crate::cli::units::counted;
 
@@ -218,7 +219,8 @@ fn import(arguments: &ImportArguments) -> Result<(), CliError> {
     import.summary(arguments.json);
     ended.and(saved)?;
     match import.refused {
-        0 => Ok(()),
+        0 if import.proposed.is_empty() => Ok(()),
+        0 => Err(CliError::proposed(import.proposed.join("\n"))),
         refused => Err(CliError::new(format!(
             "rejected {}, see above; the others are {}",
             counted(refused, "line"),
@@ -241,6 +243,8 @@ struct Import<'a> {
     lines: u64,
     registered: u64,
     refused: u64,
+    /// Batches that wait for another operator.
+    proposed: Vec<String>,
     /// All lines before this one are processed.
     next_line: u64,
 }
@@ -266,6 +270,7 @@ impl<'a> Import<'a> {
             lines: 0,
             registered: 0,
             refused: 0,
+            proposed: Vec::new(),
             next_line: arguments.from_line,
         })
     }
@@ -300,7 +305,8 @@ impl<'a> Import<'a> {
         } else if !batch.is_empty() {
             let rows: Vec<_> = batch.iter().map(|(_, row)| row).collect();
             let body = json!({ "parties": rows }).to_string();
-            let answer = self.register(&body)?;
+            let first = batch.first().map_or(line, |(line, _)| line.number);
+            let answer = self.register(&body, first)?;
             self.registered += answer.registered;
             let mut lines: Vec<_> = batch.into_iter().map(|(line, _)| Some(line)).collect();
             for RejectedRow { row, error_information } in answer.refused {
@@ -330,10 +336,15 @@ impl<'a> Import<'a> {
     }
 
     /// Has a batch registered, waiting for a switch that is away or full.
-    fn register(&mut self, body: &str) -> Result<BatchResponse, CliError> {
+    /// Under the control by two operators, the batch is proposed.
+    fn register(&mut self, body: &str, first: u64) -> Result<BatchResponse, CliError> {
         let batch = ("POST", "/parties", Some(body));
         let answered = ask_patiently(&mut self.admin, self.arguments.wait, batch);
         let answered = answered.map_err(|problem| self.unfinished(&problem))?;
+        if let Some(text) = proposal_in(&answered) {
+            self.proposed.push(format!("from line {first}: {text}"));
+            return Ok(BatchResponse { registered: 0, refused: Vec::new() });
+        }
         match answered.status {
             200 => serde_json::from_slice(&answered.body)
                 .map_err(|error| self.unfinished(&format!("/parties: invalid answer: {error}"))),
@@ -651,9 +662,18 @@ fn release(arguments: &ReleaseArguments) -> Result<(), CliError> {
     let path = party.path(&[("fspId", fsp.as_deref()), ("currency", currency.as_deref())]);
     let mut client = party.switch.client()?;
     name_author(&mut client, (by, reason))?;
-    let answered = client.must("DELETE", &path, None, &[200])?;
+    let answered = client.must("DELETE", &path, None, &[200, 202])?;
+    if let Some(text) = proposal_in(&answered) {
+        return Err(CliError::proposed(text));
+    }
     let text = String::from_utf8_lossy(&answered.body).into_owned();
     party.print(&text, "no such registration")
+}
+
+/// The sentence about the proposal that a change became, if it did.
+fn proposal_in(answered: &AdminResponse) -> Option<String> {
+    let body = serde_json::from_slice(&answered.body).ok().filter(|_| answered.status == 202)?;
+    proposed(&body)
 }
 
 /// Adds the operator and the reason to all requests.

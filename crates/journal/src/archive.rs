@@ -24,7 +24,8 @@ use record::frame::{ENVELOPE_BYTES, Tail};
 
 use crate::archive_index::Entry;
 use crate::compressed_segment::{
-    self, BLOCK_BYTES, Checked, CompressedSegment, DecryptedBytes, SegmentSummary, Source,
+    self, BEFORE_ERASURE, BLOCK_BYTES, Checked, CompressedSegment, DecryptedBytes, SegmentSummary,
+    Source, other_form,
 };
 use crate::file_log::same_end;
 use crate::scan::{self, Cause, Part};
@@ -293,13 +294,12 @@ impl<F: DiskFile> Original<'_, F> {
             return copy.check(copied, &mut |bytes| report_progress(watch, bytes));
         }
         if (*base, *after, *plain_digest) != (own.base, own.after, own.plain_digest) {
-            return Err(differs(copied, ANOTHER_SEGMENT));
+            let own_form = (&own.base, &own.after, own.decrypted_bytes());
+            return Err(differs(copied, other_form(own_form, &copy.contents)));
         }
         copy.verify((copied, cipher), &mut |plain| report_progress(watch, plain.len()))
     }
 }
-
-const ANOTHER_SEGMENT: &str = "it holds a different segment";
 
 fn store_object<F: DiskFile>(
     store: &dyn BlobStore,
@@ -310,8 +310,9 @@ fn store_object<F: DiskFile>(
     let name = segment::object_name_of(first);
     if store.length(&name)?.is_some() {
         match read_back(store, &name, original, watch) {
-            // A damaged object is written again.
+            // A damaged object is written again, and so is one with contents that were erased.
             Err(ArchiveError::Disk(DiskError::Damaged { .. })) => {}
+            Err(ArchiveError::Differs { reason: BEFORE_ERASURE, .. }) => {}
             read => return read,
         }
     }
@@ -506,7 +507,8 @@ fn compare_plain<F: DiskFile>(
 ) -> Result<(), ArchiveError> {
     let SegmentSummary { base, after, plain_bytes, .. } = compressed.contents;
     if (base, after, plain_bytes) != (checked.base, checked.after, checked.plain_bytes) {
-        return Err(differs(source, ANOTHER_SEGMENT));
+        let own = (&checked.base, &checked.after, checked.decrypted_bytes());
+        return Err(differs(source, other_form(own, &compressed.contents)));
     }
     let mut expected = vec![0; BLOCK_BYTES];
     let mut bytes = DecryptedBytes::new(file, checked);

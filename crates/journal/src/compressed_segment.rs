@@ -45,6 +45,7 @@
 //! compress. Memory: two blocks and the index, 24 bytes per 256 KiB.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 
 use ledger::{Digest, LogIndex};
 use ports::{Cipher, CipherError, DiskError, DiskFile, Sealer, open_sealed};
@@ -531,6 +532,30 @@ fn seal(header: &[u8], index: &[u8], end: &[u8]) -> Digest {
     let mut hasher = blake3::Hasher::new();
     hasher.update(header).update(index).update(end);
     Digest(hasher.finalize().into())
+}
+
+const ANOTHER_SEGMENT: &str = "it holds a different segment";
+/// An object that was put back.
+pub(crate) const BEFORE_ERASURE: &str =
+    "it is from before an erasure: it has contents that were erased since";
+/// An object of a log that is ahead of this one.
+const AFTER_ERASURE: &str =
+    "it is from after an erasure: contents of this log were erased there; order that erasure again";
+
+/// The difference of another segment, or of another form of the same records, from a segment with
+/// these ends and this decrypted length.
+pub(crate) fn other_form(
+    (base, after, bytes): (&Tail, &Tail, u64),
+    found: &SegmentSummary,
+) -> &'static str {
+    if (*base, *after) != (found.base, found.after) {
+        return ANOTHER_SEGMENT;
+    }
+    match bytes.cmp(&found.decrypted_bytes()) {
+        Ordering::Less => BEFORE_ERASURE,
+        Ordering::Equal => ANOTHER_SEGMENT,
+        Ordering::Greater => AFTER_ERASURE,
+    }
 }
 
 pub(crate) fn damaged(

@@ -22,7 +22,9 @@ use ports::{Cipher, Disk, DiskError, DiskFile, OptionalCipher};
 use record::frame::Tail;
 
 use crate::archive_index::{ArchiveIndex, Entry};
-use crate::compressed_segment::{self, BLOCK_BYTES, CompressedSegment, SegmentSummary, Source};
+use crate::compressed_segment::{
+    self, BEFORE_ERASURE, BLOCK_BYTES, CompressedSegment, SegmentSummary, Source, other_form,
+};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 
 /// Blocks cached in memory.
@@ -455,13 +457,31 @@ impl<F: DiskFile> CompressedFile<F> {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
         }
-        let compressed = CompressedSegment::open(&self.bytes, self.contents.compressed_bytes)?;
+        let compressed = CompressedSegment::open(&self.bytes, self.contents.compressed_bytes)
+            .map_err(|error| self.described(error))?;
         if compressed.contents.seal != self.contents.seal {
             let reason = "the segment is not the one in archive.catalogue: it belongs to another \
                           log, or was changed";
-            return Err(compressed_segment::damaged(&self.bytes, None, reason));
+            return Err(self.described(compressed_segment::damaged(&self.bytes, None, reason)));
         }
         Ok(self.opened.get_or_init(|| compressed))
+    }
+
+    /// The error about an object that is not the one in the archive index. If it has the same
+    /// records in another form, the error names that.
+    fn described(&self, error: DiskError) -> DiskError {
+        let CompressedBytes::Object { store, name } = &self.bytes else { return error };
+        let Ok(Some(length)) = store.length(name) else { return error };
+        let Ok(found) = CompressedSegment::open(&self.bytes, length) else { return error };
+        let own = (&self.contents.base, &self.contents.after, self.contents.decrypted_bytes());
+        match other_form(own, &found.contents) {
+            BEFORE_ERASURE => {
+                let reason = "it is from before an erasure, and not the one in archive.catalogue: \
+                              put the newer object back";
+                compressed_segment::damaged(&self.bytes, None, reason)
+            }
+            _ => error,
+        }
     }
 
     /// Checks the length of an archived object against the archive index. A local file carries its
@@ -471,11 +491,8 @@ impl<F: DiskFile> CompressedFile<F> {
         match store.length(name).map_err(unreachable_store)? {
             Some(length) if self.contents.compressed_bytes < length => {
                 let reason = "the object is longer than recorded in archive.catalogue";
-                Err(compressed_segment::damaged(
-                    &self.bytes,
-                    Some(self.contents.compressed_bytes),
-                    reason,
-                ))
+                let recorded = Some(self.contents.compressed_bytes);
+                Err(self.described(compressed_segment::damaged(&self.bytes, recorded, reason)))
             }
             // Reading a missing or truncated object reports the error.
             _ => Ok(()),

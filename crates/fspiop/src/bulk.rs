@@ -8,8 +8,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use ledger::{FspName, TransferId};
+use ledger::{BulkItemAnswer, BulkItemResult, FspName, Fulfilment, TransferId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -388,6 +390,40 @@ pub fn result(
     }
     object.close();
     Bytes::from(out)
+}
+
+/// Renders `PUT /bulkTransfers/{ID}` of a payee from the fields that the hub has of it: for each
+/// item the fulfilment, or [`ErrorCode::GENERIC_PAYEE`] in place of the payee's error.
+#[must_use]
+pub fn answer_of_fields(items: &[BulkItemResult]) -> Bytes {
+    let mut out = Vec::with_capacity(96 + items.len() * 144);
+    let mut object = ObjectWriter::open(&mut out);
+    object.text("bulkTransferState", "COMPLETED");
+    let list = object.member("individualTransferResults");
+    list.push(b'[');
+    for (count, item) in items.iter().enumerate() {
+        if count > 0 {
+            list.push(b',');
+        }
+        let mut object = ObjectWriter::open(list);
+        match item.answer {
+            BulkItemAnswer::Fulfilled(Fulfilment::Present(preimage)) => {
+                object.text("fulfilment", &URL_SAFE_NO_PAD.encode(preimage));
+            }
+            BulkItemAnswer::Fulfilled(Fulfilment::Absent | Fulfilment::Undecodable) => {}
+            BulkItemAnswer::Refused(_) => write_generic_error(&mut object),
+        }
+        object.text("transferId", &item.id.to_string());
+        object.close();
+    }
+    list.push(b']');
+    object.close();
+    Bytes::from(out)
+}
+
+fn write_generic_error(object: &mut ObjectWriter<'_>) {
+    let (code, none): (_, [(&str, &str); 0]) = (ErrorCode::GENERIC_PAYEE, []);
+    write_error_information(object.member("errorInformation"), code, code.name(), &none);
 }
 
 fn write_result(out: &mut Vec<u8>, item: &ItemResult, answered: Option<&RawResult<'_>>) {

@@ -42,7 +42,7 @@ use crate::tiered::{SegmentInfo, Tier, TieredDisk};
 /// Name of the file with the progress.
 pub const ERASURE_PROGRESS: &str = "erasures.json";
 /// Version of that file.
-pub const ERASURE_PROGRESS_VERSION: u32 = 1;
+pub const ERASURE_PROGRESS_VERSION: u32 = 2;
 /// Suffix of a segment that is being rewritten. Backups leave such files out.
 const ERASING_SUFFIX: &str = ".unfinished";
 /// Maximum length of the progress in bytes: about a million segments.
@@ -87,7 +87,7 @@ struct Stored {
 }
 
 impl ErasureProgress {
-    /// Reads the progress; empty if the file does not exist.
+    /// Reads the progress; empty if the file does not exist, or is of an earlier version.
     ///
     /// # Errors
     /// [`DiskError::Damaged`] if the file is not a progress; it can be removed then, and every
@@ -101,6 +101,10 @@ impl ErasureProgress {
         let mut bytes = vec![0; length as usize];
         let read = file.read_at(0, &mut bytes)?;
         let stored: Option<Stored> = serde_json::from_slice(&bytes[..read]).ok();
+        // Programs with version 1 erased no contents of bulk transfers.
+        if stored.as_ref().is_some_and(|it| it.version == 1) {
+            return Ok(Self::default());
+        }
         let stored = stored.filter(|it| it.version == ERASURE_PROGRESS_VERSION);
         let stored = stored.ok_or_else(|| DiskError::Damaged {
             file: ERASURE_PROGRESS.to_owned(),

@@ -73,7 +73,8 @@ pub use memory_disk::{MemoryDisk, MemoryFile};
 pub use memory_log::MemoryLog;
 pub use offline_reader::OfflineReader;
 pub use ordered_erasures::{
-    ErasureOrder, OrderedErasures, RemainingErasure, needed_records, with_ends,
+    ErasureOrder, OrderedErasures, RemainingErasure, evicted_results, needed_records,
+    records_of_bulk, with_ends,
 };
 pub use real_disk::{
     CopyLock, INJECTED_EXIT, LOCK_FILE, RealDisk, RealFile, exit_after_disk_operations,

@@ -16,7 +16,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ledger::{Erase, LogIndex, State};
+use ledger::{Erase, LogIndex, Notice, NoticeKind, State, TransferId};
 use ports::Disk;
 use record::frame::Record;
 
@@ -124,21 +124,30 @@ impl OrderedErasures {
         (moved, watch): (&dyn Fn(LogIndex), &mut ProgressObserver<'_>),
     ) -> Result<ErasedSegment, ArchiveError> {
         let attempt = self.attempt(due, needed);
-        let (orders, mut waits) = (&self.orders, false);
+        let orders = &self.orders;
+        // The first order whose contents wait.
+        let mut waits: Option<usize> = None;
         let mut select = |record: &Record<'_>| {
-            let is_ordered =
-                orders.iter().any(|order| order.erase.erases(record.log_index, record.kind));
+            let erases = |order: &ErasureOrder| order.erase.erases(record.log_index, record.kind);
+            let Some(first) = orders.iter().position(erases) else { return false };
             let is_held = attempt.held.contains(&record.log_index);
-            waits |= is_ordered && is_held;
-            is_ordered && !is_held
+            if is_held {
+                waits = Some(waits.map_or(first, |known| known.min(first)));
+            }
+            !is_held
         };
         let erased = erase_segment(log, due, (&mut select, moved), watch)?;
-        let through = if waits { LogIndex(0) } else { attempt.newest };
+        // The segment complies with the orders before that one, as it may have done before.
+        let through = match waits {
+            None => attempt.newest,
+            Some(0) => LogIndex(0),
+            Some(at) => orders[at - 1].record,
+        };
         progress.note(&erased, through);
         progress.store(log.below())?;
         match waits {
-            true => self.waiting.insert(erased.first, attempt),
-            false => self.waiting.remove(&erased.first),
+            Some(_) => self.waiting.insert(erased.first, attempt),
+            None => self.waiting.remove(&erased.first),
         };
         Ok(erased)
     }
@@ -175,13 +184,39 @@ impl OrderedErasures {
     }
 }
 
-/// Records whose contents notices, dead letters and payments in flight need.
+/// Records whose contents notices, dead letters, payments in flight and open bulk transfers need.
+/// Those of results whose bulk transfer was evicted are missing: see [`evicted_results`].
 #[must_use]
 pub fn needed_records(state: &State) -> BTreeSet<LogIndex> {
-    let owed = state.notices_owed().map(|notice| notice.source);
-    let dead = state.dead_letters().map(|letter| letter.notice.source);
+    let sources = unfinished_notices(state).map(|notice| notice.source);
     let in_flight = state.in_flight().map(|transfer| transfer.prepare);
-    owed.chain(dead).chain(in_flight).collect()
+    let answers = state.open_bulks().filter_map(|bulk| bulk.response);
+    let answers = answers.map(|response| response.log_index);
+    let results = results(state).flat_map(|bulk| records_of_bulk(state, &bulk));
+    sources.chain(in_flight).chain(answers).chain(results).collect()
+}
+
+/// The bulk transfers of results that are owed or dead letters, without a row in memory. After
+/// their rows were restored, [`records_of_bulk`] has the records.
+#[must_use]
+pub fn evicted_results(state: &State) -> BTreeSet<TransferId> {
+    results(state).filter(|bulk| state.bulk_view(bulk).is_none()).collect()
+}
+
+/// The messages from which the result of a bulk transfer is made; empty if its row is not in
+/// memory.
+pub fn records_of_bulk(state: &State, bulk: &TransferId) -> impl Iterator<Item = LogIndex> + use<> {
+    let view = state.bulk_view(bulk);
+    view.into_iter().flat_map(|view| [Some(view.prepare), view.response]).flatten()
+}
+
+fn results(state: &State) -> impl Iterator<Item = TransferId> {
+    let results = unfinished_notices(state).filter(|it| it.kind == NoticeKind::BulkResult);
+    results.filter_map(|notice| notice.transfer)
+}
+
+fn unfinished_notices(state: &State) -> impl Iterator<Item = &Notice> {
+    state.notices_owed().chain(state.dead_letters().map(|letter| &letter.notice))
 }
 
 /// Segments with their last records; the last one is open.

@@ -1,5 +1,6 @@
 //! Queries about bulk transfers.
 
+use crate::bulks::OpenBulk;
 use crate::ids::{FspName, LogIndex, ParticipantIndex, Stamp, TransferId};
 use crate::outcome::Outcome;
 use crate::state::State;
@@ -60,6 +61,11 @@ impl State {
             }
             Some(_) => BulkLookup::NotAParty,
         }
+    }
+
+    /// The bulk transfers with items in flight.
+    pub fn open_bulks(&self) -> impl Iterator<Item = &OpenBulk> {
+        self.bulks.iter()
     }
 
     /// Number of bulk transfers with items in flight.

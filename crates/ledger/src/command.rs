@@ -77,6 +77,12 @@ impl Command {
     /// The number of [`Command::AbortBulk`].
     pub const ABORT_BULK: u16 = 11;
 
+    /// Whether a kind of commands is a message about a bulk transfer.
+    #[must_use]
+    pub const fn is_bulk(kind: u16) -> bool {
+        matches!(kind, Self::PREPARE_BULK | Self::FULFIL_BULK | Self::ABORT_BULK)
+    }
+
     /// The message about a transfer; `None` for every other command.
     #[must_use]
     pub fn message(&self) -> Option<TransferMessage<'_>> {

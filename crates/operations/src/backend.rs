@@ -10,8 +10,8 @@ use bytes::Bytes;
 use fspiop::egress_policy::EgressPolicy;
 use http::StatusCode;
 use ledger::{
-    Administer, Amount, ArchiveKind, ArchivedSettlement, ChangeReply, Currency, FspName, LogIndex,
-    NoticeId, OperatorBook, ParticipantIndex, PartyBinding, Stamp, State, TransferId,
+    Administer, Amount, ArchiveKind, ArchivedSettlement, ChangeReply, Currency, Erase, FspName,
+    LogIndex, NoticeId, OperatorBook, ParticipantIndex, PartyBinding, Stamp, State, TransferId,
 };
 use metrics::Family;
 use ports::{TransferEntry, TransferPlace, TransferQuery};
@@ -127,18 +127,33 @@ pub trait AdminBackend: Send + Sync + 'static {
         Box::pin(async { Ok(None) })
     }
 
-    /// The records that an erasure would affect, found on a separate thread; `None` if no record is
-    /// about the transfer. The default is for a hub without a log.
+    /// The records that an erasure with a reason would affect, found on a separate thread; `None`
+    /// if no record is about the transfer. The default is for a hub without a log.
     fn plan_erasure(
         &self,
         _selection: ErasureSelection,
+        _reason: String,
     ) -> BoxFuture<'_, Result<Option<ErasurePlan>, Unavailable>> {
         Box::pin(async { Ok(None) })
     }
 
-    /// The erasures with their progress, newest first, at most
-    /// [`ERASURES_LISTED_MAX`](crate::ERASURES_LISTED_MAX). The default is for a hub without a log.
-    fn erasures(&self) -> BoxFuture<'_, Result<Vec<ErasureReport>, Unavailable>> {
+    /// Whether a reason has an identifier of a party in the contents of an erasure. The default is
+    /// for a hub without a log.
+    fn names_party(
+        &self,
+        _erase: Erase,
+        _reason: String,
+    ) -> BoxFuture<'_, Result<bool, Unavailable>> {
+        Box::pin(async { Ok(false) })
+    }
+
+    /// The erasures that records before one ordered, or all, with their progress, newest first, at
+    /// most [`ERASURES_LISTED_MAX`](crate::ERASURES_LISTED_MAX). The default is for a hub without a
+    /// log.
+    fn erasures(
+        &self,
+        _before: Option<LogIndex>,
+    ) -> BoxFuture<'_, Result<Vec<ErasureReport>, Unavailable>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 

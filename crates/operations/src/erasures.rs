@@ -6,7 +6,7 @@
 
 use fspiop::{ErrorCode, PartyIdType, Refusal};
 use http::StatusCode;
-use ledger::{ERASED_RANGES_MAX, Erase, ErasureForm, RecordRange, Stamp, TransferId};
+use ledger::{ERASED_RANGES_MAX, Erase, ErasureForm, LogIndex, RecordRange, Stamp, TransferId};
 
 use crate::audit_log::parse_audit_time;
 use crate::body::{Custom, Optional, TRANSFER_ID, body};
@@ -44,6 +44,17 @@ const BEFORE: Parameter<Stamp> = Parameter::new(
     },
 );
 
+const BEFORE_RECORD: Parameter<LogIndex> = Parameter::new(
+    "beforeRecord",
+    "Only erasures that an earlier record than this one ordered.",
+    schema::count,
+    |text| {
+        let what = "must be the number of a record";
+        let record = text.parse().map(LogIndex);
+        record.map_err(|_| refuse(ErrorCode::MALFORMED_SYNTAX, "beforeRecord", what))
+    },
+);
+
 const PARTY_TYPE: Parameter<PartyIdType> = Parameter::new(
     "partyIdType",
     "The type of the party's identifier.",
@@ -65,10 +76,13 @@ routes! {
     "/erasures" {
         guarded GET listErasures = list, "List erasures of message contents" {
             text: "\
-                Newest first, at most 1,000, with their progress: the segments of the log that \
+                Newest first, at most 1,000, with their progress; older ones with `beforeRecord`. \
+                The progress is the segments of the log that \
                 still hold contents, the contents that are still needed, and the copy of \
                 `backup.to`.",
+            query: [BEFORE_RECORD],
             responses: [200: Vec<ErasureResponse> = "Erasures."],
+            refusals: [400 MALFORMED_SYNTAX],
         }
         change POST orderErasure = order(NewErasure), "Erase message contents" {
             permission: Erase,
@@ -78,12 +92,12 @@ routes! {
                 (`transferId`), all that were recorded before a time (`before`), or those that \
                 name a party (`partyIdType`, `partyIdentifier` and perhaps `partySubIdOrType`) \
                 with the other messages of its payments. A party that is still registered is \
-                refused: release it first. The order does not contain the identifier, nor may the \
-                reason. Amounts, states, participants and times stay, and so do all proofs of the \
-                log. If \
-                operators have names, the request is answered 202 with a proposal, which another \
-                operator approves. A background job erases them from the log, its archives and \
-                its backups; contents that a payment in flight or a notice still needs are erased \
+                refused: release it first. The order does not contain the identifier. A reason \
+                with an identifier that the messages name is refused. Amounts, states, \
+                participants and times stay, and so do all proofs of the log. If operators have \
+                names, the request is answered 202 with a proposal, which another operator \
+                approves. A background job erases them from the log, its archives and its \
+                backups; contents that a payment in flight or a notice still needs are erased \
                 when it has ended. See `GET /erasures` for the progress.",
             example: {"transferId": "b51ec534-ee48-4575-b6a9-ead2955b8069"},
             responses: [201: () = "Ordered."],
@@ -103,7 +117,7 @@ routes! {
     "/erasures/retention" {
         guarded GET planRetention = plan_retention, "Show erasures by age" {
             text: "\
-                For each kind of contents the setting, and the records that have become older \
+                For each kind of contents the setting, and the contents that have become older \
                 since the last erasure. With the query, those of another setting. Changes nothing.",
             query: [PAYMENTS_DAYS, REGISTRATIONS_DAYS],
             responses: [200: Vec<RetentionResponse> = "The kinds."],
@@ -188,14 +202,18 @@ pub enum ErasureSelection {
 pub struct ErasurePlan {
     /// The records, ascending and apart.
     pub records: Vec<RecordRange>,
-    /// Number of contents: counted for a payment, the number of records for a time.
+    /// Number of contents.
     pub contents: u64,
+    /// Those of them that are messages about bulk transfers, with all items.
+    pub bulks: u64,
     /// Segments of the log that hold them.
     pub segments: u64,
     /// Those of them that are in an archive.
     pub archived: u64,
     /// Length of these segments in bytes, uncompressed.
     pub bytes: u64,
+    /// Whether the reason has an identifier of a party that the contents name.
+    pub is_named_in_reason: bool,
     /// The findings about a party.
     pub party: PartyFindings,
 }
@@ -207,8 +225,6 @@ pub struct PartyFindings {
     pub is_registered: bool,
     /// Changes of the party directory whose fields name it.
     pub changes: u64,
-    /// Messages of bulk transfers that name it.
-    pub bulks: u64,
     /// Whether the search ended before the end of the log, because it had found too much.
     pub is_cut: bool,
 }
@@ -241,7 +257,7 @@ pub struct ErasureReport {
 response_type! {
     /// The extent of an erasure.
     struct ErasurePlanResponse as "ErasurePlan" {
-        /// Number of contents: of a payment or a party, or records before a time.
+        /// Number of contents.
         contents: u64,
         /// Segments of the log that would be rewritten.
         segments: u64,
@@ -253,7 +269,7 @@ response_type! {
         is_registered: bool,
         /// Changes of the party directory whose fields name the party. They are not erased.
         directory_records: u64,
-        /// Messages of bulk transfers that name the party. They are not erased.
+        /// Messages about bulk transfers among the contents: they are erased with all items.
         bulk_messages: u64,
     }
 }
@@ -362,11 +378,9 @@ pub struct RetentionReport {
     pub days: u32,
     /// Contents recorded before this time are too old.
     pub before: Option<Stamp>,
-    /// Records that have become too old since the last order.
-    pub records: Option<RecordRange>,
-    /// The time of the first of them.
+    /// The time of the first content that has become too old since the last order.
     pub oldest: Option<Stamp>,
-    /// The segments that hold them.
+    /// These contents, and the segments that hold them.
     pub extent: ErasurePlan,
     /// The last record that earlier orders name.
     pub erased_through: u64,
@@ -385,8 +399,8 @@ response_type! {
         /// Contents recorded before this time are too old.
         #[serde(skip_serializing_if = "Option::is_none")]
         before_date: Option<Timestamp>,
-        /// Records that have become too old since the last order, of all kinds.
-        records: u64,
+        /// Contents of the kind that have become too old since the last order.
+        contents: u64,
         /// The time of the first of them.
         #[serde(skip_serializing_if = "Option::is_none")]
         oldest_date: Option<Timestamp>,
@@ -411,7 +425,7 @@ impl RetentionResponse {
             setting,
             days,
             before_date: report.before.map(Timestamp),
-            records: report.records.map_or(0, |range| range.last.0 - range.first.0 + 1),
+            contents: report.extent.contents,
             oldest_date: report.oldest.map(Timestamp),
             segments: report.extent.segments,
             archived_segments: report.extent.archived,
@@ -436,7 +450,8 @@ async fn plan_retention(request: &AdminRequest<'_>) -> HandlerResult {
 
 /// `GET /erasures`.
 async fn list(request: &AdminRequest<'_>) -> HandlerResult {
-    let all = request.backend.erasures().await.map_err(outcome_errors::from_unavailable)?;
+    let before = request.query(&BEFORE_RECORD)?;
+    let all = request.backend.erasures(before).await.map_err(outcome_errors::from_unavailable)?;
     let all: Vec<_> = all.into_iter().map(ErasureResponse::of).collect();
     Ok(AdminResponse::ok(&all))
 }
@@ -459,7 +474,7 @@ async fn plan(request: &AdminRequest<'_>) -> HandlerResult {
         bytes: plan.bytes,
         is_registered: plan.party.is_registered,
         directory_records: plan.party.changes,
-        bulk_messages: plan.party.bulks,
+        bulk_messages: plan.bulks,
     }))
 }
 
@@ -473,6 +488,24 @@ fn has_identifier_in_reason(request: &AdminRequest<'_>, selection: &ErasureSelec
     is_in_reason
 }
 
+/// Refuses a reason for a decision about an erasure that has an identifier of a party in the
+/// contents.
+pub(crate) async fn check_reason(
+    request: &AdminRequest<'_>,
+    erase: &Erase,
+    reason: &str,
+) -> Result<(), Refusal> {
+    let found = request.backend.names_party(erase.clone(), reason.to_owned()).await;
+    if !found.map_err(outcome_errors::from_unavailable)? {
+        return Ok(());
+    }
+    request.audit.hide_reason();
+    Err(Refusal::new(ErrorCode::VALIDATION, NAMED_IN_REASON))
+}
+
+const NAMED_IN_REASON: &str = "the reason must not contain an identifier of a party in the \
+                               contents: it is never erased";
+
 /// `POST /erasures`.
 async fn order(request: &AdminRequest<'_>, body: NewErasure) -> HandlerResult {
     let selection = selection(body)?;
@@ -481,6 +514,9 @@ async fn order(request: &AdminRequest<'_>, body: NewErasure) -> HandlerResult {
         return refused("the reason must not contain the identifier: it is never erased");
     }
     let plan = find(request, &selection).await?;
+    if plan.is_named_in_reason {
+        return refused(NAMED_IN_REASON);
+    }
     if plan.party.is_registered {
         return refused("the party is registered; release it first: `upesi party release`");
     }
@@ -522,7 +558,11 @@ async fn find(
     request: &AdminRequest<'_>,
     selection: &ErasureSelection,
 ) -> Result<ErasurePlan, Refusal> {
-    let found = request.backend.plan_erasure(selection.clone()).await;
+    let reason = request.identity.reason.clone();
+    let found = request.backend.plan_erasure(selection.clone(), reason).await;
     let found = found.map_err(outcome_errors::from_unavailable)?;
+    if found.as_ref().is_some_and(|plan| plan.is_named_in_reason) {
+        request.audit.hide_reason();
+    }
     found.ok_or_else(|| Refusal::new(ErrorCode::ID_NOT_FOUND, "no record is about this transfer"))
 }

@@ -16,6 +16,7 @@ use crate::auth;
 use crate::body::{MaybeAbsent, Optional, body, single_line};
 use crate::body_reader::refuse;
 use crate::change_words::{InWords, masked_words};
+use crate::erasures::check_reason;
 use crate::four_eyes::group_of;
 use crate::outcome_errors;
 use crate::permissions::Permission;
@@ -245,6 +246,9 @@ async fn approve(request: &AdminRequest<'_>, MaybeAbsent(body): MaybeDecision) -
         all_must_know(change.rules_version, &request.backend.cluster())?;
     }
     let reason = body.reason.unwrap_or_else(|| request.identity.reason.clone());
+    if let Change::Erase(erase) = &*proposal.change {
+        check_reason(request, erase, &reason).await?;
+    }
     let (id, change) = (proposal.id, proposal.change.clone());
     let approval = ApproveProposal { proposal: id, by: by.clone(), reason, change };
     // The reason of the proposal carries the external reference of funds.
@@ -269,6 +273,9 @@ async fn reject(request: &AdminRequest<'_>, MaybeAbsent(body): MaybeDecision) ->
         must_be_permitted(request, &proposal)?;
     }
     let reason = body.reason.unwrap_or_else(|| request.identity.reason.clone());
+    if let Change::Erase(erase) = &*proposal.change {
+        check_reason(request, erase, &reason).await?;
+    }
     let rejection = RejectProposal { proposal: proposal.id, by, reason: reason.clone() };
     request.change_because(reason, rejection).await?;
     show(request).await

@@ -1,14 +1,15 @@
 //! Rotation of keys and erasure of contents, with a power cut in every operation of the disk.
 //!
-//! A small log of payments has segments in every form: archived, compressed, plain and open. Then a
-//! node starts with a new master key, an erasure of the payments' messages is ordered, and a data
-//! key is made for each period. The power fails in one operation, the node starts again and ends
-//! its work. That is repeated for every operation that changes the disk, with and without
-//! encryption.
+//! A small log of payments and a bulk transfer has segments in every form: archived, compressed,
+//! plain and open. Then a node starts with a new master key, an erasure of their messages is
+//! ordered, and a data key is made for each period. The power fails in one operation, the node
+//! starts again and ends its work. That is repeated for every operation that changes the disk, with
+//! and without encryption.
 //!
 //! # Checks after each power cut and at the end
 //! - the chain, all outcomes and the whole state, by the model and the external view;
 //! - each content is whole, or it is erased, was ordered to be and was not needed any more;
+//! - the two messages of the bulk transfer are whole while it has not ended, or its result is owed;
 //! - a directory whose master key was being changed opens with the two keys, and at the end with
 //!   the new one alone;
 //! - at the end no ordered content is left in any file or object, and no file is left over.
@@ -25,12 +26,14 @@ use journal::{
     needed_records,
 };
 use ledger::{
-    Change, Command, DeliveryResult, Erase, ErasureForm, FinishedDelivery, FspName, FundsDirection,
-    Genesis, LogIndex, MoveFunds, NoticeId, RecordRange, Stamp, TransferId,
+    Amount, BulkItem, BulkItemAnswer, BulkItemResult, BulkState, Change, Command, DeliveryResult,
+    Erase, ErasureForm, FinishedDelivery, FspName, FulfilBulk, Fulfilment, FundsDirection, Genesis,
+    LogIndex, MoveFunds, NoticeId, PrepareBulk, RecordRange, Stamp, TransferId,
 };
 use ports::{ClockReading, Disk, Log, OwnedPayload};
 use record::frame::LogIdentity;
 use sequencer::{Durability, Sequencer, Submission};
+use sha2::{Digest as _, Sha256};
 
 use crate::archive::{HubDisk, MemoryBlobs};
 use crate::external_view::ExternalView;
@@ -43,8 +46,14 @@ use crate::workload::operator::{OperatorWorkload, request_hash};
 const PAYMENTS: u32 = 8;
 /// The first payments, which wait for their answers when the erasure is ordered.
 const UNANSWERED: u32 = 2;
+/// Items of the bulk transfer. The payee answers the first one, the other one expires.
+const ITEMS: u32 = 2;
+/// Time after which the payments and the bulk transfer have expired.
+const LIFETIME_MS: u64 = 600_000;
 /// Bytes by which a content is found.
 const BEGINNING: usize = 12;
+/// The fulfilment of the items.
+const PREIMAGE: [u8; 32] = [7; 32];
 const OPTIONS: LogOptions = LogOptions {
     segment_bytes: 4_000,
     verify: journal::Verify::Everything,
@@ -111,6 +120,8 @@ struct Rewriting {
     plans: Vec<TransferPlan>,
     /// The contents of all messages.
     contents: Vec<(LogIndex, Vec<u8>)>,
+    /// The messages of the bulk transfer.
+    of_bulk: Vec<LogIndex>,
     /// The records whose contents are erased by the order.
     ordered: RecordRange,
     now_us: u64,
@@ -125,7 +136,7 @@ impl Rewriting {
         let draw = |number| TransferDraw {
             number,
             now_ms: EPOCH_US / 1_000,
-            lifetime_ms: (600_000, 600_000),
+            lifetime_ms: (LIFETIME_MS, LIFETIME_MS),
             amount: (1, 1_000),
             odd_per_mille: 0,
         };
@@ -142,6 +153,7 @@ impl Rewriting {
             actors,
             plans,
             contents: Vec::new(),
+            of_bulk: Vec::new(),
             ordered: RecordRange { first: LogIndex(0), last: LogIndex(0) },
             now_us: EPOCH_US,
         };
@@ -170,6 +182,7 @@ impl Rewriting {
                 self.deliver_all(&mut node).expect("on");
             }
         }
+        self.begin_bulk(&mut node).expect("on");
         self.ordered.last = node.state().log_index();
         node.close().expect("on");
         let of_form = [Destination::BlobStore(&self.blobs), Destination::InPlace];
@@ -192,7 +205,7 @@ impl Rewriting {
             bytes[1..].copy_from_slice(&spread16(self.actors.salt ^ 1 << 40 ^ number));
             let id = TransferId::from_bytes(bytes).expect("the first byte is that of a UUID");
             let (account, hash) = (accounts.settlement, request_hash(id, 0));
-            let amount = ledger::Amount::from_units(1_000_000);
+            let amount = Amount::from_units(1_000_000);
             let direction = FundsDirection::In;
             MoveFunds { id, name, account, direction, currency, amount, hash }.into()
         });
@@ -211,6 +224,7 @@ impl Rewriting {
             actors: self.actors.clone(),
             plans: self.plans.clone(),
             contents: self.contents.clone(),
+            of_bulk: self.of_bulk.clone(),
             ordered: self.ordered,
             now_us: self.now_us,
         }
@@ -232,6 +246,9 @@ impl Rewriting {
         for payment in 0..UNANSWERED {
             self.respond(&mut node, payment)?;
         }
+        // The bulk transfer expires.
+        self.now_us += LIFETIME_MS * 1_000;
+        self.commit(&mut node, Command::Tick)?;
         self.deliver_all(&mut node)?;
         node.log().rotator()();
         self.commit(&mut node, Command::Tick)?;
@@ -338,6 +355,7 @@ impl Rewriting {
         let wrong = |record: &&LogIndex| !is_ordered || needed.contains(record);
         let wrong: Vec<_> = erased.iter().filter(wrong).collect();
         assert!(wrong.is_empty(), "erased without an order, or while needed: {wrong:?}");
+        assert!(self.is_bulk_whole(&node, &erased), "a message of the bulk transfer is needed");
         let is_part = !erased.is_empty() && erased.len() < self.contents.len();
         counts.half_erased += u64::from(is_part);
         // The process ends without another word.
@@ -393,6 +411,64 @@ impl Rewriting {
         let request = Request { from: plan.payer, message };
         let command = self.actors.prepare(plan, request);
         self.commit_message(node, command, request)
+    }
+
+    /// A bulk transfer with an answer for its first item.
+    fn begin_bulk(&mut self, node: &mut Node) -> Result<(), PowerOff> {
+        let (payer, payee) = (self.plans[0].payer, self.plans[0].payee);
+        let asked = MessageVariant::PrepareBulk { bulk: 0, variant: 0 };
+        let asked = Request { from: payer, message: asked };
+        let bulk = PrepareBulk {
+            id: self.bulk(),
+            source: self.actors.name(payer),
+            payer: self.actors.name(payer),
+            payee: self.actors.name(payee),
+            expiration_ms: EPOCH_US / 1_000 + LIFETIME_MS,
+            hash: self.actors.hash(asked),
+            trace: self.actors.trace(asked),
+            items: (0..ITEMS).map(|item| self.item(item)).collect(),
+        };
+        self.of_bulk.push(LogIndex(node.state().log_index().0 + 1));
+        self.commit_message(node, Command::PrepareBulk(Box::new(bulk)), asked)?;
+        self.deliver_all(node)?;
+        let answered = MessageVariant::RespondBulk { bulk: 0, variant: 0 };
+        let answered = Request { from: payee, message: answered };
+        let answer = BulkItemAnswer::Fulfilled(Fulfilment::Present(PREIMAGE));
+        let answer = FulfilBulk {
+            id: self.bulk(),
+            source: self.actors.name(payee),
+            destination: Some(self.actors.name(payer)),
+            hash: self.actors.hash(answered),
+            trace: self.actors.trace(answered),
+            items: vec![BulkItemResult { id: self.item(0).id, answer }],
+        };
+        self.of_bulk.push(LogIndex(node.state().log_index().0 + 1));
+        self.commit_message(node, Command::FulfilBulk(Box::new(answer)), answered)?;
+        let view = node.state().bulk_view(&self.bulk()).expect("it was accepted");
+        assert_eq!(view.state, BulkState::Processing, "an item is in flight");
+        Ok(())
+    }
+
+    fn bulk(&self) -> TransferId {
+        self.actors.id(PAYMENTS + ITEMS).as_bulk()
+    }
+
+    fn item(&self, number: u32) -> BulkItem {
+        BulkItem {
+            id: self.actors.id(PAYMENTS + number),
+            currency: self.actors.currency(self.plans[0].currency),
+            amount: Amount::from_units(1),
+            condition: Sha256::digest(PREIMAGE).into(),
+            fee_rule: None,
+        }
+    }
+
+    /// Whether no message of the bulk transfer is erased, or none is needed any more.
+    fn is_bulk_whole(&self, node: &Node, erased: &BTreeSet<LogIndex>) -> bool {
+        let view = node.state().bulk_view(&self.bulk()).expect("it was accepted");
+        let is_final = matches!(view.state, BulkState::Final(_));
+        let is_owed = node.state().notices_owed().any(|it| it.transfer == Some(self.bulk()));
+        is_final && !is_owed || !self.of_bulk.iter().any(|record| erased.contains(record))
     }
 
     fn respond(&mut self, node: &mut Node, payment: u32) -> Result<(), PowerOff> {

@@ -1,21 +1,24 @@
 //! Messages of the hub about a bulk transfer (settlement-and-bulk 3.2).
 //!
 //! The messages of payer and payee are read from the log, the ends of the items from the state. An
-//! end of an item never changes, so a message is the same at any age.
+//! end of an item never changes, so a message is the same at any age. If a message was erased, the
+//! fields of its record take its place: extension lists and errors of the payee are missing then.
 
 use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
-use fspiop::ErrorCode;
-use fspiop::bulk::{self, BulkTransfer, ItemEnd, ItemResult};
+use fspiop::body::Money;
+use fspiop::bulk::{self, BulkTransfer, IndividualTransfer, ItemEnd, ItemResult};
+use fspiop::{ErrorCode, hub_messages};
 use ledger::{
-    BulkState, BulkView, ErrorOutcome, LogIndex, Notice, NoticeKind, Outcome, ParticipantIndex,
-    PrepareOutcome, TransferId, TransferState, TransferView,
+    BulkState, BulkView, Command, ErrorOutcome, LogIndex, Notice, NoticeKind, Outcome,
+    ParticipantIndex, PrepareOutcome, TransferId, TransferState, TransferView,
 };
+use ports::OwnedPayload;
 
 use crate::message::OutgoingNotice;
 use crate::outcome_errors::{self, PrepareFields, iso_text};
-use crate::records::Records;
+use crate::records::{Records, stored_message};
 
 /// The errors of items in the payee's message.
 type ItemErrors = HashMap<TransferId, (ErrorCode, String)>;
@@ -59,12 +62,11 @@ async fn result_body(
     view: &BulkView,
     (state, is_payee): (&str, bool),
 ) -> Option<Bytes> {
-    let post = records.load_message(view.prepare).await?.body;
+    let request = Content::load(records, view.prepare).await?.request()?;
     let answer = match view.response {
-        Some(record) => Some(records.load_message(record).await?.body),
+        Some(record) => Some(Content::load(records, record).await?.answer()),
         None => None,
     };
-    let request = BulkTransfer::parse(&post).ok()?;
     let fates = fates(records, view.prepare, &request).await?;
     let errors = answer.as_deref().map(bulk::errors_of_items).unwrap_or_default();
     let results: Vec<ItemResult> = request
@@ -188,16 +190,76 @@ async fn fates(
     Some(fates.collect())
 }
 
+/// A message of payer or payee.
+enum Content {
+    Body(Bytes),
+    /// It was erased; the record has its fields.
+    Erased(Command),
+}
+
+impl Content {
+    /// Reads a message; `None` if it cannot be read.
+    async fn load(records: &Records, record: LogIndex) -> Option<Self> {
+        let record = records.load(record).await?;
+        if record.payload != OwnedPayload::Erased {
+            return stored_message(record).map(|message| Self::Body(message.body));
+        }
+        let fields = record::command::read_fields(record.kind, record.version, &record.fields);
+        fields.ok().map(Self::Erased)
+    }
+
+    /// The message of a notice, which may be in memory.
+    async fn of_notice(records: &Records, outgoing: &OutgoingNotice) -> Option<Self> {
+        let in_memory = outgoing.message.borrow().clone();
+        match in_memory {
+            Some(message) => Some(Self::Body(message.body.clone())),
+            None => Self::load(records, outgoing.notice.source).await,
+        }
+    }
+
+    /// The payer's message.
+    fn request(&self) -> Option<BulkTransfer> {
+        let fields = match self {
+            Self::Body(body) => return BulkTransfer::parse(body).ok(),
+            Self::Erased(Command::PrepareBulk(fields)) => fields,
+            Self::Erased(_) => return None,
+        };
+        let items = fields.items.iter().map(|item| IndividualTransfer {
+            transfer: item.id,
+            amount: Money { amount: item.amount, currency: item.currency },
+            condition: item.condition,
+        });
+        Some(BulkTransfer {
+            bulk: fields.id,
+            payer: fields.payer,
+            payee: fields.payee,
+            expiration_ms: fields.expiration_ms,
+            items: items.collect(),
+        })
+    }
+
+    /// The body of the payee's message.
+    fn answer(self) -> Bytes {
+        match self {
+            Self::Body(body) => body,
+            Self::Erased(Command::FulfilBulk(fields)) => bulk::answer_of_fields(&fields.items),
+            Self::Erased(_) => {
+                let code = ErrorCode::GENERIC_PAYEE;
+                hub_messages::error(code, &code.describe(""), &[])
+            }
+        }
+    }
+}
+
 /// The body of a notice about a bulk; `None` if a record cannot be read.
 pub(crate) async fn notice_body(records: &Records, outgoing: &OutgoingNotice) -> Option<Bytes> {
     let notice = &outgoing.notice;
-    let in_memory = outgoing.message.borrow().clone();
-    let body = match in_memory {
-        Some(message) => message.body.clone(),
-        None => records.load_message(notice.source).await?.body,
-    };
     match notice.kind {
         NoticeKind::BulkPrepare => {
+            // Not erased as long as it is owed.
+            let Content::Body(body) = Content::of_notice(records, outgoing).await? else {
+                return None;
+            };
             let request = BulkTransfer::parse(&body).ok()?;
             let fates = fates(records, notice.source, &request).await?;
             bulk::accepted_items(&body, |at| fates[at].is_accepted())
@@ -208,7 +270,9 @@ pub(crate) async fn notice_body(records: &Records, outgoing: &OutgoingNotice) ->
                 if notice.outcome == Outcome::BulkCompleted { "COMPLETED" } else { "REJECTED" };
             result_body(records, &view, (state, is_payee_only(&view, notice.recipient))).await
         }
-        NoticeKind::BulkError => error_of_bulk(notice, body),
+        NoticeKind::BulkError => {
+            error_of_bulk(notice, Content::of_notice(records, outgoing).await?)
+        }
         NoticeKind::Prepare
         | NoticeKind::Fulfil
         | NoticeKind::Abort
@@ -225,12 +289,12 @@ pub(crate) async fn notice_body(records: &Records, outgoing: &OutgoingNotice) ->
 }
 
 /// The payee's own error, or that of the outcome.
-fn error_of_bulk(notice: &Notice, body: Bytes) -> Option<Bytes> {
+fn error_of_bulk(notice: &Notice, content: Content) -> Option<Bytes> {
     if notice.outcome == Outcome::Aborted {
-        return Some(body);
+        return Some(content.answer());
     }
     let outcome = ErrorOutcome::of(notice.outcome)?;
-    let named = BulkTransfer::parse(&body).map(|it| fields_of_bulk(&it)).unwrap_or_default();
+    let named = content.request().map(|it| fields_of_bulk(&it)).unwrap_or_default();
     let (code, description) = outcome_errors::bulk_error(outcome, &named);
-    Some(fspiop::hub_messages::error(code, &description, &[]))
+    Some(hub_messages::error(code, &description, &[]))
 }

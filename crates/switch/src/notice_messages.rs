@@ -19,9 +19,9 @@ use fspiop::time::retry_after_ms;
 use fspiop::{ErrorCode, PartyIdType, Resource, TraceContext, percent_encode};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use ledger::{
-    ChangeParties, Command, ErrorOutcome, FspName, Fulfilment, LogIndex, Notice, NoticeKind,
-    Outcome, ParticipantIndex, PartyBinding, PartyChangeForm, PartyChangeView, TransferId,
-    TransferMessage, TransferState, TransferView,
+    BulkItemAnswer, ChangeParties, Command, ErrorOutcome, FspName, Fulfilment, LogIndex, Notice,
+    NoticeKind, Outcome, ParticipantIndex, PartyBinding, PartyChangeForm, PartyChangeView,
+    TransferId, TransferMessage, TransferState, TransferView,
 };
 use node::latency_trace::{TracePoint, monotonic_ns};
 use ports::{OwnedPayload, OwnedRecord};
@@ -278,7 +278,11 @@ pub(crate) async fn state_body(
     match view.response {
         None => Some(state_only(state, completed_ms)),
         Some(response) => {
-            let message = records.load_message_about(response, id).await?;
+            let record = records.load(response).await?;
+            if record.payload == OwnedPayload::Erased {
+                return Some(body_of_erased(&record, (id, completed_ms)));
+            }
+            let message = message_about(record, id)?;
             committed_body(&message.body, completed_ms, FulfilmentShown::Shown)
         }
     }
@@ -328,14 +332,18 @@ async fn own_body(records: &Records, outgoing: &OutgoingNotice) -> Option<Bytes>
         NoticeKind::FulfilCopy | NoticeKind::AbortCopy => {
             match message_of(records, outgoing).await? {
                 Content::Message(message) => Some(message.body.clone()),
-                Content::Erased(record) => Some(body_of_erased(&record, completed_ms)),
+                Content::Erased(record) => {
+                    Some(body_of_erased(&record, (notice.transfer, completed_ms)))
+                }
             }
         }
         NoticeKind::Committed => match message_of(records, outgoing).await? {
             Content::Message(message) => {
                 committed_body(&message.body, completed_ms, FulfilmentShown::Shown)
             }
-            Content::Erased(record) => Some(body_of_erased(&record, completed_ms)),
+            Content::Erased(record) => {
+                Some(body_of_erased(&record, (notice.transfer, completed_ms)))
+            }
         },
         NoticeKind::PatchCommitted => match message_of(records, outgoing).await? {
             Content::Message(message) => {
@@ -616,7 +624,10 @@ async fn message_of(records: &Records, outgoing: &OutgoingNotice) -> Option<Cont
 }
 
 /// The answer of a payee whose message was erased: what the log proves of it.
-fn body_of_erased(record: &OwnedRecord, completed_ms: Option<u64>) -> Bytes {
+fn body_of_erased(
+    record: &OwnedRecord,
+    (transfer, completed_ms): (Option<TransferId>, Option<u64>),
+) -> Bytes {
     let command = record::command::read_fields(record.kind, record.version, &record.fields).ok();
     let fulfilment = match command.as_ref().and_then(Command::message) {
         Some(TransferMessage::Abort(_)) => {
@@ -624,7 +635,7 @@ fn body_of_erased(record: &OwnedRecord, completed_ms: Option<u64>) -> Bytes {
             return hub_messages::error(code, &code.describe(""), &[]);
         }
         Some(TransferMessage::Fulfil(fulfil)) => fulfil.fulfilment,
-        Some(TransferMessage::Prepare(_)) | None => Fulfilment::Absent,
+        Some(TransferMessage::Prepare(_)) | None => fulfilment_of_item(command.as_ref(), transfer),
     };
     let preimage = match &fulfilment {
         Fulfilment::Present(preimage) => Some(preimage),
@@ -633,4 +644,14 @@ fn body_of_erased(record: &OwnedRecord, completed_ms: Option<u64>) -> Bytes {
     let state = "COMMITTED";
     let notice = TransferNotice { state, completed_ms, fulfilment: preimage, extensions: &[] };
     hub_messages::transfer(&notice)
+}
+
+/// The fulfilment of an item in the payee's answer to a bulk.
+fn fulfilment_of_item(command: Option<&Command>, transfer: Option<TransferId>) -> Fulfilment {
+    let Some(Command::FulfilBulk(bulk)) = command else { return Fulfilment::Absent };
+    let item = bulk.items.iter().find(|item| Some(item.id) == transfer);
+    match item.map(|item| item.answer) {
+        Some(BulkItemAnswer::Fulfilled(fulfilment)) => fulfilment,
+        Some(BulkItemAnswer::Refused(_)) | None => Fulfilment::Absent,
+    }
 }

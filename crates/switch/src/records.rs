@@ -31,16 +31,6 @@ impl Records {
         stored_message(self.load(log_index).await?)
     }
 
-    /// The message about one transfer in a record. An item of a bulk transfer has the message that
-    /// it would be alone.
-    pub(crate) async fn load_message_about(
-        &self,
-        log_index: LogIndex,
-        transfer: Option<TransferId>,
-    ) -> Option<ForwardedMessage> {
-        message_about(self.load(log_index).await?, transfer)
-    }
-
     /// Transfers, each with its row from the store if it was evicted. A few are read at a time, so
     /// that the sequencer is not blocked by many reads.
     pub(crate) async fn load_views(
@@ -88,7 +78,8 @@ impl Records {
 /// Number of transfers that one query reads.
 const VIEWS_AT_ONCE: usize = 256;
 
-/// The message of a record about one transfer; `None` if it has none or it was erased.
+/// The message of a record about one transfer; `None` if it has none or it was erased. An item of a
+/// bulk transfer has the message that it would be alone.
 pub(crate) fn message_about(
     record: OwnedRecord,
     transfer: Option<TransferId>,

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use journal::contract::{IDENTITY, frame_after};
 use journal::{
-    ArchiveError, Backup, BlobStore, Destination, ERASURE_PROGRESS, ErasureProgress, FileLog,
-    LogOptions, LogWalk, MemoryDisk, PendingSegment, RealDisk, Retention, Tier, TieredDisk,
+    ArchiveError, Backup, BlobStore, Destination, ERASURE_PROGRESS, ErasureOrder, ErasureProgress,
+    FileLog, LogOptions, LogWalk, MemoryDisk, OrderedErasures, PendingSegment, RealDisk, Retention,
+    Tier, TieredDisk,
 };
-use ledger::{LogIndex, Stamp};
+use ledger::{Erase, ErasureForm, LogIndex, RecordRange, Stamp};
 use ports::{Disk, Log, OwnedPayload};
 use record::frame::Record;
 use tempfile::TempDir;
@@ -146,6 +147,41 @@ fn selected_payloads_are_erased_from_every_form() {
     }
 }
 
+/// An object from before an erasure that was put back is recognised, and replaced by an archiver.
+#[test]
+fn an_old_object_that_is_put_back_is_named() {
+    let (disk, archive) = (MemoryDisk::new(7), Archive::new());
+    write_log(disk.clone());
+    let log = TieredDisk::open(disk.copy(1)).expect("opens");
+    archive.take(&log, Form::Archived);
+    let object = archive.objects()[0].clone();
+    let old = fs::read(&object).expect("reads");
+    erase_all(&log).expect("erases");
+    let erased = fs::read(&object).expect("reads");
+    fs::write(&object, &old).expect("puts it back");
+    let reopened = TieredDisk::open(log.below().clone()).expect("opens");
+    let error = journal::walk(&reopened, &mut |_| Ok(())).expect_err("refused").to_string();
+    assert!(error.contains("it is from before an erasure, and not the one in"), "{error}");
+    fs::write(&object, &erased).expect("puts the newer one back");
+    walk(&TieredDisk::open(log.below().clone()).expect("opens"));
+
+    // The same log on another disk, which has not erased anything yet.
+    let log = TieredDisk::open(disk).expect("opens");
+    let due = journal::due(&log, &ALL, Destination::BlobStore(&*archive.store)).expect("lists");
+    let take = || {
+        let destination = Destination::BlobStore(&*archive.store);
+        journal::archive_segment(&log, &due[0], destination, &mut go)
+    };
+    let error = take().expect_err("refused").to_string();
+    assert!(error.contains("it is from after an erasure"), "{error}");
+    fs::write(&object, &old).expect("puts it back");
+    erase_all(&log).expect("erases");
+    let due = journal::due(&log, &ALL, Destination::BlobStore(&*archive.store)).expect("lists");
+    let destination = Destination::BlobStore(&*archive.store);
+    journal::archive_segment(&log, &due[0], destination, &mut go).expect("replaces it");
+    check_records(TieredDisk::open(log.below().clone()).expect("opens"));
+}
+
 #[test]
 fn an_erasure_resumes_after_a_crash_at_any_operation() {
     for form in [Form::Plain, Form::Compressed, Form::Archived] {
@@ -178,6 +214,43 @@ fn an_erasure_resumes_after_a_crash_at_any_operation() {
         }
         assert!(30 < operation, "{form:?}: {operation} operations were interrupted");
     }
+}
+
+/// A later order whose contents are still needed takes nothing back from an earlier one.
+#[test]
+fn an_order_that_is_carried_out_stays_so_while_a_later_one_waits() {
+    let disk = MemoryDisk::new(5);
+    write_log(disk.clone());
+    let log = TieredDisk::open(disk).expect("opens");
+    let mut orders = OrderedErasures::default();
+    let order = |record: u64, first: u64| ErasureOrder {
+        record: LogIndex(record),
+        erase: Erase {
+            form: ErasureForm::Transfer,
+            subject: String::new(),
+            records: vec![RecordRange { first: LogIndex(first), last: LogIndex(first) }],
+            contents: 1,
+        },
+    };
+    let run = |orders: &mut OrderedErasures, needed: &[u64]| -> Vec<(u64, u64)> {
+        let mut progress = ErasureProgress::load(log.below()).expect("loads");
+        let needed = needed.iter().map(|at| LogIndex(*at)).collect();
+        let segments = log.segments().expect("lists");
+        for due in orders.due(&segments, &progress) {
+            let moved: &dyn Fn(LogIndex) = &|_| ();
+            let watch = (moved, &mut go as &mut journal::ProgressObserver<'_>);
+            orders.erase(&log, (&due, &needed), &mut progress, watch).expect("erases");
+        }
+        let segments = log.segments().expect("lists");
+        let left = orders.remaining(&segments, &progress);
+        left.values().map(|it| (it.segments, it.waiting)).collect()
+    };
+    orders.push(order(1_000, 1));
+    assert_eq!(run(&mut orders, &[]), [(0, 0)]);
+    orders.push(order(1_001, 2));
+    orders.push(order(1_002, 3));
+    assert_eq!(run(&mut orders, &[1, 2]), [(0, 0), (1, 1), (1, 0)]);
+    assert_eq!(run(&mut orders, &[]), [(0, 0), (0, 0), (0, 0)]);
 }
 
 #[test]
@@ -297,7 +370,17 @@ fn a_backup_of_an_open_segment_follows_too() {
 fn an_invalid_progress_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     let disk = RealDisk::open(directory.path()).expect("opens");
-    fs::write(directory.path().join(ERASURE_PROGRESS), "{}").expect("writes");
+    let file = directory.path().join(ERASURE_PROGRESS);
+    let of_version = |version: u32| {
+        let segments = r#"[{"first":1,"bytes":2,"through":3}]"#;
+        let text = format!(r#"{{"version":{version},"segments":{segments}}}"#);
+        fs::write(&file, text).expect("writes");
+        ErasureProgress::load(&disk)
+    };
+    assert_eq!(of_version(1), Ok(ErasureProgress::default()), "every segment is read again");
+    assert!(of_version(2).expect("reads").has(LogIndex(1)));
+    assert!(of_version(3).is_err());
+    fs::write(&file, "{}").expect("writes");
     let error = ErasureProgress::load(&disk).expect_err("refused").to_string();
     assert!(error.contains("remove the file"), "{error}");
 }

@@ -26,6 +26,20 @@ impl Decide for Erase {
     }
 }
 
+impl ErasureForm {
+    /// Whether it erases contents of records of this kind.
+    #[must_use]
+    pub const fn selects(self, kind: u16) -> bool {
+        let is_registration = kind == Command::CHANGE_PARTIES;
+        let is_selected = match self {
+            Self::Transfer | Self::Before | Self::Party => true,
+            Self::RetainedPayments => !is_registration,
+            Self::RetainedRegistrations => is_registration,
+        };
+        is_selected && Erase::is_erasable(kind)
+    }
+}
+
 impl Erase {
     /// Whether a record is in one of the ranges.
     #[must_use]
@@ -38,27 +52,14 @@ impl Erase {
     /// Whether the contents of a record of this kind are erased.
     #[must_use]
     pub fn erases(&self, record: LogIndex, kind: u16) -> bool {
-        let is_registration = kind == Command::CHANGE_PARTIES;
-        let is_selected = match self.form {
-            ErasureForm::Transfer | ErasureForm::Before | ErasureForm::Party => true,
-            ErasureForm::RetainedPayments => !is_registration,
-            ErasureForm::RetainedRegistrations => is_registration,
-        };
-        is_selected && Self::is_erasable(kind) && self.covers(record)
+        self.form.selects(kind) && self.covers(record)
     }
 
     /// Whether contents of records of this kind can be erased. Records of finished deliveries
-    /// describe attempts and name no persons. Results of a bulk transfer are made from its
-    /// messages, whenever a participant asks.
+    /// describe attempts and name no persons.
     #[must_use]
     pub const fn is_erasable(kind: u16) -> bool {
-        !matches!(
-            kind,
-            Command::FINISH_DELIVERIES
-                | Command::PREPARE_BULK
-                | Command::FULFIL_BULK
-                | Command::ABORT_BULK
-        )
+        kind != Command::FINISH_DELIVERIES
     }
 
     /// Whether the ranges are in order, apart, and end before a record.

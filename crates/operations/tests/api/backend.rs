@@ -168,6 +168,7 @@ impl AdminBackend for TestBackend {
     fn plan_erasure(
         &self,
         _: ErasureSelection,
+        _: String,
     ) -> BoxFuture<'_, Result<Option<ErasurePlan>, Unavailable>> {
         let records = vec![RecordRange { first: LogIndex(1), last: LogIndex(1) }];
         let plan = ErasurePlan { records, contents: 1, segments: 1, ..ErasurePlan::default() };

@@ -662,10 +662,10 @@ settings! {
 
     /// Erasure by age. See [erasure](security/erasure.md#by-age).
     retention: Retention {
-        /// Days after which contents of messages of payments, quotes and requests to pay are
-        /// erased: headers and bodies, with names, identifiers and notes. 0: they are kept. A
-        /// payment in flight keeps its contents until it has ended. An erasure cannot be undone:
-        /// run `upesi retention plan --config FILE` before you set it
+        /// Days after which contents of messages of payments, bulk transfers, quotes and requests
+        /// to pay are erased: headers and bodies, with names, identifiers and notes. 0: they are
+        /// kept. A payment in flight keeps its contents until it has ended. An erasure cannot be
+        /// undone: run `upesi retention plan --config FILE` before you set it
         payments_days: u32 = 0, ..=36_500;
         /// The same for contents of registrations of parties. The party directory keeps its entries
         registrations_days: u32 = 0, ..=36_500;

@@ -14,7 +14,7 @@ pub(crate) mod report;
 mod stored_command;
 pub(crate) mod windows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -513,6 +513,25 @@ impl ExplainRequest {
             contents.messages.push(MessageContent { log_index, request, sender, kept, message });
         }
         Ok(Some(contents))
+    }
+
+    /// The records of stored messages about the transfer, with those of its bulk transfer and of a
+    /// bulk transfer with the same id; `None` if no record is about it. Blocks like
+    /// [`Self::answer`].
+    pub(crate) fn stored_contents(&self) -> Result<Option<BTreeSet<LogIndex>>, String> {
+        self.wait_for_store(Instant::now()).map_err(|error| error.to_string())?;
+        let (decisions, history) = self.history_of(self.id)?;
+        let mut events = history.events;
+        for bulk in BTreeSet::from_iter(decisions.bulk_id().into_iter().chain([self.id.as_bulk()]))
+        {
+            if bulk != self.id {
+                events.extend(self.history_of(bulk)?.1.events);
+            }
+        }
+        let is_stored =
+            |event: &&Event| event.detail.message().is_some_and(|message| message.kept == "stored");
+        let stored = events.iter().filter(is_stored).map(|event| LogIndex(event.log_index));
+        Ok((!events.is_empty()).then(|| stored.collect()))
     }
 
     fn history_of(&self, id: TransferId) -> Result<(TransferDecisions, Explanation), String> {

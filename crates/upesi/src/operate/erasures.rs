@@ -93,8 +93,8 @@ pub(crate) fn erase(arguments: &EraseArguments) -> Result<(), CliError> {
     let mut client = AdminClient::new(connection)?.waiting(PATIENCE);
     match arguments.command {
         Some(EraseCommand::List) => {
-            let answer = client.call("GET", "/erasures", None)?;
-            connection.print(&answer.text, || print!("{}", list(&answer.value)));
+            let all = all_erasures(&mut client)?;
+            connection.print(&all.to_string(), || print!("{}", list(&all)));
             return Ok(());
         }
         Some(EraseCommand::Show { record }) => return show(&mut client, (connection, record)),
@@ -110,8 +110,7 @@ pub(crate) fn erase(arguments: &EraseArguments) -> Result<(), CliError> {
         .collect::<Vec<_>>();
     let plan = client.call("GET", &format!("/erasures/plan?{}", pairs.join("&")), None)?;
     if arguments.dry_run {
-        connection
-            .print(&plan.text, || print!("{}", planned(&plan.value, arguments.before.is_some())));
+        connection.print(&plan.text, || print!("{}", planned(&plan.value)));
         return Ok(());
     }
     if connection.reason().is_none() {
@@ -121,21 +120,39 @@ pub(crate) fn erase(arguments: &EraseArguments) -> Result<(), CliError> {
         selection.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
     let answer = client.call("POST", "/erasures", Some(&Value::Object(body)))?;
     connection.print(&answer.text, || {
-        let plan = planned(&plan.value, arguments.before.is_some());
+        let plan = planned(&plan.value);
         println!("{plan}ordered; see `upesi erase list`");
     });
     answer.finish()
+}
+
+/// All erasures, newest first.
+fn all_erasures(client: &mut AdminClient) -> Result<Value, CliError> {
+    let mut all = Vec::new();
+    let mut path = "/erasures".to_owned();
+    loop {
+        let page = client.call("GET", &path, None)?.value;
+        let Some(last) = entries(&page).last().and_then(|it| it["logIndex"].as_u64()) else {
+            return Ok(Value::Array(all));
+        };
+        all.extend(entries(&page).iter().cloned());
+        path = page_before(last);
+    }
+}
+
+fn page_before(record: u64) -> String {
+    format!("/erasures?beforeRecord={record}")
 }
 
 fn show(
     client: &mut AdminClient,
     (connection, record): (&AdminConnection, u64),
 ) -> Result<(), CliError> {
-    let answer = client.call("GET", "/erasures", None)?;
-    let found = entries(&answer.value).iter().find(|it| it["logIndex"] == record);
-    let found = found.ok_or_else(|| {
-        CliError::new(format!("record {record} ordered none of the newest 1000 erasures"))
-    })?;
+    // The newest one before the next record.
+    let answer = client.call("GET", &page_before(record.saturating_add(1)), None)?;
+    let found = entries(&answer.value).first().filter(|it| it["logIndex"] == record);
+    let found =
+        found.ok_or_else(|| CliError::new(format!("record {record} ordered no erasure")))?;
     connection.print(&found.to_string(), || print!("{}", shown(found)));
     Ok(())
 }
@@ -185,7 +202,7 @@ fn order_again(
     (connection, client, dry_run): (&AdminConnection, &mut AdminClient, bool),
 ) -> Result<(), CliError> {
     let listed = read_list(file)?;
-    let known = client.call("GET", "/erasures", None)?.value;
+    let known = all_erasures(client)?;
     let is_known = |it: &Value| entries(&known).iter().any(|own| covers(own, it));
     let (mut proposals, mut without_name) = (Vec::new(), 0);
     // The oldest first.
@@ -254,12 +271,12 @@ fn what(erasure: &Value) -> String {
     }
 }
 
-/// A plan in words. A selection by time counts records, of which some have no contents.
-fn planned(plan: &Value, by_time: bool) -> String {
+/// A plan in words.
+fn planned(plan: &Value) -> String {
     let number = |name: &str| plan[name].as_u64().unwrap_or_default();
     let mut text = format!(
         "  contents   {}\n  segments   {} of the log, {} of them archived, {}\n",
-        counted(number("contents"), if by_time { "record" } else { "message" }),
+        counted(number("contents"), "message"),
         number("segments"),
         number("archivedSegments"),
         Bytes(number("bytes"))
@@ -267,13 +284,13 @@ fn planned(plan: &Value, by_time: bool) -> String {
     if plan["isRegistered"] == true {
         text += "  directory  the party is registered: release it first, `upesi party release`\n";
     }
-    for (name, what) in [
-        ("directoryRecords", "change of the party directory"),
-        ("bulkMessages", "message of bulk transfers"),
-    ] {
-        if number(name) != 0 {
-            text += &format!("  kept       {what}: {}\n", number(name));
-        }
+    if number("bulkMessages") != 0 {
+        let messages = counted(number("bulkMessages"), "message");
+        text += &format!("  bulk       {messages} of them, with all items\n");
+    }
+    if number("directoryRecords") != 0 {
+        let changes = number("directoryRecords");
+        text += &format!("  kept       change of the party directory: {changes}\n");
     }
     text
 }
@@ -320,7 +337,7 @@ mod tests {
         let plan = json!({"contents": 4, "segments": 2, "archivedSegments": 1, "bytes": 2_000_000});
         let expected = "  contents   4 messages\n  \
                           segments   2 of the log, 1 of them archived, 1.9 MiB\n";
-        assert_eq!(planned(&plan, false), expected);
+        assert_eq!(planned(&plan), expected);
         let erasure = json!({
             "logIndex": 77, "orderedDate": "2026-01-01T10:00:00.000Z", "form": "TRANSFER",
             "subject": "b51ec534-ee48-4575-b6a9-000000000001", "contents": 4,

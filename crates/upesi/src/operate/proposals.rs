@@ -1,6 +1,8 @@
 //! `upesi proposal` and `upesi four-eyes`: changes that need a second operator, on a running
 //! switch, through its admin API.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::CliError;
@@ -100,9 +102,13 @@ struct SetArguments {
     none: bool,
 }
 
+/// Longest wait for an answer: the reason for a decision about an erasure is compared with the
+/// messages.
+const PATIENCE: Duration = Duration::from_mins(30);
+
 pub(crate) fn proposal(arguments: &ProposalArguments) -> Result<(), CliError> {
     let connection = &arguments.connection;
-    let mut client = AdminClient::new(connection)?;
+    let mut client = AdminClient::new(connection)?.waiting(PATIENCE);
     let decision = |id: &u32, end: &str| format!("/proposals/{id}/{end}");
     let answer = match &arguments.command {
         ProposalCommand::List(ListArguments { state }) => {

@@ -50,7 +50,7 @@ fn plan(answer: &Value) -> String {
         ("contents of", Align::Left),
         ("kept for", Align::Left),
         ("too old before", Align::Left),
-        ("records", Align::Right),
+        ("messages", Align::Right),
         ("oldest", Align::Left),
         ("segments", Align::Right),
         ("bytes", Align::Right),
@@ -63,7 +63,7 @@ fn plan(answer: &Value) -> String {
             0 => "ever".to_owned(),
             days => counted(days, "day"),
         };
-        let erased_at = match number("records") {
+        let erased_at = match number("contents") {
             0 => String::new(),
             _ => text("nextDate"),
         };
@@ -71,7 +71,7 @@ fn plan(answer: &Value) -> String {
             text("kind"),
             kept,
             text("beforeDate"),
-            text("records"),
+            text("contents"),
             text("oldestDate"),
             text("segments"),
             Bytes(number("bytes")).to_string(),
@@ -91,9 +91,9 @@ mod tests {
     fn plans_are_shown() {
         let plan = plan(&json!([
             {"kind": "payments", "days": 400, "beforeDate": "2026-01-01T00:00:00.000Z",
-             "records": 12, "oldestDate": "2025-12-31T00:00:00.000Z", "segments": 2,
+             "contents": 12, "oldestDate": "2025-12-31T00:00:00.000Z", "segments": 2,
              "bytes": 2_000_000, "nextDate": "2027-02-05T00:00:00.000Z"},
-            {"kind": "registrations", "days": 0, "records": 0, "segments": 0, "bytes": 0},
+            {"kind": "registrations", "days": 0, "contents": 0, "segments": 0, "bytes": 0},
         ]));
         let cells = |line: usize| -> Vec<String> {
             let cells = plan.lines().nth(line).expect("a row").split("  ").map(str::trim);

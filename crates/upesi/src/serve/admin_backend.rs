@@ -12,9 +12,10 @@ use delivery::WaitReason;
 use fspiop::egress_policy::EgressPolicy;
 use http::StatusCode;
 use ledger::{
-    Administer, ArchiveKind, ArchivedSettlement, Change, ChangeReply, Command, Currency, Erasure,
-    ErrorOutcome, ExplainedOutcome, FspName, LogIndex, NoticeId, OperatorBook, Outcome,
-    ParticipantIndex, PartyBinding, ProposalId, RecordAudit, RecordRange, Stamp, State, TransferId,
+    Administer, ArchiveKind, ArchivedSettlement, Change, ChangeReply, Command, Currency, Erase,
+    Erasure, ErasureForm, ErrorOutcome, ExplainedOutcome, FspName, LogIndex, NoticeId,
+    OperatorBook, Outcome, ParticipantIndex, PartyBinding, ProposalId, RecordAudit, RecordRange,
+    Stamp, State, TransferId,
 };
 use node::stall::Stall;
 use node::{Handle, ReadFailure, ReplyTo, SubmissionContext, SubmissionRefused, SystemClock};
@@ -41,7 +42,7 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::config::MojaloopNames;
 use crate::inspect::audit::entries::{last_before, read_page};
 use crate::inspect::audit::values::ValuesTask;
-use crate::inspect::explain::report::{Event, MessageReport, PendingDelivery, why};
+use crate::inspect::explain::report::{PendingDelivery, why};
 use crate::inspect::explain::{ExplainRequest, IO_ANSWER_TIMEOUT, wait_for_store};
 use crate::inspect::live_replay::{LiveReplay, ReplaySource};
 use crate::inspect::statements::StatementTask;
@@ -49,8 +50,10 @@ use crate::inspect::trace_search::read_trace_page;
 use crate::operate::quarantine::Entry;
 use crate::serve::background::BackgroundStatus;
 use crate::serve::certificates::Certificates;
+use crate::serve::content_scan::ContentScan;
 use crate::serve::erasure::{ErasureStatus, read_order};
 use crate::serve::events::{EventPages, EventSource, PublisherStatus};
+use crate::serve::identifiers::DISTINCTIVE_MIN;
 use crate::serve::issuers::Issuers;
 use crate::serve::liquidity::LiquidityStatus;
 use crate::serve::metrics;
@@ -291,39 +294,52 @@ impl AdminBackend for NodeBackend {
     fn plan_erasure(
         &self,
         selection: ErasureSelection,
+        reason: String,
     ) -> BoxFuture<'_, Result<Option<ErasurePlan>, Unavailable>> {
         Box::pin(async move {
-            let mut findings = PartyFindings::default();
-            let found = match selection {
+            let (form, records, party) = match selection {
                 ErasureSelection::Transfer(id) => {
-                    let found = self.explain(id, stored_contents).await?;
-                    found.map(|found| (ranges_of(&found), found.len() as u64))
+                    let found = self.explain(id, ExplainRequest::stored_contents).await?;
+                    let Some(found) = found else { return Ok(None) };
+                    (ErasureForm::Transfer, ranges_of(&found), PartyFindings::default())
                 }
-                ErasureSelection::Before(time) => Some(self.records_before(time).await?),
+                ErasureSelection::Before(time) => {
+                    let records = self.records_before(time).await?;
+                    (ErasureForm::Before, records, PartyFindings::default())
+                }
                 ErasureSelection::Party(party) => {
-                    let (records, found) = self.records_about(party).await?;
-                    findings = found;
-                    Some((ranges_of(&records), records.len() as u64))
+                    let (found, party) = self.records_about(party).await?;
+                    (ErasureForm::Party, ranges_of(&found), party)
                 }
             };
-            let Some((records, contents)) = found else { return Ok(None) };
-            let status = Arc::clone(&self.background.erasures);
-            // The disk may block.
-            let reading = tokio::task::spawn_blocking(move || status.plan(records));
-            let plan = reading.await.map_err(|_| Unavailable::Stopped)?;
-            let plan = plan.map_err(|error| {
-                tracing::error!(%error, "the segments cannot be listed");
-                Unavailable::RecordUnreadable
-            })?;
-            Ok(Some(ErasurePlan { contents, party: findings, ..plan }))
+            let plan = ErasurePlan { records, party, ..ErasurePlan::default() };
+            self.scanned(plan, form, reason).await.map(Some)
         })
     }
 
-    fn erasures(&self) -> BoxFuture<'_, Result<Vec<ErasureReport>, Unavailable>> {
+    fn names_party(
+        &self,
+        erase: Erase,
+        reason: String,
+    ) -> BoxFuture<'_, Result<bool, Unavailable>> {
+        let plan = ErasurePlan { records: erase.records, ..ErasurePlan::default() };
+        Box::pin(async move {
+            if reason.chars().count() < DISTINCTIVE_MIN {
+                return Ok(false);
+            }
+            let scanned = self.scanned(plan, erase.form, reason).await?;
+            Ok(scanned.is_named_in_reason)
+        })
+    }
+
+    fn erasures(
+        &self,
+        before: Option<LogIndex>,
+    ) -> BoxFuture<'_, Result<Vec<ErasureReport>, Unavailable>> {
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
             // The requester may be gone.
-            let ask = move |state: &State| drop(answer.send(newest_erasures(state)));
+            let ask = move |state: &State| drop(answer.send(newest_erasures(state, before)));
             self.handle.ask(ask).map_err(unavailable)?;
             let (orders, proposers) = answered.await.map_err(|_| self.unanswered())?;
             let (reader, status) = (self.handle.reader(), Arc::clone(&self.background.erasures));
@@ -622,9 +638,11 @@ impl AdminBackend for NodeBackend {
 /// Orders and the operators who proposed them, by proposal.
 type NewestErasures = (Vec<Erasure>, HashMap<ProposalId, String>);
 
-/// The newest orders of erasures, and who proposed them.
-fn newest_erasures(state: &State) -> NewestErasures {
-    let newest = state.erasures().iter().rev().take(ERASURES_LISTED_MAX).copied().collect();
+/// The newest orders of erasures before a record, and who proposed them.
+fn newest_erasures(state: &State, before: Option<LogIndex>) -> NewestErasures {
+    let is_listed = |it: &&Erasure| before.is_none_or(|before| it.record < before);
+    let newest = state.erasures().iter().rev().filter(is_listed).take(ERASURES_LISTED_MAX);
+    let newest = newest.copied().collect();
     let is_erasure = |change: &Change| matches!(change, Change::Erase(_));
     let proposals = state.proposals().iter().filter(|proposal| is_erasure(&proposal.change));
     (newest, proposals.map(|proposal| (proposal.id, proposal.by.clone())).collect())
@@ -659,15 +677,6 @@ fn erasure_report(
     Ok(Some(report))
 }
 
-/// The records of a payment with stored contents.
-fn stored_contents(request: &ExplainRequest) -> Result<Option<BTreeSet<LogIndex>>, String> {
-    let Some(explanation) = request.answer()? else { return Ok(None) };
-    let is_erasable = |it: &MessageReport| it.kept == "stored" && !it.request.contains("/bulk");
-    let is_stored = |event: &&Event| event.detail.message().is_some_and(is_erasable);
-    let stored = explanation.events.iter().filter(is_stored);
-    Ok(Some(stored.map(|event| LogIndex(event.log_index)).collect()))
-}
-
 /// Records as ranges, ascending and apart.
 fn ranges_of(records: &BTreeSet<LogIndex>) -> Vec<RecordRange> {
     let mut ranges: Vec<RecordRange> = Vec::new();
@@ -698,12 +707,8 @@ fn search_party<D: ports::Disk>(
     if !is_cut {
         add_payments((&mut search, &mut request), gone)?;
     }
-    let mut findings = PartyFindings {
-        changes: search.changes,
-        bulks: search.bulks,
-        is_cut,
-        ..Default::default()
-    };
+    let mut findings =
+        PartyFindings { changes: search.changes, is_cut, ..PartyFindings::default() };
     for sub_id in &search.sub_ids {
         let found = handle.find_party(&id_type, &id, sub_id.as_deref());
         findings.is_registered |= !found.map_err(|error| error.to_string())?.entries.is_empty();
@@ -721,7 +726,7 @@ fn add_payments(
             return Err("the requester is gone".to_owned());
         }
         request.id = id;
-        search.contents.extend(stored_contents(request)?.into_iter().flatten());
+        search.contents.extend(request.stored_contents()?.into_iter().flatten());
     }
     Ok(())
 }
@@ -763,15 +768,44 @@ impl NodeBackend {
         OpenBreakers { count: open.len() as u64, shown }
     }
 
+    /// A plan with the number of contents and their segments. Reads the contents on a separate
+    /// thread, within the limit of explanations.
+    async fn scanned(
+        &self,
+        plan: ErasurePlan,
+        form: ErasureForm,
+        reason: String,
+    ) -> Result<ErasurePlan, Unavailable> {
+        let permits = Arc::clone(&self.permits.explaining);
+        let permit = permits.try_acquire_owned().map_err(|_| Unavailable::Busy)?;
+        let (reader, frames) = (self.handle.reader(), self.replays.frames.clone());
+        let status = Arc::clone(&self.background.erasures);
+        let gone = CancelOnDrop::default();
+        let is_gone = Arc::clone(&gone.0);
+        let task = tokio::task::spawn_blocking(move || {
+            let mut scan = ContentScan::new(form, &reason);
+            let read = scan.read((&frames, &*reader), &plan.records, &is_gone);
+            read.map_err(|error| error.to_string())?;
+            let ContentScan { contents, bulks, is_named: is_named_in_reason, .. } = scan;
+            let planned = status.plan(ErasurePlan { contents, bulks, is_named_in_reason, ..plan });
+            drop(permit);
+            planned
+        });
+        task.await.map_err(|_| Unavailable::Stopped)?.map_err(|error| {
+            tracing::error!(%error, "an erasure cannot be planned");
+            Unavailable::RecordUnreadable
+        })
+    }
+
     /// All durable records before a time.
-    async fn records_before(&self, time: Stamp) -> Result<(Vec<RecordRange>, u64), Unavailable> {
+    async fn records_before(&self, time: Stamp) -> Result<Vec<RecordRange>, Unavailable> {
         let (reader, end) = (self.handle.reader(), self.replays.frames.end());
         let reading =
             tokio::task::spawn_blocking(move || last_before(&*reader, (LogIndex(0), end), time));
         let last = reading.await.map_err(|_| Unavailable::Stopped)?;
         let last = last.map_err(|_| Unavailable::RecordUnreadable)?;
         let range = RecordRange { first: LogIndex(1), last };
-        Ok(((0 < last.0).then_some(range).into_iter().collect(), last.0))
+        Ok((0 < last.0).then_some(range).into_iter().collect())
     }
 
     /// The records whose contents are about a party: those that name it, and the others of their

@@ -85,7 +85,8 @@ impl BackgroundJobs {
         let (data, configuration) = (&*arguments.data, arguments.config.as_deref());
         let has_backup = config.backup.to.is_some();
         let erasures = Arc::new(ErasureStatus::new(segments.log.clone(), has_backup));
-        let retention = RetentionView::new(config, handle.clone(), Arc::clone(&erasures));
+        let frames = replays.frames.clone();
+        let retention = RetentionView::new(config, (handle.clone(), frames), Arc::clone(&erasures));
         let mut jobs = Self {
             stopping: Arc::default(),
             alarms: Vec::new(),

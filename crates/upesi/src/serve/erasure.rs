@@ -19,9 +19,10 @@ use std::time::Duration;
 
 use journal::{
     ArchiveError, ErasureOrder, ErasureProgress, OrderedErasures, PendingSegment, RealDisk,
-    RemainingErasure, Tier, TieredDisk, needed_records, with_ends,
+    RemainingErasure, Tier, TieredDisk, evicted_results, needed_records, records_of_bulk,
+    with_ends,
 };
-use ledger::{Administer, Change, Command, LogIndex, RecordRange, State};
+use ledger::{Administer, Change, Command, LogIndex, State};
 use node::Handle;
 use operations::{ErasurePlan, ErasureReport};
 use ports::{DiskError, OwnedRecord, RecordReader};
@@ -34,6 +35,8 @@ use crate::serve::segments::{JobFailure, Segments, watch};
 pub(crate) const ERASURE_INTERVAL: Duration = Duration::from_secs(2);
 /// Longest wait for an answer of the sequencer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Number of evicted rows that are read between two batches.
+const ROWS_AT_ONCE: usize = 256;
 
 /// The progress of erasures, for the admin API.
 pub(crate) struct ErasureStatus {
@@ -91,18 +94,17 @@ impl ErasureStatus {
         }
     }
 
-    /// The segments that hold some records.
-    pub(crate) fn plan(&self, records: Vec<RecordRange>) -> Result<ErasurePlan, String> {
+    /// Adds the segments that hold the records of a plan.
+    pub(crate) fn plan(&self, mut plan: ErasurePlan) -> Result<ErasurePlan, String> {
         let segments = self.log.segments().map_err(|error| error.to_string())?;
-        let mut plan = ErasurePlan::default();
         for (segment, last) in with_ends(&segments) {
-            if records.iter().any(|range| range.first <= last && segment.first <= range.last) {
+            if plan.records.iter().any(|range| range.first <= last && segment.first <= range.last) {
                 plan.segments += 1;
                 plan.archived += u64::from(matches!(segment.tier, Tier::Archived(_)));
                 plan.bytes += segment.plain_bytes;
             }
         }
-        Ok(ErasurePlan { records, ..plan })
+        Ok(plan)
     }
 
     /// Adds the progress to a report. An order that the job has not seen has everything left.
@@ -140,15 +142,17 @@ impl ErasureJob {
         let Some(newest) = self.orders.newest() else { return Ok(None) };
         let failed = |error: DiskError| JobFailure::Failed(error.to_string());
         let mut progress = ErasureProgress::load(self.segments.log.below()).map_err(failed)?;
-        let segments = self.segments.log.segments().map_err(failed)?;
+        let mut segments = self.segments.log.segments().map_err(failed)?;
         let due = self.orders.due(&segments, &progress);
         if !due.is_empty() {
-            let needed = self.ask(needed_records)?;
+            let needed = self.needed()?;
             for segment in &due {
                 if !self.orders.waits(segment, &needed) {
                     self.erase((segment, &needed), &mut progress, stopping)?;
                 }
             }
+            // Rewritten segments have other lengths. With the old ones, no order would be done.
+            segments = self.segments.log.segments().map_err(failed)?;
         }
         // Closes the segment that is being written if an order touches it.
         if segments.last().is_some_and(|open| self.orders.touch_open(open)) {
@@ -203,6 +207,27 @@ impl ErasureJob {
             }
         }
         Ok(())
+    }
+
+    /// The records whose contents are still needed. Results of bulk transfers that were evicted
+    /// are read with their rows, some at a time.
+    fn needed(&self) -> Result<BTreeSet<LogIndex>, JobFailure> {
+        let (mut needed, evicted) =
+            self.ask(|state| (needed_records(state), evicted_results(state)))?;
+        let evicted: Vec<_> = evicted.into_iter().collect();
+        for bulks in evicted.chunks(ROWS_AT_ONCE).map(<[_]>::to_vec) {
+            let ids = bulks.clone();
+            let (answer, answered) = sync_channel(1);
+            let records = move |state: &State| {
+                let found = bulks.iter().flat_map(|bulk| records_of_bulk(state, bulk));
+                // The job may have ended.
+                drop(answer.send(found.collect::<Vec<_>>()));
+            };
+            self.handle.ask_local_about(ids, records).map_err(|_| JobFailure::Stopped)?;
+            let found = answered.recv_timeout(ANSWER_TIMEOUT);
+            needed.extend(found.map_err(|_| JobFailure::Stopped)?);
+        }
+        Ok(needed)
     }
 
     /// The answer to a query of the state.

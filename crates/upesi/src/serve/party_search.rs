@@ -7,28 +7,17 @@
 
 use std::collections::BTreeSet;
 
-use base64::Engine;
-use base64::alphabet::URL_SAFE;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
-use ledger::{Change, Command, Erase, LogIndex, PartyBinding, TransferId, TransferMessage};
+use ledger::{Change, Command, Erase, LogIndex, PartyBinding, TransferId};
 use operations::PartyName;
 use record::cold_rows::party_key;
 use record::frame::{Frame, Payload, Record};
 use serde_json::{Map, Value};
 
+use crate::serve::identifiers::{contains, has_word, values_in_packet, without_sign};
+
 /// Maximum number of payments, and of contents, of one search.
 pub(crate) const FOUND_MAX: usize = 10_000;
-/// Shortest identifier that is also searched in free texts.
-const DISTINCTIVE_MIN: usize = 6;
-/// Decodes an ILP packet, with padding or without.
-const PACKET: GeneralPurpose = GeneralPurpose::new(
-    &URL_SAFE,
-    GeneralPurposeConfig::new()
-        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
-        .with_decode_allow_trailing_bits(true),
-);
-
 /// A search, and its findings.
 #[derive(Debug)]
 pub(crate) struct PartySearch {
@@ -43,16 +32,14 @@ pub(crate) struct PartySearch {
     pub(crate) sub_ids: BTreeSet<Option<String>>,
     /// Changes of the party directory whose fields name the party.
     pub(crate) changes: u64,
-    /// Messages of bulk transfers that name the party.
-    pub(crate) bulks: u64,
 }
 
 impl PartySearch {
     pub(crate) fn new(party: PartyName) -> Self {
-        let text = party.id.strip_prefix('+').unwrap_or(&party.id).to_owned();
+        let text = without_sign(&party.id).to_owned();
         let sub_ids = BTreeSet::from([party.sub_id.clone()]);
         let (contents, payments) = Default::default();
-        Self { party, text, contents, payments, sub_ids, changes: 0, bulks: 0 }
+        Self { party, text, contents, payments, sub_ids, changes: 0 }
     }
 
     /// Whether more was found than one order can erase.
@@ -75,7 +62,6 @@ impl PartySearch {
             return;
         }
         if !Erase::is_erasable(record.kind) {
-            self.bulks += 1;
             return;
         }
         self.contents.insert(record.log_index);
@@ -150,38 +136,14 @@ impl PartySearch {
         }
     }
 
-    /// Whether the packet's transaction object names the party. It is JSON, or base64url of it,
-    /// after a binary head.
+    /// Whether the packet's transaction object names the party.
     fn is_in_packet(&self, packet: &str) -> bool {
-        let Ok(bytes) = PACKET.decode(packet) else { return false };
-        if self.is_in_data(&bytes) {
-            return true;
-        }
-        let is_of_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_=".contains(byte);
-        let head = bytes.iter().rposition(|byte| !is_of_base64(byte)).map_or(0, |at| at + 1);
-        // A byte of the head may be a letter too.
-        (head..bytes.len().min(head + 4))
-            .filter_map(|at| PACKET.decode(&bytes[at..]).ok())
-            .any(|data| self.is_in_data(&data))
+        values_in_packet(packet).iter().any(|value| self.is_in_value("", value))
     }
 
-    fn is_in_data(&self, data: &[u8]) -> bool {
-        let Some(at) = data.iter().position(|byte| *byte == b'{') else { return false };
-        let mut values = serde_json::Deserializer::from_slice(&data[at..]).into_iter::<Value>();
-        let value = values.next().and_then(Result::ok);
-        value.is_some_and(|value| self.is_in_value("", &value))
-    }
-
-    /// Whether a free text has the identifier as a word. A short one is too common.
+    /// Whether a free text has the identifier as a word.
     fn is_in_text(&self, text: &str) -> bool {
-        if self.party.sub_id.is_some() || self.text.chars().count() < DISTINCTIVE_MIN {
-            return false;
-        }
-        text.match_indices(&*self.text).any(|(at, found)| {
-            let before = text[..at].chars().next_back();
-            let after = text[at + found.len()..].chars().next();
-            !before.is_some_and(char::is_alphanumeric) && !after.is_some_and(char::is_alphanumeric)
-        })
+        self.party.sub_id.is_none() && has_word(text, &self.text)
     }
 }
 
@@ -204,32 +166,25 @@ fn bound_by(command: &Command) -> Vec<PartyBinding> {
 
 /// The id under which a message is recorded.
 fn payment_of(command: &Command) -> Option<TransferId> {
-    match command.message() {
-        Some(TransferMessage::Prepare(it)) => Some(it.id),
-        Some(TransferMessage::Fulfil(it)) => Some(it.id),
-        Some(TransferMessage::Abort(it)) => Some(it.id),
-        None => command.exchange().copied(),
+    match command {
+        Command::Prepare(it) => Some(it.id),
+        Command::Fulfil(it) => Some(it.id),
+        Command::Abort(it) => Some(it.id),
+        Command::PrepareBulk(it) => Some(it.id),
+        Command::FulfilBulk(it) => Some(it.id),
+        Command::AbortBulk(it) => Some(it.id),
+        other => other.exchange().copied(),
     }
-}
-
-fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    let Some(first) = part.first() else { return false };
-    let mut rest = bytes;
-    while let Some(at) = rest.iter().position(|byte| byte == first) {
-        if rest[at..].starts_with(part) {
-            return true;
-        }
-        rest = &rest[at + 1..];
-    }
-    false
 }
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine;
     use http::HeaderMap;
     use serde_json::json;
 
     use super::*;
+    use crate::serve::identifiers::PACKET;
 
     fn search(id: &str, sub_id: Option<&str>) -> PartySearch {
         let sub_id = sub_id.map(Into::into);

@@ -6,13 +6,16 @@
 //! operator who made the setting has the configuration of the switch.
 //!
 //! # Costs and bounds
-//! A binary search of the log for each kind, and at most one order of each kind per day. Nodes of
+//! A binary search of the log for each kind and one pass over the records that have become too old,
+//! and at most one order of each kind per day. Nodes of
 //! a cluster may order the same erasure twice, which erases nothing more.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
+use journal::{DurableFrames, RealDisk, TieredDisk};
 use ledger::{
     Administer, Change, Command, Erase, ErasureForm, LogIndex, RecordRange, Stamp, State,
 };
@@ -25,6 +28,7 @@ use switch::ForwardedMessage;
 use crate::cli::stdout::moment;
 use crate::config::Config;
 use crate::inspect::audit::entries::last_before;
+use crate::serve::content_scan::ContentScan;
 use crate::serve::erasure::{ErasureStatus, read_order};
 use crate::serve::segments::JobFailure;
 
@@ -80,16 +84,28 @@ struct LastOrder {
 pub(crate) struct RetentionView {
     rules: [RetentionRule; 2],
     handle: Handle<ForwardedMessage>,
+    frames: LogFrames,
     status: Arc<ErasureStatus>,
 }
+
+/// The durable frames of the log.
+type LogFrames = DurableFrames<TieredDisk<RealDisk>>;
 
 impl RetentionView {
     pub(crate) fn new(
         config: &Config,
-        handle: Handle<ForwardedMessage>,
+        (handle, frames): (Handle<ForwardedMessage>, LogFrames),
         status: Arc<ErasureStatus>,
     ) -> Self {
-        Self { rules: rules_of(config), handle, status }
+        Self { rules: rules_of(config), handle, frames, status }
+    }
+
+    /// The contents of the kind in some records.
+    fn scan(&self, rule: RetentionRule, range: RecordRange) -> Result<ContentScan<'_>, String> {
+        let mut scan = ContentScan::new(rule.form, "");
+        let (reader, never) = (self.handle.reader(), AtomicBool::new(false));
+        let read = scan.read((&self.frames, &*reader), &[range], &never);
+        read.map_err(|error| error.to_string()).map(|()| scan)
     }
 
     /// The contents that each rule would erase now. Blocks on the disk.
@@ -113,16 +129,15 @@ impl RetentionView {
         now: Stamp,
     ) -> Result<RetentionReport, String> {
         let last = last_of(rule, orders);
-        let due = self.due(rule, last, now)?;
-        let reader = self.handle.reader();
-        let oldest = match due {
-            Some(range) => reader.read(range.first).map_err(|error| error.to_string())?,
-            None => None,
-        };
-        let extent = match due {
-            Some(range) => self.status.plan(vec![range])?,
-            None => ErasurePlan::default(),
-        };
+        let (mut extent, mut oldest) = (ErasurePlan::default(), None);
+        if let Some(range) = self.due(rule, last, now)? {
+            let scan = self.scan(rule, range)?;
+            if 0 < scan.contents {
+                (extent.contents, extent.records) = (scan.contents, vec![range]);
+                extent = self.status.plan(extent)?;
+            }
+            oldest = scan.oldest;
+        }
         let before = cutoff(rule, now);
         let next = last.at.map_or(now, |at| now.max(Stamp(at.0.saturating_add(ORDER_PAUSE_US))));
         Ok(RetentionReport {
@@ -130,8 +145,7 @@ impl RetentionView {
             setting: rule.setting,
             days: rule.days,
             before,
-            records: due,
-            oldest: oldest.map(|record| record.stamp),
+            oldest,
             extent,
             erased_through: last.through.0,
             next: before.map(|_| next),
@@ -228,12 +242,12 @@ impl RetentionJob {
     }
 
     fn order(&self, rule: RetentionRule, range: RecordRange, now: Stamp) -> Result<(), JobFailure> {
-        let records = range.last.0 - range.first.0 + 1;
+        let contents = self.view.scan(rule, range).map_err(JobFailure::Failed)?.contents;
         let erase = Erase {
             form: rule.form,
             subject: moment(cutoff(rule, now).unwrap_or_default()),
             records: vec![range],
-            contents: u32::try_from(records).unwrap_or(u32::MAX),
+            contents: u32::try_from(contents).unwrap_or(u32::MAX),
         };
         let change = Administer {
             actor: AUTHOR.to_owned(),

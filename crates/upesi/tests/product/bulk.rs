@@ -1,4 +1,4 @@
-//! Bulk transfers of the largest size.
+//! Bulk transfers of the largest size, and messages for other tests.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::support::scheme::Scheme;
 const ITEMS_MAX: usize = 10_000;
 
 /// A bulk of a cent per item.
-fn bulk(id: &str, transfers: &[String]) -> Message {
+pub(crate) fn bulk(id: &str, transfers: &[String]) -> Message {
     let item = |transfer: &String| {
         json!({
             "transferId": transfer,
@@ -27,6 +27,43 @@ fn bulk(id: &str, transfers: &[String]) -> Message {
         "individualTransfers": items,
     });
     Message::new("POST", "/bulkTransfers", "payerfsp").to("payeefsp").body(body.to_string())
+}
+
+/// A bulk with a note in each list of extensions.
+pub(crate) fn noted_bulk(id: &str, transfers: &[String], note: &str) -> Message {
+    let message = bulk(id, transfers);
+    let mut body: Value = serde_json::from_slice(message.bytes()).unwrap();
+    body["extensionList"] = extensions(note);
+    for item in body["individualTransfers"].as_array_mut().unwrap() {
+        item["extensionList"] = extensions(note);
+    }
+    message.body(body.to_string())
+}
+
+/// The payee commits the first item and refuses the others, each with a note.
+pub(crate) fn noted_answer(id: &str, transfers: &[String], note: &str) -> Message {
+    let result = |(number, transfer): (usize, &String)| match number {
+        0 => json!({
+            "transferId": transfer,
+            "fulfilment": FULFILMENT,
+            "extensionList": extensions(note),
+        }),
+        _ => json!({
+            "transferId": transfer,
+            "errorInformation": {"errorCode": "5104", "errorDescription": note},
+        }),
+    };
+    let answer = json!({
+        "completedTimestamp": date_time(0),
+        "bulkTransferState": "COMPLETED",
+        "individualTransferResults": transfers.iter().enumerate().map(result).collect::<Vec<_>>(),
+    });
+    let path = format!("/bulkTransfers/{id}");
+    Message::new("PUT", &path, "payeefsp").to("payerfsp").body(answer.to_string())
+}
+
+fn extensions(note: &str) -> Value {
+    json!({"extension": [{"key": "note", "value": note}]})
 }
 
 /// One item too many changes nothing; the largest bulk is paid as a whole.

@@ -12,19 +12,25 @@ use serde_json::{Value, json};
 use testkit::http::PATIENCE;
 
 use crate::archive::text;
+use crate::bulk::{noted_answer, noted_bulk};
 use crate::operators::Office;
 use crate::support::clock::Clocks;
 use crate::support::message::{FULFILMENT, Message, Transfer, uuid};
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::{Home, PROGRAM, Ports, Printed, files, finish};
+use crate::support::switch::{Home, PROGRAM, Ports, Printed, Switch, files, finish};
 
 /// A note of the payer, in the extension list of a payment.
 const SECRET: &str = "rent for the flat of Wanjiru Kamau";
 
 fn run(scheme: &Scheme, arguments: &[&str]) -> Output {
+    run_at((&scheme.home, &scheme.switch), arguments)
+}
+
+/// Runs a command on one switch.
+pub(crate) fn run_at((home, switch): (&Home, &Switch), arguments: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
-    command.args(arguments).arg("--admin").arg(format!("http://{}", scheme.switch.admin));
-    command.arg("--token").arg(scheme.home.data().join("admin-token"));
+    command.args(arguments).arg("--admin").arg(format!("http://{}", switch.admin));
+    command.arg("--token").arg(home.data().join("admin-token"));
     finish(command)
 }
 
@@ -37,7 +43,7 @@ fn pay_with_note(scheme: &Scheme, amount: &str) -> Transfer {
     transfer
 }
 
-fn prepare_with_note(transfer: &Transfer) -> Message {
+pub(crate) fn prepare_with_note(transfer: &Transfer) -> Message {
     let prepare = transfer.prepare();
     let body = std::str::from_utf8(prepare.bytes()).unwrap();
     let note = body.replace("Amélie Ngũgĩ 王", SECRET);
@@ -46,7 +52,7 @@ fn prepare_with_note(transfer: &Transfer) -> Message {
 }
 
 /// The files of a directory, and of those below it, that contain the secret.
-fn holders(directory: &Path) -> Vec<PathBuf> {
+pub(crate) fn holders(directory: &Path) -> Vec<PathBuf> {
     let is_holder = |path: &PathBuf| {
         let bytes = fs::read(path).unwrap_or_default();
         bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes())
@@ -115,7 +121,7 @@ fn contents_of_a_payment_are_erased_and_everything_is_still_proven() {
     let shown = run(&scheme, &["erase", "show", &record]).succeeds().out();
     assert!(shown.contains(&format!("erasure {record}: DONE\n")), "{shown}");
     assert!(shown.contains("  contents   2 messages, 0 of them waiting\n"), "{shown}");
-    assert!(run(&scheme, &["erase", "show", "1"]).fails().contains("record 1 ordered none"));
+    assert!(run(&scheme, &["erase", "show", "1"]).fails().contains("record 1 ordered no erasure"));
     scheme.switch.stop(Signal::TERM);
     let mut offline = Command::new(PROGRAM);
     offline.args(["explain", id, "--data", text(&data)]);
@@ -186,6 +192,15 @@ fn contents_about_a_party_are_erased_and_the_party_registers_again() {
     scheme.wait_until_delivered();
     let refused = with(&["--reason", &format!("request of {NUMBER}")]).fails();
     assert!(refused.contains("the reason must not contain the identifier"), "{refused}");
+    // The quote names the payer.
+    let other_reason = ["--reason", "asked by 254700000009"];
+    let before = crate::support::message::date_time(1_000);
+    for selection in
+        [&party[..], &["erase", "--transfer", &own.id], &["erase", "--before", &before]]
+    {
+        let refused = run(&scheme, &[selection, &other_reason].concat()).fails();
+        assert!(refused.contains("an identifier of a party in the contents"), "{refused}");
+    }
     with(&["--reason", "request 32"]).succeeds();
     let all = wait_until_erased(&scheme);
     assert_eq!((&all[0]["form"], &all[0]["subject"]), (&"PARTY".into(), &"MSISDN".into()));
@@ -208,6 +223,7 @@ fn contents_about_a_party_are_erased_and_the_party_registers_again() {
     assert_eq!(proof["erasures"][0]["contents_erased"], 4, "{proof}");
     let trail = scheme.home.offline(&["audit", "export"]).succeeds().out();
     assert!(!trail.contains(&format!("request of {NUMBER}")), "{trail}");
+    assert!(!trail.contains("asked by 254700000009"), "{trail}");
     assert!(trail.contains("it has an identifier of a party"), "{trail}");
 }
 
@@ -241,6 +257,8 @@ fn erasures_before_a_time_reach_archive_and_backup() {
     ));
     pay_with_note(&scheme, "10");
     let before = crate::support::message::date_time(1_000);
+    let plan = run(&scheme, &["erase", "--before", &before, "--dry-run", "--json"]).succeeds();
+    assert_eq!(plan.json()["contents"], 2, "prepare and fulfilment, of all records");
     run(&scheme, &["erase", "--before", &before, "--reason", "retention"]).succeeds();
     wait_until_erased(&scheme);
     let kept = pay_with_note(&scheme, "30");
@@ -258,6 +276,31 @@ fn erasures_before_a_time_reach_archive_and_backup() {
     scheme.switch.stop(Signal::TERM);
     let proof = verified(&scheme.home);
     assert_eq!(proof["erasures"][0]["form"], "BEFORE", "{proof}");
+}
+
+/// An order that only the copy still has is not taken back by a later one in the same segment.
+#[test]
+fn an_order_in_the_copy_stays_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let scheme = Scheme::configured(&format!(
+        "[backup]\nto = \"file://{}\"\nevery_seconds = 3600\n",
+        directory.path().display()
+    ));
+    let [first, second] = ["10", "20"].map(|amount| pay_with_note(&scheme, amount));
+    run(&scheme, &["erase", "--transfer", &first.id, "--reason", "request 44"]).succeeds();
+    wait_for_state(&scheme, "IN_COPY");
+    run(&scheme, &["erase", "--transfer", &second.id, "--reason", "request 45"]).succeeds();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let all = scheme.admin.json("/erasures");
+        assert_eq!(all[1]["state"], "IN_COPY", "{all}");
+        if all[0]["state"] == "IN_COPY" {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{all}");
+        thread::sleep(Duration::from_millis(50));
+    }
+    scheme.end();
 }
 
 /// Without its order on the log, a missing content is a fault.
@@ -316,6 +359,21 @@ fn wait_for_state(scheme: &Scheme, state: &str) -> Value {
     }
 }
 
+/// Waits until the newest erasure waits for this number of contents.
+fn wait_for_waiting(scheme: &Scheme, contents: u64) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let newest = scheme.admin.json("/erasures")[0].clone();
+        if newest["contentsWaiting"] == contents {
+            assert_eq!(newest["state"], "RUNNING", "{newest}");
+            return;
+        }
+        assert!(Instant::now() < deadline, "{newest}");
+        scheme.admin.set_limit("payerfsp", "1000");
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
 #[test]
 fn contents_of_a_payment_in_flight_wait_for_its_end() {
     let scheme = Scheme::start();
@@ -323,17 +381,7 @@ fn contents_of_a_payment_in_flight_wait_for_its_end() {
     scheme.send(&prepare_with_note(&transfer), 202);
     scheme.wait_until_delivered();
     run(&scheme, &["erase", "--transfer", &transfer.id, "--reason", "request 33"]).succeeds();
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let newest = scheme.admin.json("/erasures")[0].clone();
-        if newest["contentsWaiting"] == 1 {
-            assert_eq!(newest["state"], "RUNNING", "{newest}");
-            break;
-        }
-        assert!(Instant::now() < deadline, "{newest}");
-        scheme.admin.set_limit("payerfsp", "1000");
-        thread::sleep(Duration::from_millis(200));
-    }
+    wait_for_waiting(&scheme, 1);
     assert!(!holders(&scheme.home.data()).is_empty(), "the payment needs its message");
     scheme.send(&transfer.fulfil("COMMITTED"), 200);
     scheme.wait_until_delivered();
@@ -363,6 +411,85 @@ fn an_erased_abort_is_answered_from_its_fields() {
     wait_until_erased(&scheme);
     let answer = asked("5104", false);
     assert!(answer.contains("ABORTED") && answer.contains("5000"), "{answer}");
+    scheme.end();
+}
+
+/// The answers of the hub about a bulk of two items, and about the first item.
+fn asked_about_bulk(scheme: &Scheme, bulk: &str, item: &str) -> (Value, Value) {
+    let asked = |path: String| -> Value {
+        scheme.payer.take(0);
+        scheme.send(&Message::new("GET", &path, "payerfsp"), 202);
+        serde_json::from_str(&scheme.payer.wait("PUT", &path).text()).unwrap()
+    };
+    (asked(format!("/bulkTransfers/{bulk}")), asked(format!("/transfers/{item}")))
+}
+
+/// The contents of a bulk wait for its end. Then the hub answers from the fields: without lists of
+/// extensions, and with its own code in place of the payee's.
+#[test]
+fn contents_of_a_bulk_transfer_are_erased_after_its_end() {
+    let scheme = Scheme::start();
+    let (id, items) = (uuid(), [uuid(), uuid()]);
+    let bulk = noted_bulk(&id, &items, SECRET);
+    scheme.send(&bulk, 202);
+    scheme.wait_until_delivered();
+    let plan = ["erase", "--transfer", &items[1], "--dry-run", "--json"];
+    let plan = run(&scheme, &plan).succeeds().json();
+    assert_eq!((&plan["contents"], &plan["bulkMessages"]), (&1.into(), &1.into()), "{plan}");
+    run(&scheme, &["erase", "--transfer", &items[1], "--reason", "request 41"]).succeeds();
+    wait_for_waiting(&scheme, 1);
+    scheme.send(&noted_answer(&id, &items, SECRET), 200);
+    scheme.wait_until_delivered();
+    let results = |answer: &Value| answer["individualTransferResults"].clone();
+    let (of_bulk, of_item) = asked_about_bulk(&scheme, &id, &items[0]);
+    let error = &results(&of_bulk)[1]["errorInformation"];
+    assert_eq!((&error["errorCode"], &error["errorDescription"]), (&"5104".into(), &SECRET.into()));
+    wait_until_erased(&scheme);
+    run(&scheme, &["erase", "--transfer", &id, "--reason", "request 42"]).succeeds();
+    wait_until_erased(&scheme);
+    assert_eq!(holders(&scheme.home.data()), Vec::<PathBuf>::new());
+
+    let (after, item_after) = asked_about_bulk(&scheme, &id, &items[0]);
+    assert_eq!(after["bulkTransferState"], "COMPLETED", "{after}");
+    assert_eq!(after["completedTimestamp"], of_bulk["completedTimestamp"], "{after}");
+    let [first, second] = [&results(&after)[0], &results(&after)[1]];
+    assert_eq!(first, &json!({"fulfilment": FULFILMENT, "transferId": items[0]}), "{after}");
+    assert_eq!(second["errorInformation"]["errorCode"], "5000", "{after}");
+    let mut expected = of_item;
+    expected.as_object_mut().unwrap().remove("extensionList");
+    assert_eq!(item_after, expected);
+    // Resends are recognised by their hash.
+    scheme.payer.take(0);
+    scheme.send(&bulk, 202);
+    let path = format!("/bulkTransfers/{id}");
+    let resent: Value = serde_json::from_str(&scheme.payer.wait("PUT", &path).text()).unwrap();
+    assert_eq!(resent, after);
+    scheme.send(&noted_bulk(&id, &items, "another"), 202);
+    assert!(scheme.payer.wait("PUT", &format!("{path}/error")).text().contains("3106"));
+    let explained = run(&scheme, &["explain", &id]).succeeds().out();
+    assert!(explained.contains("because: request 41"), "{explained}");
+    assert!(explained.contains("because: request 42"), "{explained}");
+    scheme.wait_until_delivered();
+    scheme.end();
+}
+
+/// After the erasure, an FSP gets state, time and fulfilment of a committed transfer.
+#[test]
+fn an_erased_fulfilment_is_answered_from_its_fields() {
+    let scheme = Scheme::start();
+    let transfer = pay_with_note(&scheme, "10");
+    let path = transfer.path();
+    let asked = || -> Value {
+        scheme.payer.take(0);
+        scheme.send(&transfer.get("payerfsp"), 202);
+        serde_json::from_str(&scheme.payer.wait("PUT", &path).text()).unwrap()
+    };
+    let mut before = asked();
+    assert_eq!(before["fulfilment"], FULFILMENT, "{before}");
+    run(&scheme, &["erase", "--transfer", &transfer.id, "--reason", "request 43"]).succeeds();
+    wait_until_erased(&scheme);
+    before.as_object_mut().unwrap().remove("extensionList");
+    assert_eq!(asked(), before);
     scheme.end();
 }
 
@@ -488,11 +615,15 @@ fn contents_are_erased_by_age() {
     let explained = run(&scheme, &["explain", &transfer.id]).succeeds().out();
     assert_eq!(explained.matches("because: retention.payments_days = 1").count(), 2, "{explained}");
     let plan = run(&scheme, &["retention", "plan", "--json"]).succeeds().json();
-    let kinds = [&plan[0], &plan[1]].map(|it| (it["days"].clone(), it["records"].clone()));
+    let kinds = [&plan[0], &plan[1]].map(|it| (it["days"].clone(), it["contents"].clone()));
     assert_eq!(kinds, [(1, 0), (0, 0)].map(|(days, records)| (days.into(), records.into())));
     let arguments = ["retention", "plan", "--json", "--config", text(&other_settings)];
     let plan = run(&scheme, &arguments).succeeds().json();
-    assert!(0 < plan[1]["records"].as_u64().unwrap() && 0 < plan[1]["segments"].as_u64().unwrap());
+    assert_eq!((&plan[1]["contents"], &plan[1]["segments"]), (&1.into(), &1.into()), "{plan}");
+    let settings = scheme.admin.json("/configuration")["settings"].clone();
+    let is_own = |it: &&Value| it["name"] == "retention.payments_days";
+    let in_force = settings.as_array().unwrap().iter().find(is_own);
+    assert_eq!(in_force.expect("the setting")["value"], "1", "{settings}");
     let shown = run(&scheme, &["retention", "plan"]).succeeds().out();
     assert!(shown.contains("1 day") && shown.contains("ever"), "{shown}");
     scheme.switch.stop(Signal::TERM);

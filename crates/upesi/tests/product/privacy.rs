@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use testkit::http::{Client, Headers, PATIENCE, Request};
 
 use crate::archive::text;
+use crate::bulk::{noted_answer, noted_bulk};
 use crate::support::message::{FULFILMENT, Message, Transfer, date_time, uuid};
 use crate::support::scheme::Scheme;
 use crate::support::switch::{PROGRAM, Printed, files, finish};
@@ -70,6 +71,11 @@ fn pay_person(scheme: &Scheme) -> Transfer {
         "extensionList": {"extension": [{"key": "note", "value": NOTE}]},
     });
     scheme.send(&transfer.answer(&answer.to_string()), 200);
+    scheme.wait_until_delivered();
+    let (bulk, items) = (uuid(), [uuid(), uuid()]);
+    let note = format!("{NOTE} {NUMBER} {NAME}");
+    scheme.send(&noted_bulk(&bulk, &items, &note), 202);
+    scheme.send(&noted_answer(&bulk, &items, &note), 200);
     scheme.wait_until_delivered();
     let refused = Transfer::of("20");
     scheme.send(&refused.prepare(), 202);
@@ -133,8 +139,15 @@ fn readers_see_no_names_identifiers_or_notes() {
     let [chief, _, viewer] = [("amina", "admin"), ("benta", "admin"), ("chen", "viewer")]
         .map(|(name, role)| token(name, role));
     run(&scheme, &chief, &["four-eyes", "set", "parties", "roles"]).succeeds();
-    let proposed = run(&scheme, &chief, &["party", "release", "MSISDN", REGISTERED]).fails();
-    assert!(proposed.contains("\"proposalId\":1"), "{proposed}");
+    let proposed = run(&scheme, &chief, &["party", "release", "MSISDN", REGISTERED]);
+    assert_eq!(proposed.status.code(), Some(3), "{proposed:?}");
+    assert!(proposed.fails().contains("proposed as 1, not done yet"));
+    let csv = scheme.home.configuration().with_file_name("parties.csv");
+    let row = "type,id,sub_id,fsp,currency\nMSISDN,254700000009,,payeefsp,USD\n";
+    fs::write(&csv, row).unwrap();
+    let imported = run(&scheme, &chief, &["party", "import", text(&csv)]);
+    assert_eq!(imported.status.code(), Some(3), "{imported:?}");
+    assert!(imported.fails().contains("from line 2: proposed as 2, not done yet"));
     let [of_chief, of_viewer] =
         [&chief, &viewer].map(|file| fs::read_to_string(file).unwrap().trim().to_owned());
     let secrets = [NAME, NOTE, NUMBER, REGISTERED, "Amélie"];

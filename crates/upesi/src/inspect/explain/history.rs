@@ -71,6 +71,11 @@ impl TransferDecisions {
         Some(bulk)
     }
 
+    /// The id of the bulk that created the transfer as an item, or of the bulk itself.
+    pub(crate) fn bulk_id(&self) -> Option<TransferId> {
+        self.bulk().map(|bulk| bulk.id)
+    }
+
     fn membership(&self, id: TransferId) -> Option<BulkMembership> {
         let bulk = self.bulk()?;
         Some(match id.is_bulk() {

@@ -41,6 +41,8 @@ mod kafka_clocks;
 #[cfg(feature = "real-brokers")]
 mod kafka_demo;
 #[cfg(feature = "real-brokers")]
+mod kafka_erasure;
+#[cfg(feature = "real-brokers")]
 mod kafka_faults;
 #[cfg(feature = "real-brokers")]
 mod kafka_matrix;

@@ -339,6 +339,8 @@ impl Rewriting {
         counts.waited += remaining.values().map(|it| it.waiting).sum::<u64>();
         let ends = needed.is_empty() && remaining.values().any(|it| 0 < it.segments);
         assert!(!ends || orders.touch_open(&segments[segments.len() - 1]), "{remaining:?}");
+        let erased = self.erased(node);
+        assert!(self.is_bulk_whole(node, &erased), "a message of the bulk transfer is needed");
         Ok(())
     }
 

@@ -1,7 +1,9 @@
 //! The stored form of the headers and body of a message: compact, versioned, safe to read.
 //!
 //! ```text
-//! version (1)   1
+//! version (1)   1, or 2 with names of parties
+//! parties       LEB128 length and bytes, only in version 2: the identifiers that the fields of the
+//!               record have as hashes
 //! count         LEB128: number of header lines
 //! per line      name: one byte of the dictionary, or 0, LEB128 length, the name
 //!               value: LEB128 length, the value
@@ -17,8 +19,10 @@ use bytes::Bytes;
 use http::header::{HeaderName, InvalidHeaderName};
 use http::{HeaderMap, HeaderValue};
 
-/// The only version so far.
+/// The version without names of parties.
 const VERSION: u8 = 1;
+/// The version with names of parties.
+const VERSION_WITH_PARTIES: u8 = 2;
 /// Name byte of a header with its name written out.
 const SPELLED: u8 = 0;
 /// Name bytes of the headers with sender and recipient.
@@ -62,6 +66,10 @@ pub fn bytes_max(headers: &HeaderMap, body: &[u8]) -> usize {
 /// not grow.
 pub fn encode(headers: &HeaderMap, body: &[u8], out: &mut Vec<u8>) {
     out.push(VERSION);
+    encode_lines(headers, body, out);
+}
+
+fn encode_lines(headers: &HeaderMap, body: &[u8], out: &mut Vec<u8>) {
     put_length(out, headers.len());
     for (name, value) in headers {
         match code_of(name.as_str()) {
@@ -76,7 +84,27 @@ pub fn encode(headers: &HeaderMap, body: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(body);
 }
 
-/// Reads the bytes written by [`encode`].
+/// The same with the names of the parties in the record, in a form that the caller chooses. Without
+/// names, it is the same as [`encode`].
+pub fn encode_with_parties(headers: &HeaderMap, body: &[u8], parties: &[u8], out: &mut Vec<u8>) {
+    if parties.is_empty() {
+        return encode(headers, body, out);
+    }
+    out.push(VERSION_WITH_PARTIES);
+    put_text(out, parties);
+    encode_lines(headers, body, out);
+}
+
+/// The names of parties in a stored message; empty if it has none.
+///
+/// # Errors
+/// [`PayloadError`] if neither function wrote it.
+pub fn parties(stored: &[u8]) -> Result<&[u8], PayloadError> {
+    let mut reader = Reader { stored, at: 0 };
+    reader.parties().map(|range| &stored[range])
+}
+
+/// Reads the bytes written by [`encode`] or [`encode_with_parties`].
 ///
 /// # Errors
 /// [`PayloadError`] if [`encode`] did not write them.
@@ -202,13 +230,19 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// Reads the part before the lines; returns their number.
     fn begin(&mut self) -> Result<usize, PayloadError> {
-        match self.byte()? {
-            VERSION => {}
-            other => return Err(PayloadError::Version(other)),
-        }
+        self.parties()?;
         match self.length()? {
             count if count <= LINES_MAX => Ok(count),
             _ => Err(PayloadError::Corrupt),
+        }
+    }
+
+    /// Reads the version and the range of the names of parties.
+    fn parties(&mut self) -> Result<Range<usize>, PayloadError> {
+        match self.byte()? {
+            VERSION => Ok(0..0),
+            VERSION_WITH_PARTIES => self.text(),
+            other => Err(PayloadError::Version(other)),
         }
     }
 
@@ -310,6 +344,23 @@ mod tests {
     }
 
     #[test]
+    fn names_of_parties_are_stored_before_the_headers() {
+        let mut headers = HeaderMap::new();
+        headers.insert("fspiop-source", HeaderValue::from_static("payerfsp"));
+        let mut stored = Vec::new();
+        encode_with_parties(&headers, b"{}", b"names", &mut stored);
+        assert_eq!(stored, b"\x02\x05names\x01\x04\x08payerfsp{}");
+        assert_eq!(parties(&stored), Ok(&b"names"[..]));
+        assert_eq!(stated(&stored).expect("it was written").source, b"payerfsp");
+        let found = decode(&Bytes::from(stored)).expect("it was written");
+        assert_eq!((found.headers, &found.body[..]), (headers.clone(), &b"{}"[..]));
+        let mut without = Vec::new();
+        encode_with_parties(&headers, b"{}", b"", &mut without);
+        assert_eq!(without, encoded(&headers, b"{}"));
+        assert_eq!(parties(&without), Ok(&b""[..]));
+    }
+
+    #[test]
     fn sender_and_recipient_are_found_however_they_are_stored() {
         let mut headers = HeaderMap::new();
         assert_eq!(stated(&encoded(&headers, b"{}")).expect("it was written").source, b"");
@@ -332,7 +383,10 @@ mod tests {
         assert_eq!((payload.headers, &payload.body[..]), (headers, &b"body"[..]));
         for (bytes, error) in [
             (&b""[..], PayloadError::Truncated),
-            (&b"\x02"[..], PayloadError::Version(2)),
+            (&b"\x03"[..], PayloadError::Version(3)),
+            (&b"\x02"[..], PayloadError::Truncated),
+            (&b"\x02\x02a"[..], PayloadError::Truncated),
+            (&b"\x02\x01a"[..], PayloadError::Truncated),
             (&b"\x01"[..], PayloadError::Truncated),
             (&b"\x01\x01"[..], PayloadError::Truncated),
             (&b"\x01\x01\x03"[..], PayloadError::Truncated),

@@ -12,6 +12,7 @@ use record::frame::{
     BatchHeader, FRAME_HEADER_BYTES, Frame, FrameBuilder, FrameHeader, LogIdentity, NewRecord,
     Payload, Tail, frame_length, payload_digest,
 };
+use record::party_names::PartyNames;
 
 /// Records that one input makes, at most.
 const RECORDS_MAX: usize = 32;
@@ -41,6 +42,11 @@ pub fn command(data: &[u8]) {
 pub fn payload(data: &[u8]) {
     if let Ok(found) = fspiop::stored_message::decode(&Bytes::copy_from_slice(data)) {
         stored_again(&found.headers, &found.body);
+    }
+    if let Ok(parties) = fspiop::stored_message::parties(data)
+        && let Ok(names) = PartyNames::read(parties)
+    {
+        assert_eq!(names.to_bytes(), parties, "names have one stored form");
     }
     let (head, body) = crate::request::split(data);
     let mut headers = HeaderMap::new();

@@ -16,7 +16,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ledger::{Erase, LogIndex, Notice, NoticeKind, State, TransferId};
+use ledger::{
+    Erase, LogIndex, Notice, NoticeKind, Proposal, ProposalState, State, TransferId,
+};
 use ports::Disk;
 use record::frame::Record;
 
@@ -184,8 +186,9 @@ impl OrderedErasures {
     }
 }
 
-/// Records whose contents notices, dead letters, payments in flight and open bulk transfers need.
-/// Those of results whose bulk transfer was evicted are missing: see [`evicted_results`].
+/// Records whose contents notices, dead letters, payments in flight, open bulk transfers and open
+/// proposals need. Those of results whose bulk transfer was evicted are missing: see
+/// [`evicted_results`].
 #[must_use]
 pub fn needed_records(state: &State) -> BTreeSet<LogIndex> {
     let sources = unfinished_notices(state).map(|notice| notice.source);
@@ -193,7 +196,12 @@ pub fn needed_records(state: &State) -> BTreeSet<LogIndex> {
     let answers = state.open_bulks().filter_map(|bulk| bulk.response);
     let answers = answers.map(|response| response.log_index);
     let results = results(state).flat_map(|bulk| records_of_bulk(state, &bulk));
-    sources.chain(in_flight).chain(answers).chain(results).collect()
+    // Other proposals have no contents.
+    let is_open = |it: &&Proposal| {
+        it.state(state.stamp()) == ProposalState::Open && !it.change.named_parties().is_empty()
+    };
+    let open = state.proposals().iter().filter(is_open).map(|proposal| proposal.record);
+    sources.chain(in_flight).chain(answers).chain(results).chain(open).collect()
 }
 
 /// The bulk transfers of results that are owed or dead letters, without a row in memory. After

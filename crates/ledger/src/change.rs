@@ -336,6 +336,38 @@ impl Form<Arc<Change>> for ProposableChange {
 }
 
 impl Change {
+    /// The entries of the party directory in the fields of this change, or of the change that it
+    /// proposes or approves.
+    #[must_use]
+    pub fn named_parties(&self) -> &[PartyBinding] {
+        if let Self::Propose(proposal) = self {
+            return proposal.change.named_parties();
+        }
+        if let Self::AssignParties(change) = self.decided() {
+            return &change.parties;
+        }
+        let Self::RegisterParties(change) = self.decided() else { return &[] };
+        &change.parties
+    }
+
+    /// The same, to change them.
+    pub fn named_parties_mut(&mut self) -> &mut [PartyBinding] {
+        if self.named_parties().is_empty() {
+            return &mut [];
+        }
+        if let Self::Propose(proposal) = self {
+            return Arc::make_mut(&mut proposal.change).named_parties_mut();
+        }
+        if let Self::ApproveProposal(approval) = self {
+            return Arc::make_mut(&mut approval.change).named_parties_mut();
+        }
+        if let Self::AssignParties(change) = self {
+            return &mut change.parties;
+        }
+        let Self::RegisterParties(change) = self else { return &mut [] };
+        &mut change.parties
+    }
+
     /// The entries of the party directory that this change sets or releases.
     pub(crate) fn party_change(&self) -> Option<PartyChangeView<'_>> {
         if let Self::AssignParties(change) = self.decided() {

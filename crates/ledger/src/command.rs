@@ -70,6 +70,8 @@ impl Command {
     pub const FINISH_DELIVERIES: u16 = 6;
     /// The number of [`Command::ChangeParties`].
     pub const CHANGE_PARTIES: u16 = 7;
+    /// The number of [`Command::Administer`].
+    pub const ADMINISTER: u16 = 8;
     /// The number of [`Command::PrepareBulk`].
     pub const PREPARE_BULK: u16 = 9;
     /// The number of [`Command::FulfilBulk`].
@@ -147,6 +149,24 @@ impl Command {
             | Self::RecordQuoteAnswer(_)
             | Self::RecordRequestToPay(_) => None,
         }
+    }
+
+    /// The entries of the party directory in its fields, or in those of a proposed change.
+    #[must_use]
+    pub fn named_parties(&self) -> &[PartyBinding] {
+        if let Self::ChangeParties(change) = self {
+            return &change.parties;
+        }
+        self.change().map(Change::named_parties).unwrap_or_default()
+    }
+
+    /// The same, to change them.
+    pub fn named_parties_mut(&mut self) -> &mut [PartyBinding] {
+        if let Self::ChangeParties(change) = self {
+            return &mut change.parties;
+        }
+        let Self::Administer(administer) = self else { return &mut [] };
+        administer.change.named_parties_mut()
     }
 
     /// The entries of the party directory that this command sets or releases, and the kind of

@@ -112,7 +112,7 @@ pub use operators::{
 pub use outcome::*;
 pub use parties::{
     ENTRIES_MAX, FormerOwner, PartyBinding, PartyChangeForm, PartyChangeView, PartyOwnership,
-    PartyRule,
+    PartyRule, hashed_identifier, is_hashed_identifier, shown_identifier,
 };
 pub use proposals::{
     FourEyes, PROPOSAL_BYTES_MAX, PROPOSALS_BYTES_MAX, PROPOSALS_MAX, PROPOSALS_OPEN_MAX, Proposal,
@@ -129,7 +129,7 @@ pub use request_content::{RequestState, RequestStatus, RequestStep, RequestTerms
 pub use reservations::Reservation;
 #[cfg(feature = "rehearsed-rules")]
 pub use rules::claim_rules;
-pub use rules::{PARTY_RULES, RULES_VERSION, rules_known};
+pub use rules::{HASHED_PARTIES, PARTY_RULES, RULES_VERSION, rules_known};
 pub use settlement::{
     AccountSums, ArchiveKind, ArchivedSettlement, PAIRS_MAX, PairSums, SETTLEMENTS_MAX, Settlement,
     SettlementAccount, SettlementBook, SettlementNumbers, SettlementState, SettlementWithAccounts,

@@ -3,7 +3,7 @@
 //! different versions decide alike.
 
 /// The newest version of the rules, used by every new log.
-pub const RULES_VERSION: u32 = 4;
+pub const RULES_VERSION: u32 = 5;
 /// The first version with settlement and alerts: commits are added to the sums of the open window,
 /// or settled at once by a gross model.
 pub(crate) const SETTLEMENT: u32 = 2;
@@ -16,6 +16,10 @@ pub(crate) const OPERATORS: u32 = 4;
 /// The first version whose programs know several entries of one identifier
 /// ([`crate::PartyRule`]). Before, changes of the party directory are recorded without a rule.
 pub const PARTY_RULES: u32 = 4;
+/// The first version whose programs know hashes in the place of identifiers of parties
+/// ([`crate::is_hashed_identifier`]). Before, changes of the party directory are recorded with
+/// identifiers in clear.
+pub const HASHED_PARTIES: u32 = 5;
 
 /// The newest version of the rules that this program supports.
 #[cfg(not(feature = "rehearsed-rules"))]

@@ -300,6 +300,12 @@ impl State {
         &self.digest
     }
 
+    /// The seed of the genesis record.
+    #[must_use]
+    pub const fn seed(&self) -> [u8; 16] {
+        self.transfers.keyed().key()
+    }
+
     /// Version of the rules that decide the next batch.
     #[must_use]
     pub const fn rules_version(&self) -> u32 {

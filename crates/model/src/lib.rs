@@ -65,7 +65,7 @@ use transfers::{Transfer, TransferStatus};
 type Money = i128;
 
 /// The newest version of the rules.
-const RULES: u32 = 4;
+const RULES: u32 = 5;
 
 /// The model of one hub.
 #[derive(Clone, Debug)]

@@ -10,9 +10,11 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
+use std::sync::OnceLock;
 
 use ledger::{LogIndex, PartyChangeView};
 use ports::{ColdStore, PartyEffect, PartyRow, StoreError};
+use record::party_names::PartyKey;
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, PoisonError, RwLock};
@@ -21,6 +23,8 @@ use crate::sync::{Arc, PoisonError, RwLock};
 #[derive(Debug, Default)]
 pub struct Directory {
     store: Option<Arc<dyn ColdStore>>,
+    /// The key of the hashes of identifiers; unset before the genesis record.
+    key: OnceLock<PartyKey>,
     recent: RwLock<UnstoredChanges>,
     /// Number of identifiers in `recent`.
     waiting: AtomicUsize,
@@ -47,10 +51,19 @@ impl Directory {
         self.store.as_ref()
     }
 
+    /// Sets the key of the log, once.
+    pub fn begin(&self, key: PartyKey) {
+        let _only_once = self.key.set(key);
+    }
+
     /// Applies an accepted change, recorded at `log_index`.
+    ///
+    /// # Panics
+    /// Without a key: a change follows the genesis record.
     pub fn apply(&self, change: PartyChangeView<'_>, log_index: LogIndex) {
+        let key = self.key.get().expect("a change of the directory follows the genesis record");
         let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
-        for party in sequencer::party_changes(change, log_index) {
+        for party in sequencer::party_changes(key, change, log_index) {
             recent.order.push_back((log_index, party.key.clone()));
             let waiting = recent.changes.entry(party.key).or_default();
             waiting.push_back((log_index, party.effect));
@@ -58,7 +71,8 @@ impl Directory {
         self.waiting.store(recent.changes.len(), Ordering::Release);
     }
 
-    /// The entries of exactly this identifier and sub-identifier. `None` matches only `None`.
+    /// The entries of exactly this identifier and sub-identifier, in clear or as hashes. `None`
+    /// matches only `None`.
     ///
     /// # Errors
     /// [`StoreError`] when the store cannot be read.
@@ -68,7 +82,8 @@ impl Directory {
         id: &str,
         sub_id: Option<&str>,
     ) -> Result<PartyRow, StoreError> {
-        let key = record::cold_rows::party_key(id_type, id, sub_id);
+        let Some(key) = self.key.get() else { return Ok(PartyRow::default()) };
+        let key = key.row_key(id_type, id, sub_id);
         if 0 < self.waiting.load(Ordering::Acquire) {
             let recent = self.recent.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(waiting) = recent.changes.get(&key) {
@@ -124,6 +139,10 @@ mod tests {
 
     use super::*;
 
+    fn key() -> PartyKey {
+        PartyKey::of_seed(&[7; 16])
+    }
+
     /// A change by this line: the form, the sender, the FSP and the currency.
     fn change(line: &str, ownership: Option<PartyOwnership>) -> ChangeParties {
         let words: Vec<_> = line.split(' ').collect();
@@ -161,12 +180,13 @@ mod tests {
         for lag in 0..4 {
             let store = Arc::new(Memory::default());
             let directory = Directory::new(Arc::clone(&store) as _);
+            directory.begin(key());
             let mut waiting = VecDeque::new();
             for (at, (line, plain, shop)) in table.iter().enumerate() {
                 let log_index = LogIndex(at as u64 + 1);
                 let change = change(line, ownership);
                 directory.apply(change.view(), log_index);
-                let parties = sequencer::party_changes(change.view(), log_index).collect();
+                let parties = sequencer::party_changes(&key(), change.view(), log_index).collect();
                 let mark = StoreMark { log_index, ..StoreMark::default() };
                 waiting.push_back(WriteBatch { parties, mark, ..WriteBatch::default() });
                 if lag < waiting.len() {
@@ -179,6 +199,27 @@ mod tests {
                 let found = [None, Some("shop")].map(|sub_id| served_by(&directory, sub_id));
                 assert_eq!(found, [*plain, *shop], "lag {lag}, change {at}: {line}");
             }
+        }
+    }
+
+    /// A record with hashes changes the entries of an older one in clear, and the other way round.
+    #[test]
+    fn changes_with_hashes_and_in_clear_meet_in_one_row() {
+        let directory = Directory::default();
+        directory.begin(key());
+        let lines = [
+            ("register dfsp1/shop dfsp1 USD", "dfsp1 USD"),
+            ("release dfsp1/shop dfsp1", ""),
+            ("register dfsp1/shop dfsp1 USD", "dfsp1 USD"),
+        ];
+        for (at, (line, expected)) in (1..).zip(lines) {
+            let mut change = change(line, Some(PartyOwnership::OwnerOnly));
+            if at == 2 {
+                let names = key().conceal(&mut change.parties).expect("there are names");
+                assert_eq!(names.0[0].id.as_deref(), Some("+123"));
+            }
+            directory.apply(change.view(), LogIndex(at));
+            assert_eq!(served_by(&directory, Some("shop")), expected, "{line}");
         }
     }
 
@@ -267,6 +308,7 @@ mod tests {
     #[test]
     fn entries_of_an_identifier_are_bounded() {
         let directory = Directory::default();
+        directory.begin(key());
         let all = ["USD", "EUR", "KES", "XOF", "TZS", "UGX", "RWF", "ZMW", "NGN", "GHS"];
         let more = ["MWK", "MZN", "ZAR", "BWP", "ETB", "EGP", "MAD", "TND"];
         for (at, currency) in (1..).zip(all.iter().chain(&more)) {
@@ -281,6 +323,7 @@ mod tests {
     #[test]
     fn without_a_store_all_changes_stay_in_memory() {
         let directory = Directory::default();
+        directory.begin(key());
         directory.apply(change("register dfsp1 dfsp1", None).view(), LogIndex(1));
         assert_eq!(served_by(&directory, None), "dfsp1");
         assert_eq!((served_by(&directory, Some("x")), directory.store_bytes()), ("".into(), 0));

@@ -9,6 +9,7 @@ use ledger::{
     State,
 };
 use ports::Log;
+use record::party_names::PartyKey;
 use sequencer::{Committed, Sequencer};
 
 use crate::handle::Shared;
@@ -63,6 +64,7 @@ impl<M> EffectDispatcher<M> {
         let (effects, applied_ns) = (sequencer.effects(), latency_trace::monotonic_ns());
         self.shared.position_jumps.add(&effects.position_jumps);
         if effects.registry_changed {
+            self.shared.directory.begin(PartyKey::of_state(sequencer.state()));
             self.shared.view.publish(ParticipantsView::of(sequencer.state()));
             self.post_to_all(|| MailboxEvent::RegistryChanged);
         }

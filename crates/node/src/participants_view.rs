@@ -7,9 +7,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ledger::{
-    Currency, FeeRule, FspName, OperatorBook, Oracle, OracleId, ParticipantIndex, PublicKey,
-    Settings, State,
+    Currency, FeeRule, FspName, HASHED_PARTIES, OperatorBook, Oracle, OracleId, ParticipantIndex,
+    PartyBinding, PublicKey, Settings, State,
 };
+use record::party_names::{PartyKey, PartyNames};
 
 /// A participant as the edge sees it.
 #[derive(Clone, Debug)]
@@ -45,6 +46,8 @@ pub struct ParticipantsView {
     pub settings: Settings,
     /// Version of the rules in force.
     pub rules_version: u32,
+    /// The key of the hashes of parties' identifiers.
+    pub party_key: PartyKey,
     /// Operators of the admin API, their roles and tokens.
     pub operators: Arc<OperatorBook>,
     /// All fee rules in order of number; none while no rule is active.
@@ -66,6 +69,17 @@ impl ParticipantsView {
             earlier.get(member.index).is_some_and(|known| known.endpoints != member.endpoints)
         };
         self.members.iter().filter(moved).map(|member| member.index).collect()
+    }
+
+    /// Replaces the identifiers in the entries of a change that is recorded next by hashes, and
+    /// returns them. `None` before a version of the rules that knows hashes, and if no entry has an
+    /// identifier in clear.
+    #[must_use]
+    pub fn conceal_parties(&self, parties: &mut [PartyBinding]) -> Option<PartyNames> {
+        match HASHED_PARTIES <= self.rules_version {
+            true => self.party_key.conceal(parties),
+            false => None,
+        }
     }
 
     /// Copies what the edge needs.
@@ -98,11 +112,13 @@ impl ParticipantsView {
         let fee_rules = if rules.iter().any(|rule| rule.active) { rules } else { &[] }.to_vec();
         let operators = Arc::new(state.operators().clone());
         let rules_version = state.rules_version();
+        let party_key = PartyKey::of_state(state);
         let oracles = state.registry().oracles().to_vec();
         Self {
             hub,
             settings,
             rules_version,
+            party_key,
             operators,
             fee_rules,
             oracles,

@@ -15,8 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ledger::Command;
+use ledger::{Command, LogIndex};
 use ports::{Clock, Log};
+use record::party_names::PartyKey;
 use sequencer::{CommitError, Committed, ReplicaError, Sequencer};
 
 use crate::directory::Directory;
@@ -253,6 +254,9 @@ pub(crate) fn share<L: Log, M>(
     (limits, first_lease_us): (InboxLimits, u64),
 ) -> Arc<Shared<M>> {
     assert!(!mailboxes.is_empty(), "a node needs at least one mailbox");
+    if sequencer.state().log_index() != LogIndex(0) {
+        directory.begin(PartyKey::of_state(sequencer.state()));
+    }
     Arc::new(Shared {
         inbox: Inbox::new(limits),
         status: Mutex::new(NodeStatus::default()),

@@ -15,6 +15,7 @@ use ledger::{
     TransferId,
 };
 use ports::{Arrival, ColdStore, StoreMark, WriteBatch};
+use record::party_names::PartyKey;
 use sequencer::Durability;
 use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::sync::{Condvar, Mutex};
@@ -213,6 +214,8 @@ fn a_party_is_found_while_it_moves_into_the_store() {
     explore(|| {
         let store = Arc::new(Memory::default());
         let directory = Arc::new(Directory::new(Arc::clone(&store) as _));
+        let key = PartyKey::of_seed(&[7; 16]);
+        directory.begin(key.clone());
         let is_applied = Arc::new(AtomicBool::new(false));
         let (applying, flag) = (Arc::clone(&directory), Arc::clone(&is_applied));
         let sequencer = thread::spawn(move || {
@@ -222,7 +225,7 @@ fn a_party_is_found_while_it_moves_into_the_store() {
             // The store is written on another thread, at any later time.
             thread::yield_now();
             let mark = StoreMark { log_index: LogIndex(1), ..StoreMark::default() };
-            let parties = sequencer::party_changes(change.view(), LogIndex(1)).collect();
+            let parties = sequencer::party_changes(&key, change.view(), LogIndex(1)).collect();
             store.write(&WriteBatch { parties, mark, ..WriteBatch::default() }).expect("it writes");
             thread::yield_now();
             applying.forget(LogIndex(1));

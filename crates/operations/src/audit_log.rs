@@ -5,8 +5,10 @@
 //! ([`ledger::RecordAudit`]). The log is the only store: a page is read from it, on a separate
 //! thread. Costs: at most [`AUDIT_READ_MAX`] records are read for a page, about 0.2 s.
 
+use std::collections::BTreeMap;
+
 use fspiop::{ErrorCode, Refusal};
-use ledger::{Administer, Change, Digest, LogIndex, RecordAudit, Stamp};
+use ledger::{Administer, Change, Digest, LogIndex, PartyBinding, RecordAudit, Stamp};
 use serde_json::{Value, json};
 
 use crate::audit_values::{AuditValues, ValuesResponse};
@@ -133,6 +135,8 @@ pub struct AuditEntryData {
     author: ChangeAuthor,
     event: AuditEvent,
     values: Option<AuditValues>,
+    /// Identifiers of parties by their hashes, for the values.
+    names: BTreeMap<String, String>,
 }
 
 /// The request of an entry.
@@ -155,7 +159,15 @@ impl AuditEntryData {
             },
         };
         let author = ChangeAuthor { actor: actor.clone(), reason: reason.clone() };
-        Self { place, author, event, values: None }
+        Self { place, author, event, values: None, names: BTreeMap::new() }
+    }
+
+    /// Notes the identifiers of the change's parties, with the texts that its record has.
+    pub fn note_parties(&mut self, recorded: &[PartyBinding], known: &[PartyBinding]) {
+        let texts = |party: &PartyBinding| [Some(party.id.clone()), party.sub_id.clone()];
+        let pairs = recorded.iter().flat_map(texts).zip(known.iter().flat_map(texts));
+        let pairs = pairs.filter_map(|(recorded, known)| Some((recorded?, known?)));
+        self.names.extend(pairs.filter(|(recorded, known)| recorded != known));
     }
 
     /// Its place in the log.
@@ -171,7 +183,8 @@ impl AuditEntryData {
     }
 
     /// Adds the values before and after the change.
-    pub fn set_values(&mut self, values: AuditValues) {
+    pub fn set_values(&mut self, mut values: AuditValues) {
+        values.reveal(&std::mem::take(&mut self.names));
         self.values = Some(values);
     }
 

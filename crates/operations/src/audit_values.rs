@@ -6,14 +6,14 @@
 //!
 //! Costs: a copy of the stored rows of these parts per change. Bounds: [`ROWS_MAX`].
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::convert::Infallible;
 
 use ledger::field::{Field, Reader, Row};
 use ledger::snapshot::{Table, TableVisitor};
 use ledger::{
     AssignParties, Change, Description, Outcome, ParticipantIndex, PartyBinding, PartyChangeForm,
-    State, StatePart,
+    State, StatePart, is_hashed_identifier, shown_identifier,
 };
 use serde_json::{Map, Value};
 
@@ -195,6 +195,14 @@ impl AuditValues {
         }
     }
 
+    /// Replaces hashes of parties by the identifiers that are known by them. Others were erased.
+    pub(crate) fn reveal(&mut self, names: &BTreeMap<String, String>) {
+        for row in &mut self.rows {
+            let parts = [&mut row.before, &mut row.after].into_iter().flatten();
+            parts.chain([&mut row.key]).for_each(|value| reveal(value, names));
+        }
+    }
+
     pub(crate) fn response(&self) -> ValuesResponse {
         let row = |row: &ChangedRow| ChangedRowResponse {
             table: row.table.clone(),
@@ -244,6 +252,18 @@ impl AuditValues {
             let both = (None, Some(row));
             self.push(|| names.changed_row(&format!("{table:?}"), table.key_fields(), both));
         }
+    }
+}
+
+fn reveal(value: &mut Value, names: &BTreeMap<String, String>) {
+    match value {
+        Value::String(text) if is_hashed_identifier(text) => {
+            let name = names.get(text).cloned();
+            *text = name.unwrap_or_else(|| shown_identifier(text).into_owned());
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| reveal(item, names)),
+        Value::Object(members) => members.values_mut().for_each(|item| reveal(item, names)),
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

@@ -11,7 +11,8 @@ use fspiop::egress_policy::EgressPolicy;
 use http::StatusCode;
 use ledger::{
     Administer, Amount, ArchiveKind, ArchivedSettlement, ChangeReply, Currency, Erase, FspName,
-    LogIndex, NoticeId, OperatorBook, ParticipantIndex, PartyBinding, Stamp, State, TransferId,
+    LogIndex, NoticeId, OperatorBook, ParticipantIndex, PartyBinding, Proposal, Stamp, State,
+    TransferId,
 };
 use metrics::Family;
 use ports::{TransferEntry, TransferPlace, TransferQuery};
@@ -94,6 +95,16 @@ pub trait AdminBackend: Send + Sync + 'static {
         id: &str,
         sub_id: Option<&str>,
     ) -> Result<Vec<PartyBinding>, Unavailable>;
+
+    /// Proposals with the identifiers of parties, which the state has as hashes. Read from their
+    /// records, on a separate thread; hashes of erased identifiers stay. The default is for a hub
+    /// without a log.
+    fn reveal_proposals(
+        &self,
+        proposals: Vec<Proposal>,
+    ) -> BoxFuture<'_, Result<Vec<Proposal>, Unavailable>> {
+        Box::pin(async { Ok(proposals) })
+    }
 
     /// Operators, their roles and tokens, as of the newest record that this node has applied. Does
     /// not block.

@@ -1,7 +1,10 @@
 //! Changes in words, with amounts and units, for operators who decide about a proposal. Hashes of
 //! secrets are left out. A change without words does not compile.
 
-use ledger::{AccountStep, Change, Fee, FundsDirection, for_each_change};
+use ledger::{
+    AccountStep, Change, Fee, FundsDirection, PartyBinding, for_each_change, is_hashed_identifier,
+    shown_identifier,
+};
 
 use crate::contents::masked_identifier;
 
@@ -26,12 +29,9 @@ for_each_change!(words_of_each);
 /// The same with identifiers of parties masked.
 pub(crate) fn masked_words(change: &Change) -> String {
     let mut change = change.clone();
-    let parties = match &mut change {
-        Change::AssignParties(it) => &mut it.parties,
-        Change::RegisterParties(it) => &mut it.parties,
-        other => return other.in_words(),
-    };
-    parties.iter_mut().for_each(|party| party.id = masked_identifier(&party.id));
+    let in_clear = |party: &&mut PartyBinding| !is_hashed_identifier(&party.id);
+    let parties = change.named_parties_mut().iter_mut().filter(in_clear);
+    parties.for_each(|party| party.id = masked_identifier(&party.id));
     change.in_words()
 }
 
@@ -53,10 +53,15 @@ impl InWords for ledger::Activate {
     }
 }
 
+/// A party and its FSP.
+fn describe_party(party: &PartyBinding) -> String {
+    format!("party {} {} of {}", party.id_type, shown_identifier(&party.id), party.fsp)
+}
+
 impl InWords for ledger::RegisterParties {
     fn in_words(&self) -> String {
         match &*self.parties {
-            [party] => format!("party {} {} of {}", party.id_type, party.id, party.fsp),
+            [party] => describe_party(party),
             parties => format!("{} parties", parties.len()),
         }
     }
@@ -69,7 +74,7 @@ impl InWords for ledger::AssignParties {
             ledger::PartyChangeForm::Single | ledger::PartyChangeForm::Batch => "",
         };
         match &*self.parties {
-            [party] => format!("{verb}party {} {} of {}", party.id_type, party.id, party.fsp),
+            [party] => format!("{verb}{}", describe_party(party)),
             parties => format!("{verb}{} parties", parties.len()),
         }
     }

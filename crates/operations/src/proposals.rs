@@ -226,6 +226,7 @@ async fn list(request: &AdminRequest<'_>) -> HandlerResult {
         (now, all.collect::<Vec<_>>())
     });
     let (now, all) = found.await?;
+    let all = revealed(request, all).await?;
     let shown = |it: &Proposal| ProposalResponse::shown_to(request, (it, now));
     let all: Vec<_> = all.iter().map(shown).collect();
     Ok(AdminResponse::ok(&all))
@@ -293,7 +294,17 @@ async fn find(request: &AdminRequest<'_>) -> Result<(Proposal, Stamp), Refusal> 
     let found = request
         .query_state(move |state| (state.proposals().get(id).cloned(), now_of(state)))
         .await?;
-    Ok((found.0.ok_or_else(unknown)?, found.1))
+    let proposal = revealed(request, found.0.into_iter().collect()).await?.pop();
+    Ok((proposal.ok_or_else(unknown)?, found.1))
+}
+
+/// Proposals with the identifiers of parties.
+pub(crate) async fn revealed(
+    request: &AdminRequest<'_>,
+    proposals: Vec<Proposal>,
+) -> Result<Vec<Proposal>, Refusal> {
+    let revealed = request.backend.reveal_proposals(proposals).await;
+    revealed.map_err(outcome_errors::from_unavailable)
 }
 
 /// The name of the operator who decides.

@@ -26,7 +26,7 @@ use crate::metrics::AdminCounters;
 use crate::options::AdminOptions;
 use crate::outcome_errors;
 use crate::permissions::Permission;
-use crate::proposals::ProposalResponse;
+use crate::proposals::{ProposalResponse, revealed};
 use crate::response::AdminResponse;
 use crate::route::{Parameter, Route, parameter};
 use crate::schema;
@@ -145,15 +145,19 @@ impl AdminRequest<'_> {
             Ok((outcome, _)) => return outcome_errors::of_result(outcome),
         };
         let found = self.query_state(move |state| {
-            let proposal = state.proposals().get(id);
-            proposal.map(|proposal| ProposalResponse::of(proposal, state.stamp()))
+            (state.stamp(), state.proposals().get(id).cloned().into_iter().collect::<Vec<_>>())
         });
-        match found.await {
-            Ok(Some(proposal)) => {
-                let _only_once = self.proposed.set(proposal.accepted(secret));
+        let proposal = match found.await {
+            Ok((now, found)) => revealed(self, found).await.map(|mut it| (now, it.pop())),
+            Err(refusal) => Err(refusal),
+        };
+        match proposal {
+            Ok((now, Some(proposal))) => {
+                let response = ProposalResponse::of(&proposal, now).accepted(secret);
+                let _only_once = self.proposed.set(response);
                 Refusal::internal("the change was proposed")
             }
-            Ok(None) => outcome_errors::of_result(AdminOutcome::ProposalNotFound),
+            Ok((_, None)) => outcome_errors::of_result(AdminOutcome::ProposalNotFound),
             Err(refusal) => refusal,
         }
     }

@@ -55,8 +55,9 @@ pub trait ColdStore: Debug + Send + Sync {
         Ok(())
     }
 
-    /// The row of a party, by the key of its identifier ([`record::cold_rows::party_key`]). A row
-    /// without entries is that of a released identifier.
+    /// The row of a party, by the key of its identifier
+    /// ([`record::party_names::PartyKey::row_key`]). A row without entries is that of a released
+    /// identifier.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -193,7 +194,7 @@ impl WriteBatch {
 /// A change of one identifier of the party directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartyChange {
-    /// The key of the identifier ([`record::cold_rows::party_key`]).
+    /// The key of the identifier ([`record::party_names::PartyKey::row_key`]).
     pub key: Vec<u8>,
     /// The record of the change.
     pub at: LogIndex,

@@ -7,12 +7,11 @@
 //! the id. Most rows have one version. A response after the deadline adds a second.
 //!
 //! # Entries of the party directory
-//! The key is the identifier's type, the identifier and the sub-identifier, if any, each after its
-//! length, so that all keys differ. An MSISDN with and without a leading `+` is one identifier. The
-//! value is a byte for its version, the number of the record that changed it last, in groups of
-//! seven bits, and the entries: each the currency (three letters, or one zero byte) and the FSP
-//! after its length. A value without entries is that of a released identifier. Version 1 has one
-//! entry and no number.
+//! The key is the identifier's type after its length, the hash of the identifier and that of the
+//! sub-identifier, if any ([`crate::party_names::PartyKey::row_key`]). The value is a byte for its
+//! version, the number of the record that changed it last, in groups of seven bits, and the
+//! entries: each the currency (three letters, or one zero byte) and the FSP after its length. A
+//! value without entries is that of a released identifier. Version 1 has one entry and no number.
 //!
 //! # Windows and settlements
 //! The key is one byte for the kind ([`ledger::ArchiveKind`]) and the number, big endian, so that
@@ -25,7 +24,7 @@ use alloc::vec::Vec;
 
 use ledger::{
     ArchiveKind, ArchivedSettlement, Currency, FinalTransfer, FspName, LogIndex, Outcome,
-    PartyBinding, TransferId,
+    TransferId,
 };
 
 use ledger::field::{Field, FieldError, LONG, Reader, SHORT, write_text};
@@ -114,7 +113,9 @@ pub fn records_of(id: &TransferId, stored: &[u8]) -> Result<Vec<LogIndex>, Field
     Ok(records)
 }
 
-/// Key of a party identifier.
+/// A name of a party that no other party has: the identifier's type, the identifier and the
+/// sub-identifier, if any, each after its length. An MSISDN with and without a leading `+` is one
+/// identifier.
 #[must_use]
 pub fn party_key(id_type: &str, id: &str, sub_id: Option<&str>) -> Vec<u8> {
     let id = match id_type {
@@ -205,12 +206,6 @@ fn read_number(reader: &mut Reader<'_>) -> Result<u64, FieldError> {
         }
     }
     Err(FieldError::Value)
-}
-
-/// Key of a binding in the party directory.
-#[must_use]
-pub fn key_of_party(binding: &PartyBinding) -> Vec<u8> {
-    party_key(&binding.id_type, &binding.id, binding.sub_id.as_deref())
 }
 
 /// Key of a window or settlement.

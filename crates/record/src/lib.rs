@@ -14,6 +14,7 @@ pub mod command;
 pub mod decision;
 pub mod frame;
 mod little_endian;
+pub mod party_names;
 pub mod snapshot;
 pub mod topic_message;
 mod torn_write;

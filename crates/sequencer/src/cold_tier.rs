@@ -30,6 +30,7 @@ use ports::{
     ColdReader, Log, LogError, PartyChange, PartyEffect, PartyEntry, StopReading, StoreError,
     StoreMark, WaitFor, WriteBatch,
 };
+use record::party_names::PartyKey;
 
 use crate::bloom::BloomFilter;
 
@@ -222,7 +223,8 @@ impl ColdTier {
         let first = mark.log_index.0 + 1 - effects.outcomes.len() as u64;
         for (log_index, (command, outcome)) in (first..).zip(commands.zip(&effects.outcomes)) {
             if let (Some(change), Outcome::Accepted) = (command.party_change(), outcome) {
-                self.pending.parties.extend(party_changes(change, LogIndex(log_index)));
+                let key = PartyKey::of_state(state);
+                self.pending.parties.extend(party_changes(&key, change, LogIndex(log_index)));
             }
             settles |= *outcome == Outcome::Accepted && changes_settlement(command);
         }
@@ -391,10 +393,11 @@ fn changed_settlements(state: &State) -> impl Iterator<Item = ArchivedSettlement
 
 /// The changes that an accepted command makes to the party directory (hub-semantics 2.2). The
 /// effect of most depends on the entries before it in the log's order, so that all nodes agree.
-pub fn party_changes(
-    change: PartyChangeView<'_>,
+pub fn party_changes<'a>(
+    key: &'a PartyKey,
+    change: PartyChangeView<'a>,
     at: LogIndex,
-) -> impl Iterator<Item = PartyChange> + '_ {
+) -> impl Iterator<Item = PartyChange> + 'a {
     let owner = match change.ownership {
         Some(PartyOwnership::OwnerOnly | PartyOwnership::OwnerPerCurrency) => {
             change.source.copied()
@@ -415,7 +418,7 @@ pub fn party_changes(
                 PartyEffect::Bind { entry, by: owner, is_alone }
             }
         };
-        PartyChange { key: record::cold_rows::key_of_party(party), at, effect }
+        PartyChange { key: key.row_key_of(party), at, effect }
     })
 }
 

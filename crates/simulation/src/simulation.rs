@@ -344,7 +344,7 @@ impl SimulationRun {
 
     fn genesis(&self) -> Command {
         let hub = FspName::new("Hub").expect("a short name");
-        Command::Genesis(Genesis { seed: spread16(self.seed ^ 1), hub })
+        Command::Genesis(Genesis { seed: genesis_seed(self.seed), hub })
     }
 
     fn start_failed(&mut self, reason: &str) {
@@ -690,4 +690,9 @@ fn replay_start(state: State, cold: ColdTier) -> ReplayStart {
 /// Whether a snapshot was passed over only because the store lost what it had.
 fn is_ahead(why: impl AsRef<str>) -> bool {
     why.as_ref().contains("the cold store ends at record")
+}
+
+/// The seed in the genesis record of a run.
+pub(crate) fn genesis_seed(seed: u64) -> [u8; 16] {
+    spread16(seed ^ 1)
 }

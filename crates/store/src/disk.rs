@@ -43,25 +43,16 @@ use crate::memory::{damaged, party_row, party_value, rows_after};
 use crate::memtable_filter::{FilterRead, FilterWrite, MemtableFilter, Memtables};
 use crate::shutdown::{Journals, flush};
 use crate::sstables::{self, Tables};
-use crate::transfer_index::{ENTRIES, POSTINGS, TransferIndex};
+use crate::transfer_index::TransferIndex;
 
 /// The database, within the store's directory.
 const DATABASE: &str = "rows";
 /// Marker file in the store's directory: the database was found damaged.
 const DAMAGED: &str = "damaged";
 
-/// Version of the format: the keyspaces, their keys and the content of `about`.
-const FORMAT: u8 = 6;
-/// The format in which all records without a row have traces.
-const FORMAT_WITH_ALL_TRACES: u8 = 5;
-/// The format without an index of transfers. An empty one is added when such a store is opened; it
-/// has the transfers that end from then on.
-const FORMAT_WITHOUT_INDEX: u8 = 4;
-/// The format without `settlements`. Its logs have no settlements, so that an empty keyspace is
-/// added when such a store is opened.
-const FORMAT_WITHOUT_SETTLEMENTS: u8 = 3;
-const FORMATS: [u8; 4] =
-    [FORMAT_WITHOUT_SETTLEMENTS, FORMAT_WITHOUT_INDEX, FORMAT_WITH_ALL_TRACES, FORMAT];
+/// Version of the format: the keyspaces, their keys and the content of `about`. A store of another
+/// format is emptied. Format 6 and earlier ones have identifiers of parties in their keys.
+const FORMAT: u8 = 7;
 /// Bytes of a write buffer for transfers, and for each other keyspace. Up to four more of each wait
 /// to be flushed. The writer waits when there are more.
 const TRANSFERS_BUFFER: u64 = 8 << 20;
@@ -82,8 +73,6 @@ const NAME_KEY: [u8; 1] = [0];
 const SETTLEMENTS: &str = "settlements";
 const IDENTITY_KEY: &str = "identity";
 const MARK_KEY: &str = "mark";
-/// The record up to which ended transfers may be missing in the index. Absent if none are.
-const UNINDEXED_KEY: &str = "unindexed";
 /// The first record about a transfer that may have neither a row nor a trace. Absent if all have.
 const UNTRACED_KEY: &str = "untraced";
 /// The encrypted secret that the keys of parties are hashed with. Absent without encryption.
@@ -242,9 +231,6 @@ impl Disk {
             opened.read_secret(cipher, identity)?;
         }
         opened.check_tables()?;
-        opened
-            .add_keyspaces(identity, mark.log_index)
-            .map_err(|error| format!("it cannot be written: {error}"))?;
         Ok(Self::of(opened, (identity, options), mark))
     }
 
@@ -424,19 +410,17 @@ impl Opened {
         let opened = catch_unwind(AssertUnwindSafe(|| Self::open(path, options)));
         let store = opened.map_err(|_| broken(String::new()))?.map_err(broken_by)?;
         let about = store.about.get(IDENTITY_KEY).map_err(broken_by)?;
-        let format = match about.as_deref().and_then(<[u8]>::split_first) {
-            Some((&format, own)) if FORMATS.contains(&format) && own == identity.0 => format,
-            Some((format, _)) if FORMATS.contains(format) => {
-                return Err("it belongs to another log".into());
-            }
+        match about.as_deref().and_then(<[u8]>::split_first) {
+            Some((&FORMAT, own)) if own == identity.0 => {}
+            Some((&FORMAT, _)) => return Err("it belongs to another log".into()),
             Some((format, _)) => return Err(format!("it has format {format}, not {FORMAT}")),
             None => return Err("it has no log identity".into()),
-        };
+        }
         let mark = match store.about.get(MARK_KEY).map_err(broken_by)? {
             Some(stored) => read_mark(&stored).ok_or("its mark is malformed")?,
             None => StoreMark::default(),
         };
-        store.check_names((format, identity), broken_by)?;
+        store.check_names(identity, broken_by)?;
         store.load().map_err(|error| broken(format!(": {error}")))?;
         Ok((store, mark))
     }
@@ -498,29 +482,6 @@ impl Opened {
         database_batch.commit()
     }
 
-    /// Brings a store of an earlier format, complete up to this record, to the newest one.
-    fn add_keyspaces(&self, identity: LogIdentity, mark: LogIndex) -> Result<(), fjall::Error> {
-        let is_named = |keyspace: &Keyspace| keyspace.contains_key(NAME_KEY);
-        if self
-            .named()
-            .map(|(_, keyspace)| is_named(keyspace))
-            .all(|named| named.is_ok_and(|it| it))
-        {
-            return self.set_format(identity);
-        }
-        self.about.insert(UNINDEXED_KEY, mark.0.to_le_bytes())?;
-        self.name(identity)
-    }
-
-    /// Writes the format, if it is an earlier one.
-    fn set_format(&self, identity: LogIdentity) -> Result<(), fjall::Error> {
-        let about = about(identity);
-        match self.about.get(IDENTITY_KEY)? {
-            Some(stored) if *stored == *about => Ok(()),
-            _ => self.about.insert(IDENTITY_KEY, about),
-        }
-    }
-
     /// Every keyspace except `about`, with its name.
     fn named(&self) -> impl Iterator<Item = (&'static str, &Keyspace)> {
         let own = [
@@ -534,15 +495,10 @@ impl Opened {
     /// Checks that each keyspace exists and has not been recreated or exchanged.
     fn check_names(
         &self,
-        (format, identity): (u8, LogIdentity),
+        identity: LogIdentity,
         broken_by: impl Fn(fjall::Error) -> String,
     ) -> Result<(), String> {
-        let is_new = |name: &str| match name {
-            SETTLEMENTS => format <= FORMAT_WITHOUT_SETTLEMENTS,
-            ENTRIES | POSTINGS => format <= FORMAT_WITHOUT_INDEX,
-            _ => false,
-        };
-        for (name, keyspace) in self.named().filter(|(name, _)| !is_new(name)) {
+        for (name, keyspace) in self.named() {
             let found = keyspace.get(NAME_KEY).map_err(&broken_by)?;
             match found.as_deref() {
                 None => return Err(format!("its {name} are lost")),
@@ -713,11 +669,7 @@ impl Opened {
     }
 
     fn find_transfers(&self, query: &TransferQuery) -> Result<TransferPage, StoreError> {
-        let mut page = self.index.find(query).map_err(|error| self.condemn(error))?;
-        if let Some(stored) = self.get(&self.about, UNINDEXED_KEY.as_bytes())? {
-            page.missing_up_to = read_index(&stored).unwrap_or(LogIndex(u64::MAX));
-        }
-        Ok(page)
+        self.index.find(query).map_err(|error| self.condemn(error))
     }
 
     fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {

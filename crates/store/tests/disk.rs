@@ -296,88 +296,16 @@ fn a_store_with_two_exchanged_blocks_is_emptied() {
     assert!(reason.contains("is corrupt"), "{reason}");
 }
 
+/// Formats up to 6 have identifiers of parties in their keys.
 #[test]
 fn a_store_of_an_older_format_is_emptied() {
-    let make_older = |path: &Path| {
-        let database = fjall::Database::builder(path.join("rows")).open().expect("it opens");
-        let about = database.keyspace("about", Default::default).expect("it is there");
-        about.insert("identity", [&[2], &IDENTITY.0[..]].concat()).expect("it writes");
-    };
-    check_harm(make_older, IDENTITY, "it has format 2, not 6");
-}
-
-/// A store of the format in which every record has a trace keeps its rows, and older programs
-/// refuse it from then on.
-#[test]
-fn a_store_with_all_traces_gets_the_newest_format() {
-    let (_above, path) = written();
-    let about = || {
-        let database = fjall::Database::builder(path.join("rows")).open().expect("it opens");
-        let about = database.keyspace("about", Default::default).expect("it is there");
-        (database, about)
-    };
-    let (database, keyspace) = about();
-    keyspace.insert("identity", [&[5], &IDENTITY.0[..]].concat()).expect("it writes");
-    keyspace.remove("untraced").expect("it writes");
-    drop((keyspace, database));
-    let (store, reason) = open(&path, IDENTITY);
-    assert_eq!(reason, None);
-    let found = store.read(&sample_id(0), LogIndex(u64::MAX)).expect("it reads");
-    assert!(found.is_some());
-    drop(store);
-    let identity = about().1.get("identity").expect("it reads");
-    assert_eq!(identity.as_deref().and_then(<[u8]>::first), Some(&6));
-}
-
-/// A store of the format before the index keeps its rows, and lists the transfers that end later.
-#[test]
-fn a_store_without_an_index_lists_what_ends_later() {
-    let (_above, path) = written();
-    let database = fjall::Database::builder(path.join("rows")).open().expect("it opens");
-    let about = database.keyspace("about", Default::default).expect("it is there");
-    about.insert("identity", [&[4], &IDENTITY.0[..]].concat()).expect("it writes");
-    for name in ["entries", "postings"] {
-        let keyspace = database.keyspace(name, Default::default).expect("it is there");
-        let keys: Vec<_> = keyspace.iter().map(|entry| entry.key().expect("it reads")).collect();
-        keys.into_iter().for_each(|key| keyspace.remove(key).expect("it writes"));
-    }
-    drop((about, database));
-    let query = TransferQuery {
-        filter: TransferFilter::default(),
-        up_to: LogIndex(u64::MAX),
-        before: None,
-        limit: 10,
-    };
-    let mut mark = None;
-    for round in 0..3 {
-        let (store, reason) = open(&path, IDENTITY);
-        assert_eq!(reason, None);
-        assert!(store.read(&sample_id(0), LogIndex(u64::MAX)).expect("it reads").is_some());
-        let mark = *mark.get_or_insert(store.mark().log_index);
-        let page = store.transfers(&query).expect("it reads");
-        assert_eq!((page.entries.len(), page.missing_up_to), (round, mark));
-        let row = sample_row(70_000 + round as u32, 5_000 + round as u64);
-        store.write(&write_batch(vec![row], 5_000 + round as u64)).expect("it writes");
-    }
-}
-
-/// A store of the format before settlement keeps its rows, and has the keyspace from then on.
-#[test]
-fn a_store_without_settlements_gets_their_keyspace() {
-    let (_above, path) = written();
-    let database = fjall::Database::builder(path.join("rows")).open().expect("it opens");
-    let about = database.keyspace("about", Default::default).expect("it is there");
-    about.insert("identity", [&[3], &IDENTITY.0[..]].concat()).expect("it writes");
-    let settlements = database.keyspace("settlements", Default::default).expect("it is there");
-    settlements.remove([0]).expect("it writes");
-    drop((about, settlements, database));
-    for _ in 0..2 {
-        let (store, reason) = open(&path, IDENTITY);
-        assert_eq!(reason, None);
-        let found = store.read(&sample_id(0), LogIndex(u64::MAX)).expect("it reads");
-        assert!(found.is_some());
-        let numbers = 0..=u32::MAX;
-        assert_eq!(store.settlements(ledger::ArchiveKind::Window, numbers, 9), Ok(Vec::new()));
+    for format in 2..=6_u8 {
+        let make_older = |path: &Path| {
+            let database = fjall::Database::builder(path.join("rows")).open().expect("it opens");
+            let about = database.keyspace("about", Default::default).expect("it is there");
+            about.insert("identity", [&[format][..], &IDENTITY.0[..]].concat()).expect("it writes");
+        };
+        check_harm(make_older, IDENTITY, &format!("it has format {format}, not 7"));
     }
 }
 

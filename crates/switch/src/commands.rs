@@ -107,20 +107,21 @@ pub(crate) fn store(
     RecordedMessage { message: ForwardedMessage { headers, body }, stages }
 }
 
-/// The record of a command with the message that it came in.
+/// The record of a command with the message that it came in. `parties` are the identifiers that the
+/// command has as hashes.
 ///
 /// # Errors
 /// [`RecordTooLarge`] if they exceed a record.
 pub(crate) fn encode(
-    command: &Command,
+    (command, parties): (&Command, &[u8]),
     message: &ForwardedMessage,
 ) -> Result<EncodedRecord, RecordTooLarge> {
     let ForwardedMessage { headers, body } = message;
     EncodedRecord::write(
         (command.number(), FIELDS_VERSION),
-        FIELDS_BYTES + stored_message::bytes_max(headers, body),
+        FIELDS_BYTES + stored_message::bytes_max(headers, body) + parties.len(),
         |out| write_fields(command, out),
-        |out| stored_message::encode(headers, body, out),
+        |out| stored_message::encode_with_parties(headers, body, parties, out),
     )
 }
 

@@ -133,7 +133,7 @@ pub use outcome_errors::error_code;
 pub use participant_limits::{ParticipantLimits, ParticipantUsage};
 pub use passthrough::TransferMode;
 pub use pool::{PoolLimits, SWEEP as TIMEOUT_GRAIN};
-pub use records::{message_of_payload, stored_message};
+pub use records::{contents_of_parties, message_of_payload, reveal_parties, stored_message};
 pub use services::Conversion;
 pub use signatures::Signatures;
 pub use signer::Signer;

@@ -21,7 +21,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use ledger::{
     BulkItemAnswer, ChangeParties, Command, ErrorOutcome, FspName, Fulfilment, LogIndex, Notice,
     NoticeKind, Outcome, ParticipantIndex, PartyBinding, PartyChangeForm, PartyChangeView,
-    TransferId, TransferMessage, TransferState, TransferView,
+    TransferId, TransferMessage, TransferState, TransferView, is_hashed_identifier,
 };
 use node::latency_trace::{TracePoint, monotonic_ns};
 use ports::{OwnedPayload, OwnedRecord};
@@ -38,7 +38,7 @@ use crate::outbox::Outbox;
 use crate::outcome_errors::{self, PrepareFields, iso_text};
 use crate::party_names::{PartyNames, RegistrationCallback};
 use crate::pool::{self, RequestClass};
-use crate::records::{Records, message_about, stored_message};
+use crate::records::{Records, message_about, reveal_parties, stored_message};
 
 /// A recipient's response to a notice.
 pub(crate) struct NoticeResponse {
@@ -182,7 +182,10 @@ impl Notices {
     async fn parties(&self, notice: &Notice) -> Option<RenderedNotice> {
         let record = self.records.load(notice.source).await?;
         let command = record::command::read_fields(record.kind, record.version, &record.fields);
-        let command = command.ok()?;
+        let mut command = command.ok()?;
+        if let OwnedPayload::Stored(payload) = &record.payload {
+            reveal_parties(command.named_parties_mut(), payload);
+        }
         let change = command.party_change()?;
         let recipient = self.egress.directory.view().get(notice.recipient).map(|it| it.name);
         if change.source.copied() != recipient {
@@ -532,7 +535,11 @@ fn lost_parties_message(
     ))
 }
 
+/// `None` for an erased identifier, which no message can name.
 fn names_of(party: &PartyBinding) -> Option<PartyNames> {
+    if is_hashed_identifier(&party.id) {
+        return None;
+    }
     Some(PartyNames {
         kind: PartyIdType::parse(&party.id_type)?,
         id: percent_encode(&party.id).into_owned(),
@@ -540,7 +547,11 @@ fn names_of(party: &PartyBinding) -> Option<PartyNames> {
     })
 }
 
+/// `None` for an erased identifier.
 fn party_name(party: &PartyBinding) -> Option<PartyName<'_>> {
+    if is_hashed_identifier(&party.id) {
+        return None;
+    }
     Some(PartyName {
         kind: PartyIdType::parse(&party.id_type)?,
         id: &party.id,

@@ -45,22 +45,20 @@ pub(crate) fn change(
         let code = ErrorCode::ADD_PARTY;
         return egress.refuse(&inbound, sender, (code, code.describe("fspId is no participant")));
     }
-    let mut command = command;
-    if let Command::ChangeParties(change) = &command
-        && let Some(party) = change.parties.first()
+    let Command::ChangeParties(mut change) = command else {
+        return Ok(AcceptStatus::AfterDecision(submitter.submit(command, inbound)?, accepted));
+    };
+    if let Some(party) = change.parties.first()
         && let Err(error) = egress.directory.check_fsp((change.form, &change.source), &party.fsp)
     {
         return egress.refuse(&inbound, sender, error);
     }
-    if let Command::ChangeParties(change) = &command
-        && let Some(party) = change.parties.first()
+    if let Some(party) = change.parties.first()
         && let Some(call) = egress.oracles.call(&party.id_type, party.currency)?
     {
-        return Ok(change_at_oracle(egress, call, (path, registrar), (change, inbound)));
+        return Ok(change_at_oracle(egress, call, (path, registrar), (&change, inbound)));
     }
-    if let Command::ChangeParties(change) = &mut command
-        && let Some(party) = change.parties.first()
-    {
+    if let Some(party) = change.parties.first() {
         match egress.directory.check_change((change.form, &change.source), party)? {
             Ok(former) => {
                 let former = former.into_iter().map(|fsp| FormerOwner { party: 0, fsp });
@@ -69,7 +67,7 @@ pub(crate) fn change(
             Err(error) => return egress.refuse(&inbound, sender, error),
         }
     }
-    Ok(AcceptStatus::AfterDecision(submitter.submit(command, inbound)?, accepted))
+    Ok(AcceptStatus::AfterDecision(submitter.submit_parties(*change, inbound)?, accepted))
 }
 
 /// Makes the change at the oracle. Its result follows by callback, as that of a recorded change.
@@ -139,8 +137,7 @@ pub(crate) fn post_batch(
     change.parties = parties;
     former.truncate(ENTRIES_MAX);
     change.rule = egress.directory.party_rule(former);
-    let command = Command::ChangeParties(change);
-    Ok(AcceptStatus::AfterDecision(submitter.submit(command, inbound)?, StatusCode::OK))
+    Ok(AcceptStatus::AfterDecision(submitter.submit_parties(*change, inbound)?, StatusCode::OK))
 }
 
 /// Registers a batch at the oracles of its types; its result follows by callback. `None` if no type

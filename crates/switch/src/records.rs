@@ -2,9 +2,13 @@
 
 use bytes::Bytes;
 use fspiop::bulk;
-use ledger::{BulkView, Command, LogIndex, Notice, NoticeId, TransferId, TransferView};
+use http::HeaderMap;
+use ledger::{
+    BulkView, Command, LogIndex, Notice, NoticeId, PartyBinding, TransferId, TransferView,
+};
 use node::Handle;
 use ports::{OwnedPayload, OwnedRecord};
+use record::party_names::PartyNames;
 use tokio::sync::oneshot;
 
 use crate::failure::Failure;
@@ -109,6 +113,27 @@ pub fn message_of_payload(payload: &[u8]) -> Option<ForwardedMessage> {
 pub fn stored_message(record: OwnedRecord) -> Option<ForwardedMessage> {
     let OwnedPayload::Stored(bytes) = record.payload else { return None };
     decode(&Bytes::from(bytes))
+}
+
+/// Replaces hashes in the entries of a change by the identifiers in the contents of its record.
+/// Hashes whose identifiers were erased stay.
+pub fn reveal_parties(parties: &mut [PartyBinding], payload: &[u8]) {
+    if parties.is_empty() {
+        return;
+    }
+    let names = fspiop::stored_message::parties(payload).ok();
+    if let Some(names) = names.and_then(|names| PartyNames::read(names).ok()) {
+        names.reveal(parties);
+    }
+}
+
+/// The contents of a record of these parties, without a message.
+#[must_use]
+pub fn contents_of_parties(names: &PartyNames) -> Vec<u8> {
+    let mut payload = Vec::new();
+    let names = names.to_bytes();
+    fspiop::stored_message::encode_with_parties(&HeaderMap::new(), &[], &names, &mut payload);
+    payload
 }
 
 fn decode(payload: &Bytes) -> Option<ForwardedMessage> {

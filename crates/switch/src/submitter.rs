@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fspiop::Refusal;
 use fspiop::body::CorrelationId;
 use http::StatusCode;
-use ledger::{Command, Outcome};
+use ledger::{ChangeParties, Command, Outcome};
 use node::latency_trace::TracePoint;
 use node::{ReplyTo, SubmissionContext, SubmissionRefused};
 use sequencer::{Durability, Submission};
@@ -75,6 +75,29 @@ impl Submitter {
         command: Command,
         inbound: Inbound,
     ) -> Result<PendingDecision, Refusal> {
+        self.submit_with((command, &[]), inbound)
+    }
+
+    /// Submits a change of the party directory. Its fields get hashes in the place of the
+    /// identifiers, which its contents get.
+    ///
+    /// # Errors
+    /// As [`Self::submit`].
+    pub(crate) fn submit_parties(
+        &self,
+        mut change: ChangeParties,
+        inbound: Inbound,
+    ) -> Result<PendingDecision, Refusal> {
+        let names = self.directory.view().conceal_parties(&mut change.parties);
+        let parties = names.map(|names| names.to_bytes()).unwrap_or_default();
+        self.submit_with((Command::ChangeParties(Box::new(change)), &parties), inbound)
+    }
+
+    fn submit_with(
+        &self,
+        (command, parties): (Command, &[u8]),
+        inbound: Inbound,
+    ) -> Result<PendingDecision, Refusal> {
         let stored = commands::store(&command, inbound, || self.thread.wall_ms());
         let RecordedMessage { message, mut stages } = stored;
         let facts = self.thread.spans.is_on().then(|| DecisionFacts::of(&command));
@@ -92,7 +115,8 @@ impl Submitter {
             return Ok(PendingDecision { wait: None, stages: RequestTrace::default(), facts });
         }
         let wait = self.waiters.wait();
-        let record = commands::encode(&command, &message).map_err(|_| Refusal::too_large())?;
+        let record = commands::encode((&command, parties), &message);
+        let record = record.map_err(|_| Refusal::too_large())?;
         let ticket = ReplyTo::Waiter { mailbox: self.thread.number, waiter: wait.number() };
         let attached = SubmissionContext { ticket, message: Some(Arc::new(message)) };
         let durability = Durability::Synced;

@@ -30,7 +30,7 @@ impl ErasureForm {
     /// Whether it erases contents of records of this kind.
     #[must_use]
     pub const fn selects(self, kind: u16) -> bool {
-        let is_registration = kind == Command::CHANGE_PARTIES;
+        let is_registration = Erase::is_registration(kind);
         let is_selected = match self {
             Self::Transfer | Self::Before | Self::Party => true,
             Self::RetainedPayments => !is_registration,
@@ -53,6 +53,13 @@ impl Erase {
     #[must_use]
     pub fn erases(&self, record: LogIndex, kind: u16) -> bool {
         self.form.selects(kind) && self.covers(record)
+    }
+
+    /// Whether contents of records of this kind are about registrations of parties. Only those of
+    /// operators' changes that name parties have contents.
+    #[must_use]
+    pub const fn is_registration(kind: u16) -> bool {
+        matches!(kind, Command::CHANGE_PARTIES | Command::ADMINISTER)
     }
 
     /// Whether contents of records of this kind can be erased. Records of finished deliveries

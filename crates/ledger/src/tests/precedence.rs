@@ -128,7 +128,7 @@ const UNREACHED: [(u8, AdminOutcome); 17] = [
 /// command breaks the rule of its outcome and, where possible, those of the later ones.
 const STAIRS: &[(ChangeDeclaration, &str, &[&str])] = &[
     (Configure::DECLARATION, "", &["settings on-us=on"]),
-    (Activate::DECLARATION, "", &["activate 99", "activate 4"]),
+    (Activate::DECLARATION, "", &["activate 99", "activate 5"]),
     (
         CreateHubAccount::DECLARATION,
         "",

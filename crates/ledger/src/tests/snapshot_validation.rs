@@ -666,7 +666,7 @@ fn state_hashes_are_golden() {
         [NodeTail { node: 1, epoch: 1, sequence: 19 }]
         Counters { reserved: 4, refused: 0, committed: 1, aborted: 0, expired: 0, delivered: 0, given_up: 0 }
         c983a4d0106ca6c302d0e6aae1f9cf4640b1f8330c0077f9ac4635a7a2ab98c7
-        074192b92f21ea0801dfc737cef14986c3bdc3f0312d90594ae1b5c0817894f8
+        aa8373d69de507b1c86d01756b57057d4f19007b27467e92426266e21d811417
         6543e3df8c1b5a0a3ccbd344bc31281463599aca25bdcd499ddf03c59ff04426
     "#]]
     .assert_eq(&text);

@@ -151,14 +151,14 @@ async fn storage_shows_known_and_configured_values() {
 #[tokio::test]
 async fn later_rules_are_refused_until_every_node_knows_them() {
     let server = TestServer::start().await;
-    server.check("GET /rules", "", expect![[r#"200 {"rulesVersion":4,"rulesKnown":4}"#]]).await;
-    let known = r#"{"rulesVersion":4}"#;
-    server.check("PUT /rules", known, expect![[r#"200 {"rulesVersion":4,"rulesKnown":4}"#]]).await;
+    server.check("GET /rules", "", expect![[r#"200 {"rulesVersion":5,"rulesKnown":5}"#]]).await;
+    let known = r#"{"rulesVersion":5}"#;
+    server.check("PUT /rules", known, expect![[r#"200 {"rulesVersion":5,"rulesKnown":5}"#]]).await;
     assert_eq!(server.backend.inner().recorded.len(), 1);
     let node = |name: &str, rules| ClusterNode { name: name.into(), rules, ..Default::default() };
-    server.backend.inner().cluster.nodes = vec![node("a", 4), node("b", 0)];
+    server.backend.inner().cluster.nodes = vec![node("a", 5), node("b", 0)];
     server.check("PUT /rules", known, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"rulesVersion\" node b has not reported the rules it knows yet: retry after 1 s"}}"#]]).await;
-    server.backend.inner().cluster.nodes = vec![node("a", 3), node("b", 4)];
+    server.backend.inner().cluster.nodes = vec![node("a", 3), node("b", 5)];
     server.check("PUT /rules", known, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"rulesVersion\" node a knows rules up to 3: upgrade it first"}}"#]]).await;
     for wrong in ["0", "65536", "-1", "1.5", "\"1\"", "null"] {
         let body = format!("{{\"rulesVersion\":{wrong}}}");

@@ -5,6 +5,7 @@ use expect_test::expect_file;
 use proptest::prelude::*;
 
 use super::*;
+use crate::party_names::PartyKey;
 use alloc::vec;
 
 use ledger::{
@@ -143,6 +144,7 @@ fn known() -> Vec<(&'static str, Vec<u8>)> {
         write_archived(row, &mut value);
         value
     };
+    let key = PartyKey::of_seed(&[7; 16]);
     Vec::from([
         ("committed", value(&[&committed])),
         ("aborted", value(&[&aborted])),
@@ -159,6 +161,8 @@ fn known() -> Vec<(&'static str, Vec<u8>)> {
         ("parties in two currencies", parties(1_234_567, &[kes, Currency::parse("USD")])),
         ("party that was released", parties(300, &[])),
         ("key of a window", archive_key(ArchiveKind::Window, 3).into()),
+        ("key of a hashed party", key.row_key("MSISDN", "+254700000001", None)),
+        ("key of a hashed sub-identifier", key.row_key("BUSINESS", "shop", Some("till 4"))),
     ])
 }
 

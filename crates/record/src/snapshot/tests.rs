@@ -345,6 +345,7 @@ fn split(mut bytes: &[u8]) -> Vec<&[u8]> {
 /// The state after this many records of the history, and their outcomes.
 fn after(records: usize) -> (State, Vec<Outcome>) {
     let mut state = State::new();
+    state.begin_under(4);
     let mut outcomes = Vec::new();
     for command in &history()[..records] {
         let before = state.log_index().0;

@@ -98,7 +98,8 @@ impl SimulationRun {
     }
 
     /// Asks for a new change.
-    pub(crate) fn ask_for_change(&mut self, change: Change) {
+    pub(crate) fn ask_for_change(&mut self, mut change: Change) {
+        self.party_workload.conceal(change.named_parties_mut());
         let act = self.next_act_number();
         if self.without.acts.contains(&act) {
             return;

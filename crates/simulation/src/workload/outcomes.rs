@@ -212,7 +212,8 @@ impl SimulationRun {
     }
 
     /// Sends a command that is no change of the operator's.
-    pub(crate) fn send_unplanned(&mut self, from: u8, command: Command) {
+    pub(crate) fn send_unplanned(&mut self, from: u8, mut command: Command) {
+        self.party_workload.conceal(command.named_parties_mut());
         let action = self.next_act_number();
         if self.without.acts.contains(&action) {
             return;

@@ -5,7 +5,8 @@
 //! currencies and sub-identifiers, so that most changes meet entries of others. The simulated edge
 //! names the FSPs that lose an entry, as the directory shows it; most requests that the rule
 //! forbids go no further, but some do, as if two had come at the same time. Look-ups are compared
-//! with the model, and all entries after each start and at rest.
+//! with the model, and all entries after each start and at rest. In half of all runs the edge
+//! records hashes of identifiers.
 //!
 //! The workload exists in some runs only, and has its own RNG stream. A run without it is the same,
 //! event for event, as before the workload existed.
@@ -14,16 +15,19 @@ use ledger::{
     AssignParties, ChangeParties, Command, FormerOwner, FspName, PartyBinding, PartyChangeForm,
     PartyOwnership, PartyRule,
 };
+use record::party_names::PartyKey;
 
 use crate::event::Event;
 use crate::random::{Arrivals, Random, mix, spread16};
-use crate::simulation::SimulationRun;
+use crate::simulation::{SimulationRun, genesis_seed};
 
 /// Separates the RNG stream of this workload from that of the run. With this number, no seed that
 /// had found a bug before gets the workload, so those seeds still find it.
 const STREAM: u64 = 0x7061_7274_693e;
 /// Runs with this workload, in a thousand.
 const PER_MILLE: u32 = 300;
+/// Separates the choice of hashes from the streams.
+const HASHES: u64 = 0x6861_7368_6573;
 const IDENTIFIERS: u64 = 6;
 const RULES: [PartyOwnership; 3] =
     [PartyOwnership::OwnerOnly, PartyOwnership::OwnerPerCurrency, PartyOwnership::LatestWins];
@@ -34,6 +38,8 @@ pub(crate) struct PartyWorkload {
     random: Random,
     pub(crate) arrivals: Arrivals,
     rule: PartyOwnership,
+    /// The key with which the edge of this run hashes identifiers, if it does.
+    key: Option<PartyKey>,
 }
 
 impl PartyWorkload {
@@ -41,7 +47,17 @@ impl PartyWorkload {
         let mut random = Random::new(mix(seed ^ STREAM));
         let arrivals = Arrivals::draw(&mut random, PER_MILLE, (20, 120), chaos_us);
         let rule = random.pick(&RULES);
-        Self { random, arrivals, rule }
+        let is_hashed = mix(seed ^ HASHES).is_multiple_of(2);
+        let key = is_hashed.then(|| PartyKey::of_seed(&genesis_seed(seed)));
+        Self { random, arrivals, rule, key }
+    }
+
+    /// Replaces the identifiers of a change as the edge does.
+    pub(crate) fn conceal(&self, parties: &mut [PartyBinding]) {
+        if let Some(key) = &self.key {
+            // The simulated messages have no contents with identifiers.
+            let _names = key.conceal(parties);
+        }
     }
 }
 

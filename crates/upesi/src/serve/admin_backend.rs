@@ -14,8 +14,8 @@ use http::StatusCode;
 use ledger::{
     Administer, ArchiveKind, ArchivedSettlement, Change, ChangeReply, Command, Currency, Erase,
     Erasure, ErasureForm, ErrorOutcome, ExplainedOutcome, FspName, LogIndex, NoticeId,
-    OperatorBook, Outcome, ParticipantIndex, PartyBinding, ProposalId, RecordAudit, RecordRange,
-    Stamp, State, TransferId,
+    OperatorBook, Outcome, ParticipantIndex, PartyBinding, Proposal, ProposalId, RecordAudit,
+    RecordRange, Stamp, State, TransferId, is_hashed_identifier,
 };
 use node::stall::Stall;
 use node::{Handle, ReadFailure, ReplyTo, SubmissionContext, SubmissionRefused, SystemClock};
@@ -31,11 +31,15 @@ use operations::{
     Unavailable,
 };
 use ports::{
-    Clock, ClockReading, ColdStore, RecordReader, StoreError, TransferPage, TransferQuery,
+    Clock, ClockReading, ColdStore, LogError, OwnedPayload, RecordReader, StoreError, TransferPage,
+    TransferQuery,
 };
 use sequencer::{Durability, Submission};
 use snapshots::SnapshotterHandle;
-use switch::{DeliveryStatus, ForwardedMessage, TestCaller, Traffic, stored_message};
+use switch::{
+    DeliveryStatus, ForwardedMessage, TestCaller, Traffic, contents_of_parties, reveal_parties,
+    stored_message,
+};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::{Semaphore, oneshot};
 
@@ -119,7 +123,10 @@ const EXPLAINED_MAX: usize = 2;
 
 impl AdminBackend for NodeBackend {
     fn administer(&self, change: Administer) -> BoxFuture<'_, Result<ChangeReply, Unavailable>> {
-        Box::pin(async move { self.record(Command::Administer(Box::new(change)), None).await })
+        Box::pin(async move {
+            let (command, contents) = self.conceal(change).await?;
+            self.record(command, contents.as_deref()).await
+        })
     }
 
     fn record_audit(&self, entry: Administer) -> bool {
@@ -233,6 +240,31 @@ impl AdminBackend for NodeBackend {
             fsp: entry.fsp,
         };
         Ok(row.entries.iter().map(binding).collect())
+    }
+
+    fn reveal_proposals(
+        &self,
+        mut proposals: Vec<Proposal>,
+    ) -> BoxFuture<'_, Result<Vec<Proposal>, Unavailable>> {
+        Box::pin(async move {
+            if !proposals.iter().any(names_hashes) {
+                return Ok(proposals);
+            }
+            let reader = self.handle.reader();
+            // On another thread, because the disk may block.
+            let reading = tokio::task::spawn_blocking(move || {
+                for proposal in proposals.iter_mut().filter(|it| names_hashes(it)) {
+                    let record = reader.read(proposal.record)?;
+                    if let Some(OwnedPayload::Stored(payload)) = record.map(|it| it.payload) {
+                        let parties = Arc::make_mut(&mut proposal.change).named_parties_mut();
+                        reveal_parties(parties, &payload);
+                    }
+                }
+                Ok::<_, LogError>(proposals)
+            });
+            let read = reading.await.map_err(|_| Unavailable::Stopped)?;
+            read.map_err(|_| Unavailable::RecordUnreadable)
+        })
     }
 
     fn operators(&self) -> Arc<OperatorBook> {
@@ -648,6 +680,13 @@ fn newest_erasures(state: &State, before: Option<LogIndex>) -> NewestErasures {
     (newest, proposals.map(|proposal| (proposal.id, proposal.by.clone())).collect())
 }
 
+/// Whether a proposed change has hashes of parties.
+fn names_hashes(proposal: &Proposal) -> bool {
+    proposal.change.named_parties().iter().any(|party| {
+        is_hashed_identifier(&party.id) || party.sub_id.as_deref().is_some_and(is_hashed_identifier)
+    })
+}
+
 /// The order of an erasure with its progress; `None` if its record is not durable yet.
 fn erasure_report(
     reader: &dyn RecordReader,
@@ -696,7 +735,7 @@ fn search_party<D: ports::Disk>(
     (handle, gone): (&Handle<ForwardedMessage>, &AtomicBool),
 ) -> Result<(BTreeSet<LogIndex>, PartyFindings), String> {
     let (id_type, id) = (party.id_type.clone(), party.id.clone());
-    let mut search = PartySearch::new(party);
+    let mut search = PartySearch::new(party, handle.view().party_key.clone());
     let read = frames.replay(LogIndex(1), &mut |frame| {
         search.examine(frame);
         let is_over = search.is_full() || gone.load(Ordering::Relaxed);
@@ -919,6 +958,38 @@ impl NodeBackend {
         let store = self.handle.store().ok_or(Unavailable::Stopped)?;
         let is_cancelled = Arc::clone(&gone.0);
         Ok(LiveReplay { source: self.replays.clone(), store, is_cancelled })
+    }
+
+    /// A change as it is recorded, with hashes of parties in its fields, and with its contents. An
+    /// approval repeats the proposed change, which may be older than the hashes.
+    async fn conceal(
+        &self,
+        mut change: Administer,
+    ) -> Result<(Command, Option<Vec<u8>>), Unavailable> {
+        let is_repeated = self.repeats_proposal(&change.change).await?;
+        let mut contents = None;
+        if !is_repeated {
+            let names = self.handle.view().conceal_parties(change.change.named_parties_mut());
+            contents = names.as_ref().map(contents_of_parties);
+        }
+        Ok((Command::Administer(Box::new(change)), contents))
+    }
+
+    /// Whether a change approves a proposal of the same entries of the party directory.
+    async fn repeats_proposal(&self, change: &Change) -> Result<bool, Unavailable> {
+        let Change::ApproveProposal(approval) = change else { return Ok(false) };
+        if approval.change.named_parties().is_empty() {
+            return Ok(false);
+        }
+        let (id, change) = (approval.proposal, Arc::clone(&approval.change));
+        let (answer, answered) = oneshot::channel();
+        let ask = move |state: &State| {
+            let proposal = state.proposals().get(id);
+            // The requester may be gone.
+            let _sent = answer.send(proposal.is_some_and(|it| it.change == change));
+        };
+        self.handle.ask(ask).map_err(unavailable)?;
+        answered.await.map_err(|_| self.unanswered())
     }
 
     /// Submits a command and waits until its decision is durable.

@@ -8,10 +8,11 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use ledger::{Change, Command, Erase, LogIndex, PartyBinding, TransferId};
+use ledger::{Command, Erase, LogIndex, PartyBinding, TransferId, is_hashed_identifier};
 use operations::PartyName;
 use record::cold_rows::party_key;
 use record::frame::{Frame, Payload, Record};
+use record::party_names::PartyKey;
 use serde_json::{Map, Value};
 
 use crate::serve::identifiers::{contains, has_word, values_in_packet, without_sign};
@@ -24,22 +25,26 @@ pub(crate) struct PartySearch {
     party: PartyName,
     /// The identifier without the sign that look-ups ignore.
     text: String,
+    key: PartyKey,
+    /// The hash of the identifier.
+    hash: String,
     /// Records with contents that name the party and can be erased.
     pub(crate) contents: BTreeSet<LogIndex>,
     /// The payments of these contents.
     pub(crate) payments: BTreeSet<TransferId>,
     /// Sub-identifiers with which the party was registered.
     pub(crate) sub_ids: BTreeSet<Option<String>>,
-    /// Changes of the party directory whose fields name the party.
+    /// Changes of the party directory with the identifier in clear in their fields.
     pub(crate) changes: u64,
 }
 
 impl PartySearch {
-    pub(crate) fn new(party: PartyName) -> Self {
+    pub(crate) fn new(party: PartyName, key: PartyKey) -> Self {
+        let hash = key.hashed_id(&party.id_type, &party.id);
         let text = without_sign(&party.id).to_owned();
         let sub_ids = BTreeSet::from([party.sub_id.clone()]);
         let (contents, payments) = Default::default();
-        Self { party, text, contents, payments, sub_ids, changes: 0 }
+        Self { party, text, key, hash, contents, payments, sub_ids, changes: 0 }
     }
 
     /// Whether more was found than one order can erase.
@@ -55,8 +60,11 @@ impl PartySearch {
     }
 
     fn examine_record(&mut self, record: &Record<'_>) {
-        let is_bound = self.is_bound_by(record);
-        self.changes += u64::from(is_bound);
+        let bindings = self.bindings_in(record);
+        let is_bound = !bindings.is_empty();
+        let is_clear = bindings.iter().any(|it| !is_hashed_identifier(&it.id));
+        self.changes += u64::from(is_clear);
+        self.sub_ids.extend(bindings.into_iter().map(|it| it.sub_id));
         let Payload::Stored(payload) = record.payload else { return };
         if !is_bound && !self.is_named_in(payload) {
             return;
@@ -69,21 +77,26 @@ impl PartySearch {
         self.payments.extend(read.ok().and_then(|command| payment_of(&command)));
     }
 
-    /// Whether a change of the party directory has the party in its fields.
-    fn is_bound_by(&mut self, record: &Record<'_>) -> bool {
-        if !contains(record.fields, self.text.as_bytes()) {
-            return false;
+    /// The party's entries in a change of the party directory.
+    fn bindings_in(&self, record: &Record<'_>) -> Vec<PartyBinding> {
+        let mut texts = [&self.text, &self.hash].into_iter();
+        if !texts.any(|text| contains(record.fields, text.as_bytes())) {
+            return Vec::new();
         }
         let read = record::command::read_fields(record.kind, record.version, record.fields);
-        let own: Vec<PartyBinding> = read
-            .map(|command| bound_by(&command))
-            .unwrap_or_default()
-            .into_iter()
-            .filter(|it| self.is_party(&it.id_type, &it.id, it.sub_id.as_deref()))
-            .collect();
-        let is_bound = !own.is_empty();
-        self.sub_ids.extend(own.into_iter().map(|it| it.sub_id));
-        is_bound
+        let Ok(command) = read else { return Vec::new() };
+        let named = command.named_parties().iter();
+        named.filter(|party| self.is_bound_by(party)).cloned().collect()
+    }
+
+    /// Whether an entry is the party's, in clear or with hashes.
+    fn is_bound_by(&self, party: &PartyBinding) -> bool {
+        let PartyBinding { id_type, id, sub_id, .. } = party;
+        let PartyName { id_type: own_type, id: own, sub_id: own_sub } = &self.party;
+        let row_key = |sub_id| self.key.row_key(id_type, id, sub_id);
+        let is_sub = own_sub.is_none()
+            || row_key(sub_id.as_deref()) == self.key.row_key(own_type, own, own_sub.as_deref());
+        is_sub && row_key(None) == self.key.row_key(own_type, own, None)
     }
 
     /// Whether an identifier is that of the party. Without a sub-identifier, the party has all.
@@ -147,23 +160,6 @@ impl PartySearch {
     }
 }
 
-/// The entries of a change of the party directory.
-fn bound_by(command: &Command) -> Vec<PartyBinding> {
-    if let Command::ChangeParties(change) = command {
-        return change.parties.clone();
-    }
-    let Command::Administer(administer) = command else { return Vec::new() };
-    let mut change = administer.change.decided();
-    if let Change::Propose(proposed) = change {
-        change = &proposed.change;
-    }
-    if let Change::AssignParties(change) = change {
-        return change.parties.clone();
-    }
-    let Change::RegisterParties(change) = change else { return Vec::new() };
-    change.parties.clone()
-}
-
 /// The id under which a message is recorded.
 fn payment_of(command: &Command) -> Option<TransferId> {
     match command {
@@ -188,7 +184,8 @@ mod tests {
 
     fn search(id: &str, sub_id: Option<&str>) -> PartySearch {
         let sub_id = sub_id.map(Into::into);
-        PartySearch::new(PartyName { id_type: "MSISDN".into(), id: id.into(), sub_id })
+        let party = PartyName { id_type: "MSISDN".into(), id: id.into(), sub_id };
+        PartySearch::new(party, PartyKey::of_seed(&[7; 16]))
     }
 
     fn is_named(search: &PartySearch, body: &[u8]) -> bool {

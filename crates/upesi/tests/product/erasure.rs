@@ -220,7 +220,8 @@ fn contents_about_a_party_are_erased_and_the_party_registers_again() {
     scheme.wait_until_delivered();
     scheme.switch.stop(Signal::TERM);
     let proof = verified(&scheme.home);
-    assert_eq!(proof["erasures"][0]["contents_erased"], 4, "{proof}");
+    // With the release.
+    assert_eq!(proof["erasures"][0]["contents_erased"], 5, "{proof}");
     let trail = scheme.home.offline(&["audit", "export"]).succeeds().out();
     assert!(!trail.contains(&format!("request of {NUMBER}")), "{trail}");
     assert!(!trail.contains("asked by 254700000009"), "{trail}");

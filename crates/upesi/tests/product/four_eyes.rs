@@ -262,7 +262,7 @@ fn tokens_parties_and_rules_versions_wait_for_a_second_operator() {
     assert_eq!(party(), "[]");
     approve(4);
     assert!(party().contains("payerfsp"), "{}", party());
-    let proposed = treasury.call(amina, "PUT", "/rules", r#"{"rulesVersion":4}"#);
+    let proposed = treasury.call(amina, "PUT", "/rules", r#"{"rulesVersion":5}"#);
     assert_eq!(proposed.status, 202, "{}", proposed.text());
     approve(5);
 

@@ -19,9 +19,9 @@ use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, Ports, Printed, Switch};
 
-const NEWER: [&str; 2] = ["--inject-rules", "5"];
-const LATER_RULES: &str = "{\"rulesVersion\":5}";
-const REFUSED: &str = "needs rules version 5, but this program knows versions up to 4";
+const NEWER: [&str; 2] = ["--inject-rules", "6"];
+const LATER_RULES: &str = "{\"rulesVersion\":6}";
+const REFUSED: &str = "needs rules version 6, but this program knows versions up to 5";
 /// Interval between two messages of one sender.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -40,18 +40,18 @@ fn nodes_are_upgraded_under_load() {
         }
         let _ending = Ending(&load);
         b.switch = upgraded(&b.home, b.switch);
-        all_know(&b.admin(), [("a", 4), ("b", 5), ("c", 4)]);
-        activate(&scheme.admin, 400, "this program knows rules up to 4");
-        activate(&b.admin(), 400, "knows rules up to 4: upgrade it first");
+        all_know(&b.admin(), [("a", 5), ("b", 6), ("c", 5)]);
+        activate(&scheme.admin, 400, "this program knows rules up to 5");
+        activate(&b.admin(), 400, "knows rules up to 5: upgrade it first");
         c.switch = upgraded(&c.home, c.switch);
-        all_know(&c.admin(), [("a", 4), ("b", 5), ("c", 5)]);
-        activate(&c.admin(), 400, "node a knows rules up to 4");
+        all_know(&c.admin(), [("a", 5), ("b", 6), ("c", 6)]);
+        activate(&c.admin(), 400, "node a knows rules up to 5");
         scheme.switch = upgraded(&scheme.home, scheme.switch);
         scheme.admin = Admin::new(&scheme.home, &scheme.switch);
-        all_know(&scheme.admin, [("a", 5), ("b", 5), ("c", 5)]);
-        activate(&scheme.admin, 200, "{\"rulesVersion\":5,\"rulesKnown\":5}");
+        all_know(&scheme.admin, [("a", 6), ("b", 6), ("c", 6)]);
+        activate(&scheme.admin, 200, "{\"rulesVersion\":6,\"rulesKnown\":6}");
         for admin in [&b.admin(), &c.admin()] {
-            assert_eq!(admin.get("/rules"), "{\"rulesVersion\":5,\"rulesKnown\":5}");
+            assert_eq!(admin.get("/rules"), "{\"rulesVersion\":6,\"rulesKnown\":6}");
         }
         let before = load.count();
         while load.count() < before + 50 {

@@ -77,6 +77,7 @@ mod oracle_api;
 mod oracles;
 mod participant_metrics;
 mod parties;
+mod party_erasure;
 mod preload;
 mod privacy;
 mod provider_tokens;

@@ -28,6 +28,10 @@ const NOTE: &str = "rent for the flat in Eastleigh";
 const NUMBER: &str = "254711223344";
 /// A number in the party directory.
 const REGISTERED: &str = "254755667788";
+/// Numbers of a batch, of the admin API and of the oracle API, and a sub-identifier.
+const REGISTERED_OTHERWISE: [&str; 5] =
+    ["254755660001", "254755660002", "254755660003", "254755660004", "till-of-wanjiru"];
+const ORACLE_API: &str = "[oracle_api]\nlisten = \"127.0.0.1:0\"\n";
 const QUOTES: &str = "[quotes]\npersist = true\n";
 
 fn run(scheme: &Scheme, token: &Path, arguments: &[&str]) -> Output {
@@ -82,6 +86,31 @@ fn pay_person(scheme: &Scheme) -> Transfer {
     scheme.send(&refused.error("5104", NOTE), 200);
     scheme.wait_until_delivered();
     transfer
+}
+
+/// Registrations in a batch, by an operator and by a client of the oracle API.
+fn register_persons(scheme: &Scheme) {
+    let [first, second, imported, by_oracle, sub_id] = REGISTERED_OTHERWISE;
+    let party = |id: &str| {
+        json!({"partyIdType": "MSISDN", "partyIdentifier": id, "partySubIdOrType": sub_id,
+            "fspId": "payeefsp"})
+    };
+    let list = [party(first), party(second)];
+    let batch = json!({"requestId": uuid(), "partyList": list}).to_string();
+    scheme.send(&Message::new("POST", "/participants", "payeefsp").body(batch), 200);
+    let body = json!({"parties": [party(imported)]}).to_string();
+    scheme.admin.must("POST", "/parties", &body, 200);
+    let line = |line: &str| line.strip_prefix("upesi: oracle API on http://")?.parse().ok();
+    let address = scheme.switch.greeting.lines().find_map(line).expect("it listens");
+    let media = "application/vnd.interoperability.participants+json;version=1.1";
+    let headers = [("host", "localhost"), ("fspiop-source", "payerfsp"), ("content-type", media)];
+    let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let (method, path) = ("POST".to_owned(), format!("/participants/MSISDN/{by_oracle}"));
+    let body = br#"{"fspId":"payerfsp","currency":"USD"}"#.to_vec();
+    let request = Request { method, path, headers: Headers(headers.to_vec()), body };
+    let answer = Client::new(address, PATIENCE).call(&request).unwrap();
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    scheme.wait_until_delivered();
 }
 
 fn must_have_none(what: &str, shown: &str, secrets: &[&str]) {
@@ -247,16 +276,17 @@ fn nothing_is_left_after_erasure(is_encrypted: bool) {
         false => String::new(),
     };
     let scheme = Scheme::configured(&format!(
-        "{QUOTES}{encryption}[archive]\nto = \"file://{}\"\nkeep_segments = 0\n[backup]\n\
+        "{QUOTES}{encryption}{ORACLE_API}[archive]\nto = \"file://{}\"\nkeep_segments = 0\n[backup]\n\
          to = \"file://{}\"\nevery_seconds = 1\n",
         archive.display(),
         copy.display()
     ));
     let transfer = pay_person(&scheme);
+    register_persons(&scheme);
     scheme.admin.must("POST", "/snapshots", "", 202);
     scheme.admin.wait_for("upesi_snapshots_taken_total", |taken| 0 < taken);
     let data = scheme.home.data();
-    let secrets = [NAME, NOTE, NUMBER];
+    let secrets = [&[NAME, NOTE, NUMBER, REGISTERED], &REGISTERED_OTHERWISE[..]].concat();
     let key = is_encrypted.then_some(&*key);
     let before = decrypted(&data, key);
     assert!(secrets.iter().all(|secret| has(&before, secret)), "the log has them");

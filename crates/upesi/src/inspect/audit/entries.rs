@@ -4,7 +4,8 @@ use journal::DurableFrames;
 use ledger::{Administer, AssignParties, ChangeParties, Command, LogIndex, Stamp};
 use operations::{AUDIT_READ_MAX, AuditEntryData, AuditPage, AuditPlace, AuditQuery};
 use ports::{Disk, LogError, RecordReader, StopReading};
-use record::frame::{Frame, Record};
+use record::frame::{Frame, Payload, Record};
+use switch::reveal_parties;
 
 /// Passes the wanted entries of a batch to `visit`.
 pub(crate) fn visit_entries(
@@ -15,14 +16,22 @@ pub(crate) fn visit_entries(
     let header = frame.header();
     for record in frame.records().filter(is_administrative) {
         let read = record::command::read_fields(record.kind, record.version, record.fields);
-        let Some(administer) = read.ok().and_then(administered) else { continue };
+        let Some(mut administer) = read.ok().and_then(administered) else { continue };
+        let recorded = match query.with_values {
+            true => administer.change.named_parties().to_vec(),
+            false => Vec::new(),
+        };
+        if let Payload::Stored(payload) = record.payload {
+            reveal_parties(administer.change.named_parties_mut(), payload);
+        }
         let place = AuditPlace {
             log_index: record.log_index,
             stamp: header.batch.stamp,
             batch_end: header.last(),
             chain_head: frame.chain(),
         };
-        let entry = AuditEntryData::of(place, &administer);
+        let mut entry = AuditEntryData::of(place, &administer);
+        entry.note_parties(&recorded, administer.change.named_parties());
         if query.accepts(&entry) {
             visit(entry);
         }

@@ -47,7 +47,7 @@ pub(crate) struct ErasureProof {
 impl ErasedContents {
     /// Notes a record whose contents are erased.
     pub(crate) fn note(&mut self, record: LogIndex, kind: u16) {
-        let class = |of: u16| (Erase::is_erasable(of), of == Command::CHANGE_PARTIES);
+        let class = |of: u16| (Erase::is_erasable(of), Erase::is_registration(of));
         let is_same = |of: u16| class(of) == class(kind);
         match self.erased.last_mut() {
             Some(range) if range.last.0 + 1 == record.0 && is_same(range.kind) => {

@@ -78,3 +78,34 @@ impl Erase {
         apart && each && before
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::String;
+    use alloc::vec;
+
+    use super::*;
+    use crate::erasures::RecordRange;
+
+    #[test]
+    fn erasures_by_age_select_registrations_or_payments() {
+        let records = vec![RecordRange { first: LogIndex(1), last: LogIndex(9) }];
+        let of_form = |form| {
+            let (subject, records) = (String::new(), records.clone());
+            Erase { form, subject, records, contents: 9 }
+        };
+        let payments = of_form(ErasureForm::RetainedPayments);
+        let registrations = of_form(ErasureForm::RetainedRegistrations);
+        let record = LogIndex(5);
+        for kind in [Command::CHANGE_PARTIES, Command::ADMINISTER] {
+            let selected = [&payments, &registrations].map(|it| it.erases(record, kind));
+            assert_eq!(selected, [false, true], "{kind}");
+        }
+        let prepare = Command::TABLE.iter().find(|(name, _)| *name == "Prepare");
+        let kind = prepare.expect("it is a command").1;
+        assert_eq!([&payments, &registrations].map(|it| it.erases(record, kind)), [true, false]);
+        assert!(!registrations.erases(LogIndex(10), Command::ADMINISTER), "outside of the range");
+        let name = Command::TABLE.iter().find(|(_, number)| *number == Command::ADMINISTER);
+        assert_eq!(name.map(|(name, _)| *name), Some("Administer"));
+    }
+}

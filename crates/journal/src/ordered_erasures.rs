@@ -16,9 +16,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ledger::{
-    Erase, LogIndex, Notice, NoticeKind, Proposal, ProposalState, State, TransferId,
-};
+use ledger::{Erase, LogIndex, Notice, NoticeKind, Proposal, ProposalState, State, TransferId};
 use ports::Disk;
 use record::frame::Record;
 

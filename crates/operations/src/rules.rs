@@ -28,7 +28,7 @@ routes! {
             text: "\
                 Upgrade every node first: refused while a live node does not know the version. \
                 Cannot be undone: an older program can no longer read the log.",
-            example: {"rulesVersion": 4},
+            example: {"rulesVersion": 5},
             responses: [200: RulesResponse = "The version is active."],
         }
     }

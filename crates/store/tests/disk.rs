@@ -8,10 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ledger::{Decision, FinalTransfer, LogIndex, NoticeId, TransferId};
-use ports::{
-    ColdReader, ColdStore, PartyRow, StoreError, StoreMark, TransferFilter, TransferQuery, WaitFor,
-    WriteBatch,
-};
+use ports::{ColdReader, ColdStore, PartyRow, StoreError, StoreMark, WaitFor, WriteBatch};
 use record::frame::LogIdentity;
 use store::contract::{sample_id, sample_row, write_batch};
 use store::{Disk, Memory, StoreOptions, WriteBehind};

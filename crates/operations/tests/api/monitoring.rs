@@ -295,7 +295,7 @@ async fn every_metric_has_its_source() {
         upesi_node_contradicts{node="a"} 0
         upesi_node_contradicts{node="b"} 1
         upesi_parts_down 0
-        upesi_build_info{version="0.1.0",rules="4"} 1"#]]
+        upesi_build_info{version="0.1.0",rules="5"} 1"#]]
     .assert_eq(&ours.join("\n"));
     for name in [
         "process_cpu_seconds_total ",

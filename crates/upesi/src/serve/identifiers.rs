@@ -10,6 +10,7 @@ use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 use fspiop::PartyIdType;
+use record::party_names::PartyNames;
 use serde_json::Value;
 
 /// Shortest identifier that is searched in free texts. A shorter one is too common.
@@ -26,6 +27,9 @@ pub(crate) const PACKET: GeneralPurpose = GeneralPurpose::new(
 pub(crate) fn has_identifier_of(text: &str, payload: &[u8]) -> bool {
     let may_name: [&[u8]; 5] =
         [b"partyIdentifier", b"ilpPacket", b"\\u", b"/participants/", b"/parties/"];
+    if has_name_of(text, payload) {
+        return true;
+    }
     if text.chars().count() < DISTINCTIVE_MIN
         || !may_name.iter().any(|part| contains(payload, part))
     {
@@ -37,6 +41,14 @@ pub(crate) fn has_identifier_of(text: &str, payload: &[u8]) -> bool {
     paths.any(|path| has_identifier_of_path(text, path))
         || serde_json::from_slice::<Value>(&message.body)
             .is_ok_and(|body| has_identifier_in(text, ("", &body)))
+}
+
+/// Whether a text has an identifier that the fields of the message's record have as a hash.
+fn has_name_of(text: &str, payload: &[u8]) -> bool {
+    let names = fspiop::stored_message::parties(payload).ok();
+    let names = names.and_then(|names| PartyNames::read(names).ok()).unwrap_or_default();
+    let mut ids = names.0.iter().filter_map(|party| party.id.as_deref());
+    ids.any(|id| has_word(text, without_sign(id)))
 }
 
 /// Whether a path, such as `/participants/MSISDN/254700000001`, has the identifier.

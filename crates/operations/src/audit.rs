@@ -218,14 +218,15 @@ fn is_wanted_read(head: &Parts, matched: Option<&MatchedResource>, reads: AuditR
 }
 
 /// A path within the bound of the record, with identifiers of parties masked: a record is never
-/// erased.
+/// erased. Also masks all after a type of identifiers, and after a party, in mistyped paths.
 pub(crate) fn recorded_path(path: &str) -> String {
     let segments: Vec<_> = path.split('/').collect();
-    let at = segments.windows(2).position(|pair| {
-        ["parties", "participants"].contains(&pair[0]) && PartyIdType::parse(pair[1]).is_some()
-    });
+    let is_type = |text: &&str| PartyIdType::parse(&text.to_ascii_uppercase()).is_some();
+    let is_party = |text: &&str| ["parties", "party"].contains(&&*text.to_ascii_lowercase());
+    let after_party = segments.iter().position(is_party).map(|at| at + 1);
+    let at = segments.iter().position(is_type).or(after_party);
     let Some(at) = at else { return cut(path) };
-    let masked = |(number, text): (usize, &&str)| match number <= at + 1 {
+    let masked = |(number, text): (usize, &&str)| match number <= at {
         true => (*text).to_owned(),
         false => masked_identifier(text),
     };
@@ -251,6 +252,10 @@ mod tests {
             ("/participants/MSISDN/%2B2547/shop", "/participants/MSISDN/%******/****"),
             ("/dryRuns/a/parties/EMAIL/a@b.org", "/dryRuns/a/parties/EMAIL/*@*.***"),
             ("/participants/dfsp1/accounts/1", "/participants/dfsp1/accounts/1"),
+            ("/parties/msisdn/254700000001", "/parties/msisdn/**********01"),
+            ("//parties//MSISDN/254700000001", "//parties//MSISDN/**********01"),
+            ("/Party/PHONE/254700000001", "/Party/PHONE/**********01"),
+            ("/x/alias/254700000001", "/x/alias/**********01"),
             ("/parties", "/parties"),
         ] {
             assert_eq!(recorded_path(path), recorded);

@@ -265,9 +265,15 @@ impl InWords for ledger::Erase {
             ledger::ErasureForm::RetainedRegistrations => ("registrations", true),
         };
         let (count, subject) = (self.contents, &self.subject);
-        match in_range {
-            true => format!("erase the contents of {what} in {count} records before {subject}"),
-            false => format!("erase the contents of {count} {what} {subject}"),
+        match (in_range, count) {
+            (true, _) => format!("erase the contents of {what} before {subject}: {count}"),
+            (false, 1) => {
+                format!(
+                    "erase the contents of 1 {} {subject}",
+                    what.replacen("messages", "message", 1)
+                )
+            }
+            (false, _) => format!("erase the contents of {count} {what} {subject}"),
         }
     }
 }

@@ -518,7 +518,10 @@ async fn order(request: &AdminRequest<'_>, body: NewErasure) -> HandlerResult {
         return refused(NAMED_IN_REASON);
     }
     if plan.party.is_registered {
-        return refused("the party is registered; release it first: `upesi party release`");
+        return refused(
+            "the party is registered; release it first: `upesi party release`, with --sub-id for \
+             each of its sub-identifiers",
+        );
     }
     if plan.party.is_cut || ERASED_RANGES_MAX < plan.records.len() {
         return refused("the selection has too many messages");

@@ -149,4 +149,4 @@ pub use token::{
 pub use trace_search::{
     TRACE_PERIOD_US, TRACE_READ_MAX, TRACED_MAX, TracePage, TraceQuery, TracedMessage,
 };
-pub use transactions::transaction_object;
+pub use transactions::{transaction_object, transaction_of_packet};

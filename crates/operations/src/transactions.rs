@@ -30,7 +30,9 @@ const AMOUNT_BYTES: usize = 8;
 /// Base64url, padded or not, as partners write it.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
 );
 
 /// The transfer in the path.
@@ -85,7 +87,13 @@ fn not_found() -> Refusal {
 #[must_use]
 pub fn transaction_object(body: &[u8]) -> Option<Box<RawValue>> {
     let body: PrepareBody = serde_json::from_slice(body).ok()?;
-    let packet = BASE64.decode(body.ilp_packet).ok()?;
+    transaction_of_packet(&body.ilp_packet)
+}
+
+/// The transaction object within an ILP packet, as [`transaction_object`].
+#[must_use]
+pub fn transaction_of_packet(packet: &str) -> Option<Box<RawValue>> {
+    let packet = BASE64.decode(packet).ok()?;
     let data = packet_data(&packet)?;
     let decoded = BASE64.decode(data);
     let text = decoded.as_deref().unwrap_or(data);

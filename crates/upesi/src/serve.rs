@@ -825,9 +825,10 @@ fn print_encryption(keys: &DataKeys, location: &LogLocation) {
     let others = keys.wrapped_by_others();
     if 0 < others {
         stdout::print_message(format_args!(
-            "{} of data.keys is wrapped by another master key: finish the change with `upesi keys \
+            "{} of data.keys {} wrapped by another master key: finish the change with `upesi keys \
              rewrap`",
-            counted(others as u64, "key")
+            counted(others as u64, "key"),
+            if others == 1 { "is" } else { "are" }
         ));
     }
     if location.node() != 0 {

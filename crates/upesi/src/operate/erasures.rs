@@ -113,7 +113,7 @@ pub(crate) fn erase(arguments: &EraseArguments) -> Result<(), CliError> {
         connection.print(&plan.text, || print!("{}", planned(&plan.value)));
         return Ok(());
     }
-    if connection.reason().is_none() {
+    if connection.reason().is_none_or(|reason| reason.trim().is_empty()) {
         return Err(CliError::new("--reason is missing: an erasure cannot be undone"));
     }
     let body: Map<String, Value> =
@@ -204,7 +204,7 @@ fn order_again(
     let listed = read_list(file)?;
     let known = all_erasures(client)?;
     let is_known = |it: &Value| entries(&known).iter().any(|own| covers(own, it));
-    let (mut proposals, mut without_name) = (Vec::new(), 0);
+    let (mut proposals, mut refused, mut without_name) = (Vec::new(), 0, 0);
     // The oldest first.
     for it in entries(&listed).iter().rev().filter(|it| !is_known(it)) {
         let name = match &*member(it, "form") {
@@ -229,17 +229,35 @@ fn order_again(
         match (status, proposed(&answer.value)) {
             (202, Some(text)) => proposals.push(text),
             (..300, _) => {}
-            _ => println!("  refused    {}", described.as_str().unwrap_or_default()),
+            _ => {
+                refused += 1;
+                println!("  refused    {}", described.as_str().unwrap_or_default());
+            }
         }
     }
+    end_of_again((refused, without_name), &proposals)
+}
+
+/// The error of a list of which a part was refused, has no name, or waits for an approval.
+fn end_of_again((refused, without_name): (u64, u64), proposals: &[String]) -> Result<(), CliError> {
+    if refused == 0 && without_name == 0 {
+        return match proposals {
+            [] => Ok(()),
+            proposals => Err(CliError::proposed(proposals.join("\n"))),
+        };
+    }
     proposals.iter().for_each(|text| println!("  {text}"));
+    let mut problems = Vec::new();
+    if refused != 0 {
+        problems.push(format!("{} refused", counted(refused, "erasure")));
+    }
     if without_name != 0 {
-        return Err(CliError::new(format!(
+        problems.push(format!(
             "{} of a party: the list has no identifiers; order them again with --party",
             counted(without_name, "erasure")
-        )));
+        ));
     }
-    Ok(())
+    Err(CliError::new(problems.join("; ")))
 }
 
 /// Whether an order of the log is a listed one, or the same selection ordered later.
@@ -282,7 +300,8 @@ fn planned(plan: &Value) -> String {
         Bytes(number("bytes"))
     );
     if plan["isRegistered"] == true {
-        text += "  directory  the party is registered: release it first, `upesi party release`\n";
+        text +=
+            "  directory  the party is registered: release it first, also its sub-identifiers\n";
     }
     if number("bulkMessages") != 0 {
         let messages = counted(number("bulkMessages"), "message");
@@ -367,5 +386,20 @@ mod tests {
         let shown = shown(&erasure);
         assert!(shown.contains("  records    7-9, 11, ... (3 ranges)\n"), "{shown}");
         assert!(shown.contains("  approved   by benta\n"), "{shown}");
+    }
+
+    #[test]
+    fn a_list_of_which_a_part_is_not_ordered_is_an_error() {
+        let proposal = ["proposed as 9".to_owned()];
+        assert!(end_of_again((0, 0), &[]).is_ok());
+        for (counts, proposals, expected) in [
+            ((0, 0), &proposal[..], "proposed as 9"),
+            ((2, 0), &proposal[..], "2 erasures refused"),
+            ((1, 0), &[][..], "1 erasure refused"),
+            ((0, 1), &[][..], "1 erasure of a party: the list has no identifiers"),
+        ] {
+            let error = end_of_again(counts, proposals).expect_err("a part is not ordered");
+            assert!(error.to_string().starts_with(expected), "{error}");
+        }
     }
 }

@@ -15,6 +15,8 @@ use serde_json::Value;
 
 /// Shortest identifier that is searched in free texts. A shorter one is too common.
 pub(crate) const DISTINCTIVE_MIN: usize = 6;
+/// Shortest part of an ILP packet that may be an object in base64url.
+const BASE64_MIN: usize = 16;
 /// Decodes an ILP packet, with padding or without.
 pub(crate) const PACKET: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
@@ -26,7 +28,7 @@ pub(crate) const PACKET: GeneralPurpose = GeneralPurpose::new(
 /// Whether a text has an identifier that a stored message names, as a word.
 pub(crate) fn has_identifier_of(text: &str, payload: &[u8]) -> bool {
     let may_name: [&[u8]; 5] =
-        [b"partyIdentifier", b"ilpPacket", b"\\u", b"/participants/", b"/parties/"];
+        [b"partyIdentifier", b"ilpPacket", b"\\", b"/participants/", b"/parties/"];
     if has_name_of(text, payload) {
         return true;
     }
@@ -89,21 +91,39 @@ pub(crate) fn has_word(text: &str, id: &str) -> bool {
     })
 }
 
-/// The values in an ILP packet: JSON, or base64url of it, after a binary head.
+/// The values in an ILP packet: the transaction object of a packet of a known version, and all JSON
+/// objects in others, plain or in base64url.
 pub(crate) fn values_in_packet(packet: &str) -> Vec<Value> {
+    let transaction = operations::transaction_of_packet(packet);
+    let transaction = transaction.and_then(|it| serde_json::from_str(it.get()).ok());
+    if let Some(transaction) = transaction {
+        return vec![transaction];
+    }
     let Ok(bytes) = PACKET.decode(packet) else { return Vec::new() };
     let is_of_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_=".contains(byte);
-    let head = bytes.iter().rposition(|byte| !is_of_base64(byte)).map_or(0, |at| at + 1);
+    let words = bytes.split(|byte| !is_of_base64(byte)).filter(|word| BASE64_MIN <= word.len());
     // A byte of the head may be a letter too.
-    let ends = head..bytes.len().min(head + 4);
-    let decoded: Vec<_> = ends.filter_map(|at| PACKET.decode(&bytes[at..]).ok()).collect();
-    iter::once(&bytes).chain(&decoded).filter_map(|data| first_value(data)).collect()
+    let starts = words.flat_map(|word| (0..4).map(move |at| &word[at..]));
+    let decoded: Vec<_> = starts.filter_map(|word| PACKET.decode(word).ok()).collect();
+    iter::once(&bytes).chain(&decoded).flat_map(|data| objects_in(data)).collect()
 }
 
-fn first_value(data: &[u8]) -> Option<Value> {
-    let at = data.iter().position(|byte| *byte == b'{')?;
-    let mut values = serde_json::Deserializer::from_slice(&data[at..]).into_iter::<Value>();
-    values.next().and_then(Result::ok)
+/// The outermost JSON objects in data, wherever they begin.
+fn objects_in(data: &[u8]) -> Vec<Value> {
+    let (mut found, mut rest) = (Vec::new(), data);
+    while let Some(at) = rest.iter().position(|byte| *byte == b'{') {
+        rest = &rest[at..];
+        let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<Value>();
+        let length = match values.next() {
+            Some(Ok(value)) => {
+                found.push(value);
+                values.byte_offset()
+            }
+            Some(Err(_)) | None => 1,
+        };
+        rest = &rest[length..];
+    }
+    found
 }
 
 pub(crate) fn contains(bytes: &[u8], part: &[u8]) -> bool {

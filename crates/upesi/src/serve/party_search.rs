@@ -107,7 +107,7 @@ impl PartySearch {
     }
 
     fn is_named_in(&self, payload: &[u8]) -> bool {
-        let may_name = [self.text.as_bytes(), b"ilpPacket", b"\\u"];
+        let may_name = [self.text.as_bytes(), b"ilpPacket", b"\\"];
         if !may_name.iter().any(|text| contains(payload, text)) {
             return false;
         }
@@ -233,5 +233,34 @@ mod tests {
             assert!(!is_named(&other, body.as_bytes()), "{body}");
         }
         assert!(!is_named(&searched, br#"{"ilpPacket": "!!"}"#));
+    }
+
+    /// With the byte that ends a packet of version 1, and an amount that has the byte of a brace.
+    #[test]
+    fn parties_in_whole_packets_are_found() {
+        let data = party("MSISDN", "254700000001", "").to_string();
+        let searched = search("254700000001", None);
+        for (head, data) in
+            [(0x7b, data.clone()), (0x7b, PACKET.encode(&data)), (0, PACKET.encode(&data))]
+        {
+            let contents = 8 + 1 + 9 + 3 + data.len() + 1;
+            let mut packet = vec![1, 0x82, (contents >> 8) as u8, contents as u8];
+            packet.extend([0, 0, 0, 0, 0, 0, head, head, 9]);
+            packet.extend(b"g.payee.a");
+            packet.extend([0x82, (data.len() >> 8) as u8, data.len() as u8]);
+            packet.extend(data.as_bytes());
+            packet.push(0);
+            for kind in [1, 99] {
+                packet[0] = kind;
+                let body = json!({"ilpPacket": PACKET.encode(&packet)}).to_string();
+                assert!(is_named(&searched, body.as_bytes()), "{kind} {head} {data}");
+            }
+        }
+    }
+
+    #[test]
+    fn identifiers_with_an_escaped_slash_are_found() {
+        let body = br#"{"note": "account 001\/7788990 is closed"}"#;
+        assert!(is_named(&search("001/7788990", None), body));
     }
 }

@@ -6,9 +6,6 @@
 //! the writer does not take a core from running transfers. The writer does not wait when a caller
 //! waits for it or the queue is nearly full.
 //!
-//! With [`BURST`] rows waiting, each turn is synced. Otherwise the database would sync megabytes of
-//! its journal at once, before its next table, and a sync of the log would wait for them.
-//!
 //! Bound: at most [`QUEUE_MAX`] rows, decisions and entries; an empty queue accepts any batch.
 //!
 //! After a transient error, such as a full disk, the batch is kept and retried every [`RETRY`] once
@@ -38,9 +35,6 @@ const GATHER: Duration = Duration::from_millis(20);
 const TURN: usize = 2_048;
 /// The same in a hurry. A database inserts more sorted rows at once faster.
 const TURN_IN_HURRY: usize = 32_768;
-
-/// Waiting rows from which each turn is synced.
-const BURST: usize = 32_768;
 
 /// Emptied batches kept while the writer is busy. Batches of a burst then need no new memory.
 const SPARES_MAX: usize = 8;
@@ -248,11 +242,6 @@ impl Shared {
         self.queue_max / 4 * 3 < queue.waiting
     }
 
-    /// Whether the writer must not wait.
-    fn is_hurried(&self, queue: &Queue) -> bool {
-        queue.hurry || queue.closed || self.is_tight(queue)
-    }
-
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -265,19 +254,12 @@ impl Shared {
                 return;
             }
             self.visible.store(batch.mark.log_index.0, Ordering::Release);
-            let written = batch.len();
             batch.clear();
             // Under the lock, so that no caller checks just before and sleeps just after.
             let mut queue = self.lock();
             queue.keep_spare(batch);
             self.done.notify_all();
-            let is_burst = BURST <= queue.waiting && !self.is_hurried(&queue);
             drop(queue);
-            // Large batches are those of a replay or a measurement.
-            if is_burst && written < 2 * TURN {
-                // After a failure the next write fails.
-                let _synced = store.sync();
-            }
         }
     }
 
@@ -327,10 +309,10 @@ impl Shared {
     /// empty.
     fn take(&self, store: &dyn ColdStore) -> Option<WriteBatch> {
         let mut queue = self.sleep(store);
-        let is_early = |queue: &mut Queue| !self.is_hurried(queue);
-        let gathered = self.work.wait_timeout_while(queue, GATHER, is_early);
+        let hurries = |queue: &Queue| queue.hurry || queue.closed || self.is_tight(queue);
+        let gathered = self.work.wait_timeout_while(queue, GATHER, |queue| !hurries(queue));
         queue = gathered.unwrap_or_else(PoisonError::into_inner).0;
-        let least = if self.is_hurried(&queue) { TURN_IN_HURRY } else { TURN };
+        let least = if hurries(&queue) { TURN_IN_HURRY } else { TURN };
         let batch = queue.take(least)?;
         self.done.notify_all();
         Some(batch)
@@ -393,7 +375,6 @@ mod tests {
         rows: Memory,
         hold: Mutex<()>,
         written: Mutex<Vec<usize>>,
-        syncs: AtomicU64,
     }
 
     impl ColdStore for WriterGuard {
@@ -440,7 +421,6 @@ mod tests {
         }
 
         fn sync(&self) -> Result<(), StoreError> {
-            self.syncs.fetch_add(1, Ordering::Relaxed);
             self.rows.sync()
         }
 
@@ -472,25 +452,6 @@ mod tests {
         let written = store.written.lock().expect("it works").clone();
         assert_eq!(written.iter().sum::<usize>(), 15_000);
         assert!(written.iter().all(|rows| *rows < TURN + 1_500), "{written:?}");
-    }
-
-    #[test]
-    fn only_turns_of_a_burst_are_synced() {
-        let store = Arc::new(WriterGuard::default());
-        let mut write_behind = WriteBehind::start(Arc::clone(&store) as _).expect("it works");
-        let mut write = |log_indexes: std::ops::RangeInclusive<u64>| {
-            let last = LogIndex(*log_indexes.end());
-            for log_index in log_indexes {
-                assert!(write_behind.offer(&mut write_batch(log_index, 1_500)));
-            }
-            while write_behind.visible() < last {
-                thread::sleep(Duration::from_millis(1));
-            }
-            store.syncs.load(Ordering::Relaxed)
-        };
-        assert_eq!([1, 2, 3].map(|log_index| write(log_index..=log_index)), [0; 3]);
-        // A turn takes two batches.
-        assert!((1..=20).contains(&write(4..=43)), "one per turn at most");
     }
 
     #[test]

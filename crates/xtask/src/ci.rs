@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use toml::{Table, Value};
 
-use crate::{console, counts, coverage, package, proof_totals, tidy, tools};
+use crate::{advisories, console, counts, coverage, package, proof_totals, tidy, tools};
 
 /// The steps of both commands, as data.
 const STEPS: &str = include_str!("../steps.toml");
@@ -40,13 +40,32 @@ enum Work {
     /// A program of the build directory, and its arguments.
     Program(String, Vec<String>),
     /// A function of this program.
-    Inside(fn(&Path) -> bool),
+    Inside(Check),
+}
+
+/// A function of this program that is a step.
+type Check = fn(&Path) -> StepResult;
+
+/// The result of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StepResult {
+    Passed,
+    Failed,
+    /// The step needs something that this machine lacks, and a merge may pass without it: the
+    /// reason and the remedy.
+    NotChecked(String),
+}
+
+impl From<bool> for StepResult {
+    fn from(passed: bool) -> Self {
+        if passed { Self::Passed } else { Self::Failed }
+    }
 }
 
 struct Outcome {
     name: String,
     proves: String,
-    passed: bool,
+    result: StepResult,
     took: Duration,
     /// The end of its output, if it failed and another program wrote it.
     ending: Vec<String>,
@@ -155,13 +174,14 @@ fn step(entry: &Table, values: &Values) -> CiStep {
     CiStep { name: text("name"), proves: text("proves"), work, environment }
 }
 
-fn inside(name: &str) -> fn(&Path) -> bool {
+fn inside(name: &str) -> Check {
     match name {
-        "tidy" => tidy::run,
-        "counts" => |root| counts::run(root, true),
-        "console" => console::check,
-        "coverage" => coverage::run,
-        "package" => package::prove,
+        "tidy" => |root| tidy::run(root).into(),
+        "advisories" => |root| advisories::check(root, advisories::is_required()),
+        "counts" => |root| counts::run(root, true).into(),
+        "console" => |root| console::check(root).into(),
+        "coverage" => |root| coverage::run(root).into(),
+        "package" => |root| package::prove(root).into(),
         other => panic!("no step is called {other:?}"),
     }
 }
@@ -173,16 +193,24 @@ pub(crate) fn run(root: &Path, steps: Vec<CiStep>) -> bool {
         println!("\n== {}: {}", step.name, step.proves);
         let start = Instant::now();
         let lines = LastLines::default();
-        let passed = perform(root, &step, &lines);
+        let result = perform(root, &step, &lines);
         let took = start.elapsed();
-        let ending = if passed { Vec::new() } else { lines.to_vec() };
-        outcomes.push(Outcome { name: step.name, proves: step.proves, passed, took, ending });
+        let ending = if result == StepResult::Failed { lines.to_vec() } else { Vec::new() };
+        outcomes.push(Outcome { name: step.name, proves: step.proves, result, took, ending });
     }
     print!("\n{}{}", endings(&outcomes), table(&outcomes));
-    outcomes.iter().all(|outcome| outcome.passed)
+    has_passed(&outcomes)
 }
 
-fn perform(root: &Path, CiStep { work, environment, .. }: &CiStep, lines: &LastLines) -> bool {
+fn has_passed(outcomes: &[Outcome]) -> bool {
+    outcomes.iter().all(|outcome| outcome.result != StepResult::Failed)
+}
+
+fn perform(
+    root: &Path,
+    CiStep { work, environment, .. }: &CiStep,
+    lines: &LastLines,
+) -> StepResult {
     let target = tools::target(root).display().to_string();
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let (program, arguments) = match work {
@@ -201,10 +229,10 @@ fn perform(root: &Path, CiStep { work, environment, .. }: &CiStep, lines: &LastL
     command.args(arguments).env(proof_totals::VARIABLE, proof_totals::path(root));
     command.envs(environment).current_dir(root);
     match status(&mut command, lines) {
-        Ok(succeeded) => succeeded,
+        Ok(succeeded) => succeeded.into(),
         Err(error) => {
             eprintln!("{} did not start: {error}", program.display());
-            false
+            StepResult::Failed
         }
     }
 }
@@ -268,13 +296,24 @@ fn endings(outcomes: &[Outcome]) -> String {
 
 fn table(outcomes: &[Outcome]) -> String {
     let total: Duration = outcomes.iter().map(|outcome| outcome.took).sum();
-    let mut text = format!("{:<13} {:<8} {:>8}  {}\n", "step", "result", "seconds", "proves");
-    for Outcome { name, proves, passed, took, .. } in outcomes {
-        let result = if *passed { "passed" } else { "FAILED" };
-        text += &format!("{name:<13} {result:<8} {:>8}  {proves}\n", seconds(*took));
+    let row = |name: &str, result: &str, took: &str, proves: &str| {
+        format!("{name:<13} {result:<11} {took:>8}  {proves}").trim_end().to_owned() + "\n"
+    };
+    let mut text = row("step", "result", "seconds", "proves");
+    let mut reasons = String::new();
+    for Outcome { name, proves, result, took, .. } in outcomes {
+        let result = match result {
+            StepResult::Passed => "passed",
+            StepResult::Failed => "FAILED",
+            StepResult::NotChecked(reason) => {
+                reasons += &format!("{name}: {reason}\n");
+                "NOT CHECKED"
+            }
+        };
+        text += &row(name, result, &seconds(*took), proves);
     }
-    let result = if outcomes.iter().all(|outcome| outcome.passed) { "passed" } else { "FAILED" };
-    text + &format!("{:<13} {result:<8} {:>8}\n", "all", seconds(total))
+    let result = if has_passed(outcomes) { "passed" } else { "FAILED" };
+    text + &row("all", result, &seconds(total), "") + &reasons
 }
 
 fn seconds(took: Duration) -> String {
@@ -285,21 +324,40 @@ fn seconds(took: Duration) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_table_shows_each_step_and_the_whole() {
-        let outcome = |name: &str, passed, millis| Outcome {
+    fn outcome(name: &str, result: StepResult, millis: u64) -> Outcome {
+        Outcome {
             name: name.to_owned(),
             proves: "a thing".to_owned(),
-            passed,
+            result,
             took: Duration::from_millis(millis),
             ending: Vec::new(),
-        };
-        let text = table(&[outcome("one", true, 1_250), outcome("two", false, 12_000)]);
-        let expected = "step          result    seconds  proves\n\
-                        one           passed        1.2  a thing\n\
-                        two           FAILED       12.0  a thing\n\
-                        all           FAILED       13.2\n";
-        assert_eq!(text, expected);
+        }
+    }
+
+    #[test]
+    fn the_table_shows_each_step_and_the_whole() {
+        let outcomes =
+            [outcome("one", StepResult::Passed, 1_250), outcome("two", StepResult::Failed, 12_000)];
+        let expected = "step          result       seconds  proves\n\
+                        one           passed           1.2  a thing\n\
+                        two           FAILED          12.0  a thing\n\
+                        all           FAILED          13.2\n";
+        assert_eq!(table(&outcomes), expected);
+        assert!(!has_passed(&outcomes));
+    }
+
+    #[test]
+    fn the_table_shows_a_step_that_was_not_checked() {
+        let left_out = StepResult::NotChecked("no network; connect it".to_owned());
+        let outcomes =
+            [outcome("one", left_out, 1_250), outcome("two", StepResult::Passed, 12_000)];
+        let expected = "step          result       seconds  proves\n\
+                        one           NOT CHECKED      1.2  a thing\n\
+                        two           passed          12.0  a thing\n\
+                        all           passed          13.2\n\
+                        one: no network; connect it\n";
+        assert_eq!(table(&outcomes), expected);
+        assert!(has_passed(&outcomes));
     }
 
     #[test]
@@ -312,13 +370,8 @@ mod tests {
         let ending = lines.to_vec();
         assert_eq!(ending.len(), ENDING_LINES);
         assert!(ending.contains(&"100".to_owned()) && ending.contains(&"broken".to_owned()));
-        let failed = Outcome {
-            name: "one".to_owned(),
-            proves: String::new(),
-            passed: false,
-            took: Duration::ZERO,
-            ending: vec!["a line".to_owned()],
-        };
+        let failed =
+            Outcome { ending: vec!["a line".to_owned()], ..outcome("one", StepResult::Failed, 0) };
         assert_eq!(endings(&[failed]), "== one failed; its last lines:\na line\n\n");
     }
 
@@ -335,14 +388,14 @@ mod tests {
 
     #[test]
     fn a_failed_step_does_not_stop_the_next() {
-        let inside = |name: &str, work| CiStep {
+        let inside = |name: &str, work: Check| CiStep {
             name: name.to_owned(),
             proves: String::new(),
             work: Work::Inside(work),
             environment: Vec::new(),
         };
-        let steps = vec![inside("bad", |_| false), inside("good", |_| true)];
+        let steps = vec![inside("bad", |_| false.into()), inside("good", |_| true.into())];
         assert!(!run(Path::new("."), steps));
-        assert!(run(Path::new("."), vec![inside("good", |_| true)]));
+        assert!(run(Path::new("."), vec![inside("good", |_| true.into())]));
     }
 }

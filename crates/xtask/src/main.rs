@@ -3,6 +3,7 @@
 //! `ci` runs the checks that a merge must pass, `nightly` the proofs that take longer, `tidy` the
 //! project's own rules. Nothing lives only in a CI system's own files.
 
+mod advisories;
 mod ci;
 mod console;
 mod counts;
@@ -34,6 +35,12 @@ struct Arguments {
 enum Command {
     /// Everything a merge must pass, with a table of timings at the end.
     Ci,
+    /// Known vulnerabilities of the packages in Cargo.lock (needs cargo-deny and its database).
+    Advisories {
+        /// Fail if the tool or the database is missing.
+        #[arg(long)]
+        require: bool,
+    },
     /// The rules of the house: rings, codemap, bans, sizes, licences, links.
     Tidy {
         /// List the places of banned words whose area, path or word contains the text.
@@ -126,6 +133,10 @@ fn main() -> ExitCode {
     let root = root();
     let passed = match Arguments::parse().command {
         Command::Ci => ci::run(&root, ci::ci()),
+        Command::Advisories { require } => {
+            let required = require || advisories::is_required();
+            advisories::check(&root, required) != ci::StepResult::Failed
+        }
         Command::Tidy { words: Some(text), .. } => tidy::list_words(&root, &text),
         Command::Tidy { lower: true, .. } => tidy::lower_words(&root),
         Command::Tidy { .. } => tidy::run(&root),

@@ -15,6 +15,8 @@ use std::process::Command;
 
 use clap::Args;
 
+use crate::advisories;
+use crate::ci::StepResult;
 use crate::tools::{self, output, run, target};
 
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
@@ -23,7 +25,7 @@ const FEATURES: &str = "object-stores";
 /// Tools of the release, with pinned versions.
 const TOOLS: [(&str, &str); 2] = [("cargo-auditable", "0.7.7"), ("cargo-cyclonedx", "0.5.9")];
 /// Their directory in the build directory.
-const TOOLS_KEPT: &str = "release-tools";
+pub(crate) const TOOLS_KEPT: &str = "release-tools";
 const CHECKSUMS: &str = "SHA256SUMS";
 /// Files of the tarball and the package besides programs: source, and place below `/`.
 const FILES: [(&str, &str); 6] = [
@@ -54,6 +56,9 @@ pub(crate) struct PackageOptions {
 pub(crate) fn run_command(root: &Path, options: &PackageOptions) -> bool {
     if options.check {
         return prove(root);
+    }
+    if advisories::check(root, advisories::is_required()) == StepResult::Failed {
+        return report(Err("the packages have known vulnerabilities, or were not checked".into()));
     }
     let out = options.out.clone().unwrap_or_else(|| target(root).join("packages"));
     report(make(root, &out, options.key.as_deref()).map(drop))

@@ -17,8 +17,8 @@ use ledger::{
 };
 use operations::{
     AdminBackend, AdminOptions, Auth, BoxFuture, ExplanationOptions, Health, LogPoint,
-    ParticipantStatementRequest, ServiceStatus, StateQuery, Statement, StatementRefusal,
-    StatementSubject, TransferTrace, Unavailable,
+    ParticipantStatementRequest, PrepareBody, ServiceStatus, StateQuery, Statement,
+    StatementRefusal, StatementSubject, TransferTrace, Unavailable,
 };
 use record::command::{FIELDS_VERSION, read_fields, write_fields};
 use tokio::runtime::{Builder, Runtime};
@@ -177,7 +177,10 @@ impl AdminBackend for Kernel {
     }
 
     /// No prepare was ever recorded here.
-    fn prepare_body(&self, _: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
+    fn prepare_body(
+        &self,
+        _: TransferId,
+    ) -> BoxFuture<'_, Result<Option<PrepareBody>, Unavailable>> {
         Box::pin(async move { Ok(None) })
     }
 

@@ -16,8 +16,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ledger::{Erase, LogIndex, Notice, NoticeKind, Proposal, ProposalState, State, TransferId};
+use ledger::{
+    Erase, FspName, LogIndex, Notice, NoticeKind, Proposal, ProposalState, State, TransferId,
+};
 use ports::Disk;
+use record::command::is_from_participant;
 use record::frame::Record;
 
 use crate::archive::{ArchiveError, PendingSegment, ProgressObserver};
@@ -34,6 +37,14 @@ pub struct ErasureOrder {
 }
 
 impl ErasureOrder {
+    /// Whether it erases the contents of a record. The fields of a record are read if the order is
+    /// of a participant's contents.
+    fn erases(&self, record: &Record<'_>) -> bool {
+        let fields = (record.kind, record.version, record.fields);
+        let is_from = |name: &FspName| is_from_participant(fields, name);
+        self.erase.erases(record.log_index, record.kind, is_from)
+    }
+
     fn touches(&self, first: LogIndex, last: LogIndex) -> bool {
         let records = &self.erase.records;
         let at = records.partition_point(|range| range.last < first);
@@ -57,7 +68,7 @@ pub struct RemainingErasure {
 pub struct OrderedErasures {
     orders: Vec<ErasureOrder>,
     /// By segment, the last attempt that left contents.
-    waiting: BTreeMap<LogIndex, Attempt>,
+    waiting: BTreeMap<LogIndex, Waiting>,
 }
 
 /// An attempt that left contents which are still needed.
@@ -67,6 +78,14 @@ struct Attempt {
     newest: LogIndex,
     /// The records that were needed.
     held: BTreeSet<LogIndex>,
+}
+
+/// The last attempt on a segment that left contents.
+#[derive(Debug)]
+struct Waiting {
+    attempt: Attempt,
+    /// By order, the number of its contents that are left.
+    left: BTreeMap<LogIndex, u64>,
 }
 
 impl OrderedErasures {
@@ -105,7 +124,8 @@ impl OrderedErasures {
     /// Whether the last attempt left the contents that would be left now.
     #[must_use]
     pub fn waits(&self, due: &PendingSegment, needed: &BTreeSet<LogIndex>) -> bool {
-        self.waiting.get(&due.segment.first) == Some(&self.attempt(due, needed))
+        let last = self.waiting.get(&due.segment.first);
+        last.is_some_and(|waiting| waiting.attempt == self.attempt(due, needed))
     }
 
     /// Erases the ordered contents of a segment, except of the needed records, and stores the
@@ -125,29 +145,24 @@ impl OrderedErasures {
     ) -> Result<ErasedSegment, ArchiveError> {
         let attempt = self.attempt(due, needed);
         let orders = &self.orders;
-        // The first order whose contents wait.
-        let mut waits: Option<usize> = None;
+        let mut left = BTreeMap::new();
         let mut select = |record: &Record<'_>| {
-            let erases = |order: &ErasureOrder| order.erase.erases(record.log_index, record.kind);
-            let Some(first) = orders.iter().position(erases) else { return false };
+            let mut erasing = orders.iter().filter(|order| order.erases(record)).peekable();
+            if erasing.peek().is_none() {
+                return false;
+            }
             let is_held = attempt.held.contains(&record.log_index);
             if is_held {
-                waits = Some(waits.map_or(first, |known| known.min(first)));
+                erasing.for_each(|order| *left.entry(order.record).or_default() += 1);
             }
             !is_held
         };
         let erased = erase_segment(log, due, (&mut select, moved), watch)?;
-        // The segment complies with the orders before that one, as it may have done before.
-        let through = match waits {
-            None => attempt.newest,
-            Some(0) => LogIndex(0),
-            Some(at) => orders[at - 1].record,
-        };
-        progress.note(&erased, through);
+        progress.note(&erased, through(orders, left.keys().next()));
         progress.store(log.below())?;
-        match waits {
-            Some(_) => self.waiting.insert(erased.first, attempt),
-            None => self.waiting.remove(&erased.first),
+        match left.is_empty() {
+            true => self.waiting.remove(&erased.first),
+            false => self.waiting.insert(erased.first, Waiting { attempt, left }),
         };
         Ok(erased)
     }
@@ -165,12 +180,11 @@ impl OrderedErasures {
                 order.touches(segment.first, *last) && progress.through(segment) < order.record
             });
             for (segment, _) in left {
-                let held = self.waiting.get(&segment.first);
-                let held = held.into_iter().flat_map(|attempt| &attempt.held);
+                let waiting = self.waiting.get(&segment.first);
+                let waiting = waiting.and_then(|waiting| waiting.left.get(&order.record));
                 remaining.segments += 1;
                 remaining.archived += u64::from(matches!(segment.tier, Tier::Archived(_)));
-                remaining.waiting +=
-                    held.filter(|record| order.erase.covers(**record)).count() as u64;
+                remaining.waiting += waiting.copied().unwrap_or_default();
             }
             (order.record, remaining)
         });
@@ -182,6 +196,16 @@ impl OrderedErasures {
         let held = needed.range(due.segment.first..=due.after.end).copied().collect();
         Attempt { newest, held }
     }
+}
+
+/// The order through which a segment complies, given the first one with contents that are left.
+/// The segment complies with the orders before that one, as it may have done before.
+fn through(orders: &[ErasureOrder], first_left: Option<&LogIndex>) -> LogIndex {
+    let complying = match first_left {
+        None => orders.len(),
+        Some(first) => orders.partition_point(|order| order.record < *first),
+    };
+    complying.checked_sub(1).map_or(LogIndex(0), |last| orders[last].record)
 }
 
 /// Records whose contents notices, dead letters, payments in flight, open bulk transfers and open

@@ -368,6 +368,17 @@ impl Change {
         &mut change.parties
     }
 
+    /// Whether this change, or the proposed one, is about a party that an FSP serves or served.
+    pub(crate) fn is_about_party_of(&self, name: &FspName) -> bool {
+        if let Self::Propose(proposal) = self {
+            return proposal.change.is_about_party_of(name);
+        }
+        let former = self.party_change().map_or(&[][..], |change| change.former);
+        let mut served = self.named_parties().iter().map(|party| party.fsp);
+        let mut lost = former.iter().map(|owner| owner.fsp);
+        served.any(|fsp| fsp.matches(name)) || lost.any(|fsp| fsp.matches(name))
+    }
+
     /// The entries of the party directory that this change sets or releases.
     pub(crate) fn party_change(&self) -> Option<PartyChangeView<'_>> {
         if let Self::AssignParties(change) = self.decided() {
@@ -1028,7 +1039,8 @@ changes! {
         85 Erase {
             /// How the records were selected.
             form: ErasureForm,
-            /// The selected transfer or time, or the type of the party's identifier.
+            /// The selected transfer or time, or the type of the party's identifier, or the
+            /// participant and a time.
             subject: String as Text<SHORT>,
             /// The records, ascending and apart.
             records: Vec<RecordRange> as List<ERASED_RANGES_MAX>,

@@ -118,6 +118,29 @@ impl Command {
         }
     }
 
+    /// `FSPIOP-Source` of a message of a participant; `None` for every other command.
+    #[must_use]
+    pub fn sender(&self) -> Option<&FspName> {
+        match self {
+            Self::ChangeParties(change) => Some(&change.source),
+            Self::RecordQuote(quote) => Some(&quote.source),
+            Self::RecordQuoteAnswer(answer) => Some(&answer.source),
+            Self::RecordRequestToPay(request) => Some(&request.source),
+            other => other.payment_source(),
+        }
+    }
+
+    /// Whether the contents are a participant's: of a message that it sent, or of an operator's
+    /// change, proposal or approval that registers or releases a party of it. The case of names is
+    /// ignored, as for senders.
+    #[must_use]
+    pub fn is_from_participant(&self, name: &FspName) -> bool {
+        match self {
+            Self::Administer(administer) => administer.change.is_about_party_of(name),
+            other => other.sender().is_some_and(|sender| sender.matches(name)),
+        }
+    }
+
     /// Number of transfers that it can decide about; the work of a batch is their sum.
     #[must_use]
     pub fn weight(&self) -> usize {

@@ -30,6 +30,9 @@ numbered! {
         RetainedPayments = 4,
         /// By a setting: the registrations of parties that were recorded before a time.
         RetainedRegistrations = 5,
+        /// The messages that a participant sent, and operators' registrations of its parties,
+        /// that were recorded before a time.
+        Participant = 6,
     }
 }
 
@@ -43,6 +46,7 @@ impl ErasureForm {
             Self::Party => "PARTY",
             Self::RetainedPayments => "RETAINED_PAYMENTS",
             Self::RetainedRegistrations => "RETAINED_REGISTRATIONS",
+            Self::Participant => "PARTICIPANT",
         }
     }
 

@@ -44,6 +44,15 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// A query of the state; the closure stores its result.
 pub type StateQuery = Box<dyn FnOnce(&State) + Send>;
 
+/// The body of a recorded `POST /transfers`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PrepareBody {
+    /// As it was received.
+    Stored(Bytes),
+    /// An erasure removed it from the log.
+    Erased,
+}
+
 /// The operations of the running hub that the admin API uses.
 pub trait AdminBackend: Send + Sync + 'static {
     /// Records a change and returns the kernel's decision once it is durable and applied. After an
@@ -119,7 +128,10 @@ pub trait AdminBackend: Send + Sync + 'static {
 
     /// The body of the `POST /transfers` with this id, read from the log; `None` if the transfer is
     /// unknown.
-    fn prepare_body(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>>;
+    fn prepare_body(
+        &self,
+        id: TransferId,
+    ) -> BoxFuture<'_, Result<Option<PrepareBody>, Unavailable>>;
 
     /// The history of a transfer; `None` if it has no record.
     fn explanation(

@@ -261,6 +261,7 @@ impl InWords for ledger::Erase {
                 ("messages about a party with an identifier of type", false)
             }
             ledger::ErasureForm::Before => ("all messages", true),
+            ledger::ErasureForm::Participant => ("messages of participant", false),
             ledger::ErasureForm::RetainedPayments => ("messages of payments", true),
             ledger::ErasureForm::RetainedRegistrations => ("registrations", true),
         };

@@ -24,7 +24,7 @@ use ledger::{
 use metrics::Family;
 use tokio::sync::oneshot;
 
-use crate::backend::{ARCHIVED_MAX, AdminBackend, BoxFuture, StateQuery, Unavailable};
+use crate::backend::{ARCHIVED_MAX, AdminBackend, BoxFuture, PrepareBody, StateQuery, Unavailable};
 use crate::contents::PaymentContents;
 use crate::explanations::ExplanationOptions;
 use crate::outcome_errors;
@@ -215,7 +215,10 @@ impl AdminBackend for DryRunBackend {
         self.inner.find_party(id_type, id, sub_id)
     }
 
-    fn prepare_body(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
+    fn prepare_body(
+        &self,
+        id: TransferId,
+    ) -> BoxFuture<'_, Result<Option<PrepareBody>, Unavailable>> {
         self.inner.prepare_body(id)
     }
 

@@ -6,11 +6,14 @@
 
 use fspiop::{ErrorCode, PartyIdType, Refusal};
 use http::StatusCode;
-use ledger::{ERASED_RANGES_MAX, Erase, ErasureForm, LogIndex, RecordRange, Stamp, TransferId};
+use ledger::{
+    ERASED_RANGES_MAX, Erase, ErasureForm, FspName, LogIndex, RecordRange, Stamp, TransferId,
+};
 
 use crate::audit_log::parse_audit_time;
 use crate::body::{Custom, Optional, TRANSFER_ID, body};
 use crate::body_reader::refuse;
+use crate::interchange_fee_rules::FSP;
 use crate::outcome_errors;
 use crate::parties::{id_type, identifier};
 use crate::request::AdminRequest;
@@ -55,6 +58,16 @@ const BEFORE_RECORD: Parameter<LogIndex> = Parameter::new(
     },
 );
 
+const PARTICIPANT: Parameter<FspName> = Parameter::new(
+    "participant",
+    "The participant whose messages would be erased; with `before`, those before the time.",
+    schema::some_text,
+    |text| {
+        let what = "must be the name of a participant";
+        FspName::new(text).ok_or_else(|| refuse(ErrorCode::MALFORMED_SYNTAX, "participant", what))
+    },
+);
+
 const PARTY_TYPE: Parameter<PartyIdType> = Parameter::new(
     "partyIdType",
     "The type of the party's identifier.",
@@ -89,7 +102,9 @@ routes! {
             records: Erase,
             text: "\
                 Erases headers and bodies of recorded messages: those of one payment \
-                (`transferId`), all that were recorded before a time (`before`), or those that \
+                (`transferId`), all that were recorded before a time (`before`), those that a \
+                participant sent (`participant`, perhaps with `before`) with operators' \
+                registrations of its parties, or those that \
                 name a party (`partyIdType`, `partyIdentifier` and perhaps `partySubIdOrType`) \
                 with the other messages of its payments. A party that is still registered is \
                 refused: release it first. The order does not contain the identifier. A reason \
@@ -107,9 +122,10 @@ routes! {
     "/erasures/plan" {
         guarded GET planErasure = plan, "Show what an erasure would erase" {
             text: "\
-                Needs `transferId`, `before`, or `partyIdType` with `partyIdentifier`, as `POST \
-                /erasures`. Changes nothing. For a party, the whole log is read.",
-            query: [ONLY_TRANSFER, BEFORE, PARTY_TYPE, PARTY_ID, PARTY_SUB_ID],
+                Needs `transferId`, `before`, `participant`, or `partyIdType` with \
+                `partyIdentifier`, as `POST /erasures`. Changes nothing. For a party or a \
+                participant, the whole log is read.",
+            query: [ONLY_TRANSFER, BEFORE, PARTICIPANT, PARTY_TYPE, PARTY_ID, PARTY_SUB_ID],
             responses: [200: ErasurePlanResponse = "The records, and where they are."],
             refusals: [400 VALIDATION, 400 MALFORMED_SYNTAX, 400 ID_NOT_FOUND],
         }
@@ -149,6 +165,7 @@ body! {
     Closed NewErasure {
         transfer_id: Option<TransferId> = Optional(TRANSFER_ID),
         before: Option<Stamp> = Optional(MOMENT),
+        participant: Option<FspName> = Optional(FSP),
         party_id_type: Option<PartyIdType> = Optional(ID_TYPE),
         party_identifier: Option<String> = Optional(IDENTIFIER),
         party_sub_id_or_type: Option<String> = Optional(IDENTIFIER),
@@ -193,6 +210,9 @@ pub enum ErasureSelection {
     Transfer(TransferId),
     /// The messages that were recorded before a time.
     Before(Stamp),
+    /// The messages that a participant sent before a time, with registrations of its parties by
+    /// operators.
+    Participant(FspName, Stamp),
     /// The messages that name a party, with the other messages of their payments.
     Party(PartyName),
 }
@@ -281,7 +301,8 @@ response_type! {
         log_index: u64,
         ordered_date: Timestamp,
         form: &'static str = schema::one_of(&FORMS),
-        /// The payment or the time, or the type of the party's identifier.
+        /// The payment or the time, the type of the party's identifier, or the participant and the
+        /// time.
         subject: String,
         contents: u64,
         ordered_by: String,
@@ -314,8 +335,8 @@ response_type! {
 const RANGES_SHOWN_MAX: usize = 100;
 
 /// The forms of erasures.
-const FORMS: [&str; 5] =
-    ["TRANSFER", "BEFORE", "PARTY", "RETAINED_PAYMENTS", "RETAINED_REGISTRATIONS"];
+const FORMS: [&str; 6] =
+    ["TRANSFER", "BEFORE", "PARTY", "RETAINED_PAYMENTS", "RETAINED_REGISTRATIONS", "PARTICIPANT"];
 
 impl ErasureResponse {
     fn of(report: ErasureReport) -> Self {
@@ -458,13 +479,15 @@ async fn list(request: &AdminRequest<'_>) -> HandlerResult {
 
 /// `GET /erasures/plan`.
 async fn plan(request: &AdminRequest<'_>) -> HandlerResult {
-    let selection = selection(NewErasure {
+    let selected = NewErasure {
         transfer_id: request.query(&ONLY_TRANSFER)?,
         before: request.query(&BEFORE)?,
+        participant: request.query(&PARTICIPANT)?,
         party_id_type: request.query(&PARTY_TYPE)?,
         party_identifier: request.query(&PARTY_ID)?,
         party_sub_id_or_type: request.query(&PARTY_SUB_ID)?,
-    })?;
+    };
+    let selection = selection(request, selected).await?;
     has_identifier_in_reason(request, &selection);
     let plan = find(request, &selection).await?;
     Ok(AdminResponse::ok(&ErasurePlanResponse {
@@ -508,7 +531,7 @@ const NAMED_IN_REASON: &str = "the reason must not contain an identifier of a pa
 
 /// `POST /erasures`.
 async fn order(request: &AdminRequest<'_>, body: NewErasure) -> HandlerResult {
-    let selection = selection(body)?;
+    let selection = selection(request, body).await?;
     let refused = |what: &str| Err(Refusal::new(ErrorCode::VALIDATION, what));
     if has_identifier_in_reason(request, &selection) {
         return refused("the reason must not contain the identifier: it is never erased");
@@ -526,12 +549,16 @@ async fn order(request: &AdminRequest<'_>, body: NewErasure) -> HandlerResult {
     if plan.party.is_cut || ERASED_RANGES_MAX < plan.records.len() {
         return refused("the selection has too many messages");
     }
-    if plan.records.is_empty() {
+    if plan.contents == 0 {
         return refused("no recorded message is selected");
     }
     let (form, subject) = match selection {
         ErasureSelection::Transfer(id) => (ErasureForm::Transfer, id.to_string()),
         ErasureSelection::Before(time) => (ErasureForm::Before, Timestamp(time).to_string()),
+        ErasureSelection::Participant(name, time) => {
+            let subject = Erase::participant_subject(&name, &Timestamp(time).to_string());
+            (ErasureForm::Participant, subject)
+        }
         ErasureSelection::Party(party) => (ErasureForm::Party, party.id_type),
     };
     let contents = u32::try_from(plan.contents).unwrap_or(u32::MAX);
@@ -540,19 +567,47 @@ async fn order(request: &AdminRequest<'_>, body: NewErasure) -> HandlerResult {
 }
 
 /// The selection of a request.
-fn selection(request: NewErasure) -> Result<ErasureSelection, Refusal> {
-    let NewErasure { transfer_id, before, party_id_type, party_identifier, .. } = request;
-    let party = party_id_type.zip(party_identifier).map(|(kind, id)| {
-        let sub_id = request.party_sub_id_or_type;
+async fn selection(
+    request: &AdminRequest<'_>,
+    selected: NewErasure,
+) -> Result<ErasureSelection, Refusal> {
+    let NewErasure { transfer_id, before, participant, .. } = selected;
+    let party = selected.party_id_type.zip(selected.party_identifier).map(|(kind, id)| {
+        let sub_id = selected.party_sub_id_or_type;
         PartyName { id_type: kind.as_str().to_owned(), id, sub_id }
     });
-    match (transfer_id, before, party) {
-        (Some(id), None, None) => Ok(ErasureSelection::Transfer(id)),
-        (None, Some(time), None) => Ok(ErasureSelection::Before(time)),
-        (None, None, Some(party)) => Ok(ErasureSelection::Party(party)),
+    match (transfer_id, before, participant, party) {
+        (Some(id), None, None, None) => Ok(ErasureSelection::Transfer(id)),
+        (None, Some(time), None, None) => Ok(ErasureSelection::Before(time)),
+        (None, before, Some(name), None) => of_participant(request, name, before).await,
+        (None, None, None, Some(party)) => Ok(ErasureSelection::Party(party)),
         _ => {
-            let what = "needs one of transferId, before, and partyIdType with partyIdentifier";
+            let what = "needs one of transferId, before, participant (perhaps with before), and \
+                        partyIdType with partyIdentifier";
             Err(Refusal::new(ErrorCode::VALIDATION, what))
+        }
+    }
+}
+
+/// The contents of a participant, under its registered name. Without a time, all that are recorded:
+/// the order has a time after them, so that it can be made again.
+async fn of_participant(
+    request: &AdminRequest<'_>,
+    name: FspName,
+    before: Option<Stamp>,
+) -> Result<ErasureSelection, Refusal> {
+    let found = request.query_state(move |state| {
+        let registry = state.registry();
+        let known = registry.sender(&name).map(|index| registry.get(index).name);
+        // In milliseconds, as in the order.
+        let after_all = Stamp((state.stamp().0 / 1_000 + 1) * 1_000);
+        (known, state.hub().matches(&name), after_all)
+    });
+    match found.await? {
+        (_, true, _) => Err(Refusal::new(ErrorCode::VALIDATION, "the hub sends no messages")),
+        (None, false, _) => Err(outcome_errors::participant_not_found()),
+        (Some(name), false, after_all) => {
+            Ok(ErasureSelection::Participant(name, before.unwrap_or(after_all)))
         }
     }
 }

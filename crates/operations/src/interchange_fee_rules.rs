@@ -138,7 +138,7 @@ body! {
     }
 }
 
-const FSP: Custom<FspName> = Custom {
+pub(crate) const FSP: Custom<FspName> = Custom {
     take: |reader, name| {
         let Some(text) = reader.text(name, 1..=32)? else { return Ok(None) };
         FspName::new(&text).map(Some).ok_or_else(|| reader.invalid(name, "must be an FspId"))

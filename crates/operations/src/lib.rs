@@ -110,7 +110,7 @@ pub use audit_log::{
 pub use audit_values::{AuditValues, ValuesBefore};
 pub use backend::{
     ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, ListedTransfer, ListedTransfers,
-    NO_ENDPOINT, PARKED_MAX, PositionTrend, StateQuery, Unavailable,
+    NO_ENDPOINT, PARKED_MAX, PositionTrend, PrepareBody, StateQuery, Unavailable,
 };
 pub use contents::{
     CONTENTS_BYTES_MAX, CONTENTS_MAX, MessageContent, PaymentContents, masked_text,

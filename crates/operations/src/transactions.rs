@@ -13,6 +13,7 @@ use openapi::schema::reference;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::backend::PrepareBody;
 use crate::outcome_errors;
 use crate::request::{AdminRequest, EXAMPLE_TRANSFER};
 use crate::response::{AdminResponse, HandlerResult};
@@ -51,7 +52,7 @@ routes! {
             text: "\
                 The transaction object in the transfer's ILP packet, digit for digit. Requires \
                 the token, because it contains personal data. A packet without a transaction \
-                object gets 400 with 3200.",
+                object gets 400 with 3200, and so does a transfer whose message was erased.",
             responses: [200: AnyObject = "The transaction object."],
             refusals: [400 ID_NOT_FOUND],
         }
@@ -59,7 +60,7 @@ routes! {
 }
 
 #[derive(Deserialize)]
-struct PrepareBody {
+struct PrepareMembers {
     #[serde(rename = "ilpPacket")]
     ilp_packet: String,
 }
@@ -68,7 +69,10 @@ struct PrepareBody {
 async fn show(request: &AdminRequest<'_>) -> HandlerResult {
     let id = request.path(&ID)?;
     let body = request.backend.prepare_body(id).await.map_err(outcome_errors::from_unavailable)?;
-    let body = body.ok_or_else(not_found)?;
+    let PrepareBody::Stored(body) = body.ok_or_else(not_found)? else {
+        let detail = "the message of the transfer was erased; see GET /erasures";
+        return Err(Refusal::new(ErrorCode::ID_NOT_FOUND, detail));
+    };
     match transaction_object(&body) {
         Some(transaction) => Ok(AdminResponse::ok(&transaction)),
         None => {
@@ -86,7 +90,7 @@ fn not_found() -> Refusal {
 /// (hub-semantics 7.4); `None` if there is no such object.
 #[must_use]
 pub fn transaction_object(body: &[u8]) -> Option<Box<RawValue>> {
-    let body: PrepareBody = serde_json::from_slice(body).ok()?;
+    let body: PrepareMembers = serde_json::from_slice(body).ok()?;
     transaction_of_packet(&body.ilp_packet)
 }
 

@@ -5,8 +5,8 @@
 
 use alloc::vec::Vec;
 
-use ledger::Command;
 use ledger::field::{FieldError, Reader};
+use ledger::{Command, FspName};
 
 #[cfg(test)]
 mod tests;
@@ -21,6 +21,17 @@ pub const FIELDS_VERSION: u16 = 1;
 /// unreadable value must not reach the log.
 pub fn write_fields(command: &Command, out: &mut Vec<u8>) {
     command.write_fields(out);
+}
+
+/// Whether the contents of a record are a participant's ([`Command::is_from_participant`]). Those
+/// of unreadable fields are not.
+#[must_use]
+pub fn is_from_participant(
+    (kind, version, fields): (u16, u16, &[u8]),
+    participant: &FspName,
+) -> bool {
+    let command = read_fields(kind, version, fields);
+    command.is_ok_and(|command| command.is_from_participant(participant))
 }
 
 /// Reads the fields of a record of this kind and version.

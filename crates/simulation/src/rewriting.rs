@@ -84,11 +84,18 @@ pub struct RewritingCounts {
 
 /// Rotates keys and erases contents, with a power cut in every operation in turn.
 ///
+/// The order erases the contents of a range of records (`Before`), or those of one participant in
+/// it (`Participant`).
+///
 /// # Panics
 /// If anything is wrong.
 #[must_use]
-pub fn crash_rotation_and_erasure(seed: u64, encrypted: bool) -> RewritingCounts {
-    let written = Rewriting::write_log(seed, encrypted);
+pub fn crash_rotation_and_erasure(
+    seed: u64,
+    encrypted: bool,
+    form: ErasureForm,
+) -> RewritingCounts {
+    let written = Rewriting { form, ..Rewriting::write_log(seed, encrypted) };
     let mut counts = RewritingCounts::default();
     for operation in 1.. {
         let mut run = written.copy(mix(seed ^ operation));
@@ -118,10 +125,12 @@ struct Rewriting {
     new: Arc<dyn MasterKey>,
     actors: Actors,
     plans: Vec<TransferPlan>,
-    /// The contents of all messages.
-    contents: Vec<(LogIndex, Vec<u8>)>,
+    /// The contents of all messages, with their senders.
+    contents: Vec<(LogIndex, FspName, Vec<u8>)>,
     /// The messages of the bulk transfer.
     of_bulk: Vec<LogIndex>,
+    /// The form of the order.
+    form: ErasureForm,
     /// The records whose contents are erased by the order.
     ordered: RecordRange,
     now_us: u64,
@@ -154,6 +163,7 @@ impl Rewriting {
             plans,
             contents: Vec::new(),
             of_bulk: Vec::new(),
+            form: ErasureForm::Before,
             ordered: RecordRange { first: LogIndex(0), last: LogIndex(0) },
             now_us: EPOCH_US,
         };
@@ -225,6 +235,7 @@ impl Rewriting {
             plans: self.plans.clone(),
             contents: self.contents.clone(),
             of_bulk: self.of_bulk.clone(),
+            form: self.form,
             ordered: self.ordered,
             now_us: self.now_us,
         }
@@ -283,7 +294,7 @@ impl Rewriting {
         let opened = FileLog::open(disk.clone(), OPTIONS);
         let (log, _) = opened.map_err(|error| self.off(&error))?;
         // A message that was not acknowledged may be lost.
-        self.contents.retain(|(log_index, _)| *log_index <= log.tail().end);
+        self.contents.retain(|(log_index, ..)| *log_index <= log.tail().end);
         let now = self.now();
         let mut reopening = self.external.reopen(log.tail().end.0, false);
         let opened = Sequencer::open(log, 0, now, &mut |applied| reopening.observe(applied));
@@ -301,8 +312,12 @@ impl Rewriting {
     }
 
     fn order(&mut self, node: &mut Node) -> Result<(), PowerOff> {
-        let subject = "2030-01-01T00:00:00.000Z".to_owned();
-        let (form, records) = (ErasureForm::Before, vec![self.ordered]);
+        let before = "2030-01-01T00:00:00.000Z";
+        let (form, records) = (self.form, vec![self.ordered]);
+        let subject = match form {
+            ErasureForm::Participant => Erase::participant_subject(&self.participant(), before),
+            _ => before.to_owned(),
+        };
         let erase = Erase { form, subject, records, contents: 0 };
         self.commit(node, administer(&erase.into()))
     }
@@ -354,7 +369,10 @@ impl Rewriting {
         let is_ordered = 0 < node.state().erasures().count();
         let needed = needed_records(node.state());
         let erased = self.erased(&node);
-        let wrong = |record: &&LogIndex| !is_ordered || needed.contains(record);
+        let ordered: BTreeSet<_> = self.ordered().map(|(record, _)| record).collect();
+        let wrong = |record: &&LogIndex| {
+            !is_ordered || needed.contains(record) || !ordered.contains(record)
+        };
         let wrong: Vec<_> = erased.iter().filter(wrong).collect();
         assert!(wrong.is_empty(), "erased without an order, or while needed: {wrong:?}");
         assert!(self.is_bulk_whole(&node, &erased), "a message of the bulk transfer is needed");
@@ -369,7 +387,7 @@ impl Rewriting {
     fn erased(&self, node: &Node) -> BTreeSet<LogIndex> {
         let reader = node.log().reader();
         let mut erased = BTreeSet::new();
-        for (log_index, content) in &self.contents {
+        for (log_index, _, content) in &self.contents {
             let Some(read) = reader.read(*log_index).expect("a sound disk") else { continue };
             match read.payload {
                 OwnedPayload::Stored(stored) => assert_eq!(&stored[..], content, "{log_index:?}"),
@@ -386,7 +404,7 @@ impl Rewriting {
         let (disk, _) = self.open(&self.new.clone(), None).expect("the new master key opens it");
         let node = self.start(&disk).expect("the power is on");
         assert!(needed_records(node.state()).is_empty(), "no content is needed");
-        let ordered = self.contents.iter().map(|it| it.0).filter(|it| self.ordered.contains(*it));
+        let ordered = self.ordered().map(|(record, _)| record);
         assert_eq!(self.erased(&node), ordered.collect(), "erased contents");
         counts.erased += self.erased(&node).len() as u64;
         if self.encrypted {
@@ -398,13 +416,27 @@ impl Rewriting {
         let is_left = |name: &&String| name.ends_with(".unfinished") || name.ends_with(".new");
         let left: Vec<_> = names.iter().filter(is_left).collect();
         assert!(left.is_empty(), "files are left: {left:?}");
-        let ordered = self.contents.iter().filter(|it| self.ordered.contains(it.0));
-        let beginnings: BTreeSet<&[u8]> = ordered.map(|it| &it.1[..BEGINNING]).collect();
+        let beginnings: BTreeSet<_> = self.ordered().map(|(_, it)| &it[..BEGINNING]).collect();
         let files = names.iter().filter_map(|name| self.disk.content(name));
         for bytes in files.chain(self.blobs.contents()) {
             let found = bytes.windows(BEGINNING).find(|window| beginnings.contains(window));
             assert_eq!(found, None, "an ordered content is left");
         }
+    }
+
+    /// The participant of an order of that form.
+    fn participant(&self) -> FspName {
+        self.actors.name(self.plans[0].payer)
+    }
+
+    /// The contents that the order erases.
+    fn ordered(&self) -> impl Iterator<Item = (LogIndex, &[u8])> {
+        let one = (self.form == ErasureForm::Participant).then(|| self.participant());
+        let is_ordered = move |record: LogIndex, sender: &FspName| {
+            self.ordered.contains(record) && one.is_none_or(|one| one == *sender)
+        };
+        let contents = self.contents.iter().filter(move |it| is_ordered(it.0, &it.1));
+        contents.map(|it| (it.0, &it.2[..]))
     }
 
     fn pay(&mut self, node: &mut Node, payment: u32) -> Result<(), PowerOff> {
@@ -508,7 +540,7 @@ impl Rewriting {
     ) -> Result<(), PowerOff> {
         let content = request.payload();
         let at = LogIndex(node.state().log_index().0 + 1);
-        self.contents.push((at, content.clone()));
+        self.contents.push((at, self.actors.name(request.from), content.clone()));
         self.append(node, command, Some(&content))
     }
 

@@ -1,12 +1,18 @@
 //! `/erasures`: contents of records that are erased.
 
+use alloc::format;
+use alloc::string::String;
+
 use crate::change::Erase;
 use crate::command::Command;
 use crate::context::{Context, Decide};
 use crate::erasures::{ERASURES_MAX, Erasure, ErasureForm};
-use crate::ids::LogIndex;
+use crate::ids::{FspName, LogIndex};
 use crate::outcome::AdminOutcome;
 use crate::rules::OPERATORS;
+
+/// Between the participant and the time in a subject.
+const SUBJECT_SEPARATOR: &str = " before ";
 
 impl Decide for Erase {
     type Outcome = AdminOutcome;
@@ -27,12 +33,12 @@ impl Decide for Erase {
 }
 
 impl ErasureForm {
-    /// Whether it erases contents of records of this kind.
+    /// Whether it may erase contents of records of this kind.
     #[must_use]
     pub const fn selects(self, kind: u16) -> bool {
         let is_registration = Erase::is_registration(kind);
         let is_selected = match self {
-            Self::Transfer | Self::Before | Self::Party => true,
+            Self::Transfer | Self::Before | Self::Party | Self::Participant => true,
             Self::RetainedPayments => !is_registration,
             Self::RetainedRegistrations => is_registration,
         };
@@ -49,10 +55,42 @@ impl Erase {
         before.is_some_and(|range| range.contains(record))
     }
 
-    /// Whether the contents of a record of this kind are erased.
+    /// The subject of an erasure of a participant's contents: its name and a time.
     #[must_use]
-    pub fn erases(&self, record: LogIndex, kind: u16) -> bool {
-        self.form.selects(kind) && self.covers(record)
+    pub fn participant_subject(name: &FspName, before: &str) -> String {
+        format!("{name}{SUBJECT_SEPARATOR}{before}")
+    }
+
+    /// The participant whose contents are erased; `None` for every other form.
+    #[must_use]
+    pub fn participant(&self) -> Option<FspName> {
+        if self.form != ErasureForm::Participant {
+            return None;
+        }
+        let (name, _) = self.subject.split_once(SUBJECT_SEPARATOR)?;
+        FspName::new(name)
+    }
+
+    /// Whether the contents of a record of this kind are erased. For an erasure of a participant's
+    /// contents, `is_from` decides whether they are this participant's
+    /// ([`Command::is_from_participant`]).
+    #[must_use]
+    pub fn erases(
+        &self,
+        record: LogIndex,
+        kind: u16,
+        is_from: impl FnOnce(&FspName) -> bool,
+    ) -> bool {
+        let is_covered = self.form.selects(kind) && self.covers(record);
+        is_covered
+            && match self.form {
+                ErasureForm::Participant => self.participant().is_some_and(|it| is_from(&it)),
+                ErasureForm::Transfer
+                | ErasureForm::Before
+                | ErasureForm::Party
+                | ErasureForm::RetainedPayments
+                | ErasureForm::RetainedRegistrations => true,
+            }
     }
 
     /// Whether contents of records of this kind are about registrations of parties. Only those of
@@ -81,7 +119,6 @@ impl Erase {
 
 #[cfg(test)]
 mod tests {
-    use alloc::string::String;
     use alloc::vec;
 
     use super::*;
@@ -96,16 +133,35 @@ mod tests {
         };
         let payments = of_form(ErasureForm::RetainedPayments);
         let registrations = of_form(ErasureForm::RetainedRegistrations);
-        let record = LogIndex(5);
+        let erases =
+            |it: &Erase, record, kind| it.erases(LogIndex(record), kind, |_| panic!("no sender"));
         for kind in [Command::CHANGE_PARTIES, Command::ADMINISTER] {
-            let selected = [&payments, &registrations].map(|it| it.erases(record, kind));
-            assert_eq!(selected, [false, true], "{kind}");
+            assert_eq!([&payments, &registrations].map(|it| erases(it, 5, kind)), [false, true]);
         }
         let prepare = Command::TABLE.iter().find(|(name, _)| *name == "Prepare");
         let kind = prepare.expect("it is a command").1;
-        assert_eq!([&payments, &registrations].map(|it| it.erases(record, kind)), [true, false]);
-        assert!(!registrations.erases(LogIndex(10), Command::ADMINISTER), "outside of the range");
+        assert_eq!([&payments, &registrations].map(|it| erases(it, 5, kind)), [true, false]);
+        assert!(!erases(&registrations, 10, Command::ADMINISTER), "outside of the range");
         let name = Command::TABLE.iter().find(|(_, number)| *number == Command::ADMINISTER);
         assert_eq!(name.map(|(name, _)| *name), Some("Administer"));
+    }
+
+    #[test]
+    fn erasures_of_a_participant_select_by_its_name() {
+        let payer = FspName::new("payerfsp").expect("a name");
+        let subject = Erase::participant_subject(&payer, "2026-01-01T00:00:00.000Z");
+        assert_eq!(subject, "payerfsp before 2026-01-01T00:00:00.000Z");
+        let records = vec![RecordRange { first: LogIndex(2), last: LogIndex(9) }];
+        let erase = Erase { form: ErasureForm::Participant, subject, records, contents: 2 };
+        let (prepare, deliveries) = (3, Command::FINISH_DELIVERIES);
+        assert_eq!(erase.participant(), Some(payer));
+        assert!(erase.erases(LogIndex(2), prepare, |name| *name == payer));
+        assert!(!erase.erases(LogIndex(2), prepare, |_| false), "of another participant");
+        assert!(!erase.erases(LogIndex(1), prepare, |_| true), "outside of the range");
+        assert!(!erase.erases(LogIndex(2), deliveries, |_| true), "no content of a message");
+        let nameless = Erase { subject: "payerfsp".into(), ..erase.clone() };
+        assert!(!nameless.erases(LogIndex(2), prepare, |_| true), "no participant");
+        let other = Erase { form: ErasureForm::Before, ..erase };
+        assert_eq!(other.participant(), None);
     }
 }

@@ -17,7 +17,7 @@ use operations::{
     ARCHIVED_MAX, Activity, AdminBackend, BoxFuture, Cluster, DiskStatus, ErasurePlan,
     ErasureSelection, ExplanationFormat, ExplanationOptions, Health, LogPoint, MessageContent,
     NO_ENDPOINT, OpenBreakers, ParticipantStatementRequest, PaymentContents, PositionTrend,
-    ServiceStatus, Snapshots, StalledLanes, StateQuery, Statement, StatementRefusal,
+    PrepareBody, ServiceStatus, Snapshots, StalledLanes, StateQuery, Statement, StatementRefusal,
     StatementSubject, StuckStage, TransferTrace, Unavailable,
 };
 use tokio::sync::{Notify, OwnedRwLockWriteGuard, RwLock};
@@ -105,6 +105,12 @@ impl TestBackend {
         self.0.lock().expect("no test panics with the state in hand")
     }
 
+    fn body(&self, id: TransferId) -> Result<Option<Bytes>, Unavailable> {
+        let inner = self.inner();
+        let body = inner.bodies.iter().find(|(known, _)| *known == id);
+        inner.unavailable.map_or_else(|| Ok(body.map(|(_, body)| body.clone())), Err)
+    }
+
     /// Leaves questions without an answer until what it gives is dropped.
     pub(crate) fn hold_queries(&self) -> OwnedRwLockWriteGuard<()> {
         Arc::clone(&self.1.gate).try_write_owned().unwrap()
@@ -190,11 +196,13 @@ impl AdminBackend for TestBackend {
         })
     }
 
-    fn prepare_body(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
+    fn prepare_body(
+        &self,
+        id: TransferId,
+    ) -> BoxFuture<'_, Result<Option<PrepareBody>, Unavailable>> {
         Box::pin(async move {
-            let inner = self.inner();
-            let body = inner.bodies.iter().find(|(known, _)| *known == id);
-            inner.unavailable.map_or_else(|| Ok(body.map(|(_, body)| body.clone())), Err)
+            let body = self.body(id)?;
+            Ok(body.map(PrepareBody::Stored))
         })
     }
 
@@ -204,7 +212,7 @@ impl AdminBackend for TestBackend {
         options: ExplanationOptions,
     ) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
         Box::pin(async move {
-            let body = self.prepare_body(id).await?;
+            let body = self.body(id)?;
             Ok(body.map(|_| match options.format {
                 ExplanationFormat::Json => Bytes::from_static(b"{\"events\":[]}"),
                 ExplanationFormat::Text => Bytes::from_static(b"no events"),
@@ -218,7 +226,7 @@ impl AdminBackend for TestBackend {
         id: TransferId,
     ) -> BoxFuture<'_, Result<Option<PaymentContents>, Unavailable>> {
         Box::pin(async move {
-            let body = self.prepare_body(id).await?;
+            let body = self.body(id)?;
             let message = body.map(|body| StoredMessage { headers: HeaderMap::new(), body });
             let content = message.map(|message| MessageContent {
                 log_index: LogIndex(1),

@@ -21,11 +21,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ledger::{
-    Change, Decision, DecisionRecorder, DecisionSink, Erasure, LogIndex, NoticeId, Outcome,
-    TransferId,
+    Change, Decision, DecisionRecorder, DecisionSink, Erasure, FspName, LogIndex, NoticeId,
+    Outcome, TransferId,
 };
 use operations::{CONTENTS_BYTES_MAX, CONTENTS_MAX, MessageContent, PaymentContents};
 use ports::{ColdStore, LogError, OwnedRecord, RecordReader};
+use record::command::is_from_participant;
 use record::frame::Frame;
 use store::Disk;
 use switch::Traffic;
@@ -158,11 +159,12 @@ fn describe_erasures(
             continue;
         };
         let owned = reader.read(record).map_err(|error| error.to_string())?;
-        let kind = owned.map_or(0, |owned| owned.kind);
+        let fields = owned.as_ref().map_or((0, 0, &[][..]), fields_of);
+        let is_from = |name: &FspName| is_from_participant(fields, name);
         for erasure in orders.iter().filter(|it| record < it.record) {
             let Some((order, _)) = read_order(reader, erasure.record)? else { continue };
             let Change::Erase(erase) = order.change.decided() else { continue };
-            if erase.erases(record, kind) {
+            if erase.erases(record, fields.0, is_from) {
                 let (at, by) = (moment(erasure.at), &order.actor);
                 let (number, reason) = (erasure.record.0, &order.reason);
                 message.erasure =
@@ -172,6 +174,11 @@ fn describe_erasures(
         }
     }
     Ok(())
+}
+
+/// The kind, the version and the fields of a record.
+pub(crate) fn fields_of(record: &OwnedRecord) -> (u16, u16, &[u8]) {
+    (record.kind, record.version, &record.fields)
 }
 
 /// Prints the explanation of a running switch.

@@ -13,10 +13,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use journal::{Damage, LocatedFrame, LogWalk, MARK, OpenError, TruncatedTail, advice_on};
-use ledger::{ApplyStep, Effects, LogIndex, State};
-use ports::{DiskError, StopReading, StoreError, byte_of};
-use record::command::read_fields;
+use journal::{
+    Damage, LocatedFrame, LogWalk, MARK, OfflineReader, OpenError, TruncatedTail, advice_on,
+};
+use ledger::{ApplyStep, Effects, FspName, LogIndex, State};
+use ports::{DiskError, RecordReader, StopReading, StoreError, byte_of};
+use record::command::{is_from_participant, read_fields};
 use record::frame::{LogIdentity, Payload, damaged_records};
 use sequencer::{ColdTier, Replay, ReplayError, ReplayStart};
 use serde::Serialize;
@@ -27,6 +29,7 @@ use crate::cli::stdout::{moment, print_json};
 use crate::cli::units::{Count, counted};
 use crate::data::restore::tail_after;
 use crate::data::snapshot::{SnapshotChecks, SnapshotFault};
+use crate::inspect::explain::fields_of;
 use crate::inspect::offline::{OfflineLog, OpenFailure};
 use crate::inspect::verify::accounting::{Audit, Figures, Finding, first_mismatch};
 use crate::inspect::verify::erasures::{ErasedContents, ErasureProof};
@@ -292,7 +295,12 @@ impl<'a> Pass<'a> {
         let checked = self.notes.check(&self.log.quarantined, self.replay.state().log_index());
         let claimed = mem::take(&mut self.snapshots).close(&walked.tail);
         let finding = finding.or_else(|| self.missing_digest());
-        let erasures = self.erased.check(self.replay.state());
+        let reader = OfflineReader::open(self.log.disk().clone());
+        let is_from = |record: LogIndex, name: &FspName| {
+            let read = reader.as_ref().ok().and_then(|reader| reader.read(record).ok().flatten());
+            read.is_some_and(|read| is_from_participant(fields_of(&read), name))
+        };
+        let erasures = self.erased.check(self.replay.state(), &is_from);
         let finding = finding.or_else(|| erasures.as_ref().err().map(|at| without_order(*at)));
         let fault = match (finding, checked, claimed) {
             (Some(finding), ..) | (None, Err(finding), _) => {

@@ -30,12 +30,13 @@ const PATIENCE: Duration = Duration::from_mins(30);
 /// Arguments of `erase`.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(group = clap::ArgGroup::new("selection").required(true).multiple(true)
+    .args(["transfer", "before", "party", "participant", "again"]))]
 pub(crate) struct EraseArguments {
     #[command(subcommand)]
     command: Option<EraseCommand>,
     /// Erase the messages of this payment, with its quotes and its request to pay.
-    #[arg(long, value_name = "TRANSFER_ID",
-        required_unless_present_any = ["before", "party", "again"])]
+    #[arg(long, value_name = "TRANSFER_ID")]
     transfer: Option<String>,
     /// Erase all messages that were recorded before this time.
     #[arg(long, value_name = "TIME", conflicts_with = "transfer")]
@@ -46,13 +47,20 @@ pub(crate) struct EraseArguments {
     #[arg(long, num_args = 2, value_names = ["TYPE", "ID"],
         conflicts_with_all = ["transfer", "before"])]
     party: Option<Vec<String>>,
+    /// Erase the messages that this participant sent, with --before only older ones.
+    ///
+    /// Registrations of its parties by operators are erased too. Messages that others sent to it
+    /// stay: they are contents of their senders. Reads the log up to the time.
+    #[arg(long, value_name = "FSP", conflicts_with_all = ["transfer", "party"])]
+    participant: Option<String>,
     /// Only messages with this sub-identifier of the party [default: any].
     #[arg(long, alias = "sub", value_name = "ID", requires = "party")]
     sub_id: Option<String>,
     /// Order the erasures of a list again, after a restore of an older copy.
     ///
     /// The list is the output of `upesi erase list --json`. Erasures that the log has are left out.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["transfer", "before", "party"])]
+    #[arg(long, value_name = "FILE",
+        conflicts_with_all = ["transfer", "before", "party", "participant"])]
     again: Option<PathBuf>,
     /// Only show what would be erased.
     #[arg(long)]
@@ -80,6 +88,7 @@ impl EraseArguments {
         let members = [
             ("transferId", self.transfer.as_deref()),
             ("before", self.before.as_deref()),
+            ("participant", self.participant.as_deref()),
             ("partyIdType", party.first().map(String::as_str)),
             ("partyIdentifier", party.get(1).map(String::as_str)),
             ("partySubIdOrType", self.sub_id.as_deref()),
@@ -111,6 +120,11 @@ pub(crate) fn erase(arguments: &EraseArguments) -> Result<(), CliError> {
     let plan = client.call("GET", &format!("/erasures/plan?{}", pairs.join("&")), None)?;
     if arguments.dry_run {
         connection.print(&plan.text, || print!("{}", planned(&plan.value)));
+        return Ok(());
+    }
+    if plan.value["contents"] == 0 {
+        connection
+            .print(&plan.text, || println!("nothing to erase: no stored message is selected"));
         return Ok(());
     }
     if connection.reason().is_none_or(|reason| reason.trim().is_empty()) {
@@ -207,15 +221,13 @@ fn order_again(
     let (mut proposals, mut refused, mut without_name) = (Vec::new(), 0, 0);
     // The oldest first.
     for it in entries(&listed).iter().rev().filter(|it| !is_known(it)) {
-        let name = match &*member(it, "form") {
-            "TRANSFER" => "transferId",
-            "BEFORE" => "before",
-            // The switch orders these by its settings.
-            "RETAINED_PAYMENTS" | "RETAINED_REGISTRATIONS" => continue,
-            _ => {
-                without_name += 1;
-                continue;
-            }
+        // The switch orders these by its settings.
+        if member(it, "form").starts_with("RETAINED_") {
+            continue;
+        }
+        let Some(body) = selection_of(it) else {
+            without_name += 1;
+            continue;
         };
         println!("  again      {}, {}", what(it), member(it, "reason"));
         if dry_run {
@@ -223,7 +235,6 @@ fn order_again(
         }
         let reason = connection.reason().map_or_else(|| member(it, "reason"), ToOwned::to_owned);
         let mut client = AdminClient::because(connection, &reason)?.waiting(PATIENCE);
-        let body = json!({ (name): it["subject"] });
         let (status, answer) = client.status_of("POST", "/erasures", Some(&body))?;
         let described = &answer.value["errorInformation"]["errorDescription"];
         match (status, proposed(&answer.value)) {
@@ -236,6 +247,20 @@ fn order_again(
         }
     }
     end_of_again((refused, without_name), &proposals)
+}
+
+/// The request that makes a listed order again; `None` if the list does not have its selection.
+fn selection_of(listed: &Value) -> Option<Value> {
+    let subject = member(listed, "subject");
+    match &*member(listed, "form") {
+        "TRANSFER" => Some(json!({ "transferId": subject })),
+        "BEFORE" => Some(json!({ "before": subject })),
+        "PARTICIPANT" => {
+            let (name, before) = subject.split_once(" before ")?;
+            Some(json!({ "participant": name, "before": before }))
+        }
+        _ => None,
+    }
 }
 
 /// The error of a list of which a part was refused, has no name, or waits for an approval.
@@ -283,6 +308,7 @@ fn what(erasure: &Value) -> String {
     match &*member(erasure, "form") {
         "BEFORE" => format!("before {subject}"),
         "PARTY" => format!("a party, {subject}"),
+        "PARTICIPANT" => format!("participant {subject}"),
         "RETAINED_PAYMENTS" => format!("payments before {subject}"),
         "RETAINED_REGISTRATIONS" => format!("registrations before {subject}"),
         _ => format!("payment {subject}"),
@@ -386,6 +412,19 @@ mod tests {
         let shown = shown(&erasure);
         assert!(shown.contains("  records    7-9, 11, ... (3 ranges)\n"), "{shown}");
         assert!(shown.contains("  approved   by benta\n"), "{shown}");
+    }
+
+    #[test]
+    fn listed_orders_are_made_again_by_their_selection() {
+        let of =
+            |form: &str, subject: &str| selection_of(&json!({"form": form, "subject": subject}));
+        let time = "2026-01-01T10:00:00.000Z";
+        assert_eq!(of("TRANSFER", "t"), Some(json!({"transferId": "t"})));
+        assert_eq!(of("BEFORE", time), Some(json!({"before": time})));
+        let expected = json!({"participant": "payerfsp", "before": time});
+        assert_eq!(of("PARTICIPANT", &format!("payerfsp before {time}")), Some(expected));
+        assert_eq!(of("PARTICIPANT", "payerfsp"), None);
+        assert_eq!(of("PARTY", "MSISDN"), None);
     }
 
     #[test]

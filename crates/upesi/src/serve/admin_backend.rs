@@ -25,8 +25,8 @@ use operations::{
     ErasureSelection, EventPage, EventPublishing, EventQuery, ExplanationFormat,
     ExplanationOptions, Health, ListedTransfer, ListedTransfers, NO_ENDPOINT, OpenBreaker,
     OpenBreakers, PARKED_MAX, ParticipantStatementRequest, PartyFindings, PartyName,
-    PaymentContents, PositionTrend, Queues, RetentionOverride, RetentionReport, RotatedKey,
-    ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane, StalledLanes, Statement,
+    PaymentContents, PositionTrend, PrepareBody, Queues, RetentionOverride, RetentionReport,
+    RotatedKey, ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane, StalledLanes, Statement,
     StatementRefusal, StuckStage, Takeover, TracePage, TraceQuery, TransferCounts, TransferTrace,
     Unavailable,
 };
@@ -283,7 +283,10 @@ impl AdminBackend for NodeBackend {
         })
     }
 
-    fn prepare_body(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
+    fn prepare_body(
+        &self,
+        id: TransferId,
+    ) -> BoxFuture<'_, Result<Option<PrepareBody>, Unavailable>> {
         Box::pin(async move {
             let view = self.ask_about(id, move |state| state.view(&id)).await?;
             let Some(view) = view else { return Ok(None) };
@@ -292,7 +295,10 @@ impl AdminBackend for NodeBackend {
             let reading = tokio::task::spawn_blocking(move || reader.read(view.prepare));
             let read = reading.await.map_err(|_| Unavailable::Stopped)?;
             let record = read.map_err(|_| Unavailable::RecordUnreadable)?;
-            Ok(record.and_then(stored_message).map(|message| message.body))
+            Ok(record.and_then(|record| match record.payload {
+                OwnedPayload::Erased => Some(PrepareBody::Erased),
+                _ => stored_message(record).map(|message| PrepareBody::Stored(message.body)),
+            }))
         })
     }
 
@@ -329,6 +335,7 @@ impl AdminBackend for NodeBackend {
         reason: String,
     ) -> BoxFuture<'_, Result<Option<ErasurePlan>, Unavailable>> {
         Box::pin(async move {
+            let mut participant = None;
             let (form, records, party) = match selection {
                 ErasureSelection::Transfer(id) => {
                     let found = self.explain(id, ExplainRequest::stored_contents).await?;
@@ -339,13 +346,18 @@ impl AdminBackend for NodeBackend {
                     let records = self.records_before(time).await?;
                     (ErasureForm::Before, records, PartyFindings::default())
                 }
+                ErasureSelection::Participant(name, time) => {
+                    participant = Some(name);
+                    let records = self.records_before(time).await?;
+                    (ErasureForm::Participant, records, PartyFindings::default())
+                }
                 ErasureSelection::Party(party) => {
                     let (found, party) = self.records_about(party).await?;
                     (ErasureForm::Party, ranges_of(&found), party)
                 }
             };
             let plan = ErasurePlan { records, party, ..ErasurePlan::default() };
-            self.scanned(plan, form, reason).await.map(Some)
+            self.scanned(plan, (form, participant), reason).await.map(Some)
         })
     }
 
@@ -354,12 +366,13 @@ impl AdminBackend for NodeBackend {
         erase: Erase,
         reason: String,
     ) -> BoxFuture<'_, Result<bool, Unavailable>> {
+        let filter = (erase.form, erase.participant());
         let plan = ErasurePlan { records: erase.records, ..ErasurePlan::default() };
         Box::pin(async move {
             if reason.chars().count() < DISTINCTIVE_MIN {
                 return Ok(false);
             }
-            let scanned = self.scanned(plan, erase.form, reason).await?;
+            let scanned = self.scanned(plan, filter, reason).await?;
             Ok(scanned.is_named_in_reason)
         })
     }
@@ -811,8 +824,8 @@ impl NodeBackend {
     /// thread, within the limit of explanations.
     async fn scanned(
         &self,
-        plan: ErasurePlan,
-        form: ErasureForm,
+        mut plan: ErasurePlan,
+        (form, participant): (ErasureForm, Option<FspName>),
         reason: String,
     ) -> Result<ErasurePlan, Unavailable> {
         let permits = Arc::clone(&self.permits.explaining);
@@ -822,9 +835,12 @@ impl NodeBackend {
         let gone = CancelOnDrop::default();
         let is_gone = Arc::clone(&gone.0);
         let task = tokio::task::spawn_blocking(move || {
-            let mut scan = ContentScan::new(form, &reason);
+            let mut scan = ContentScan::new(form, &reason).of_participant(participant);
             let read = scan.read((&frames, &*reader), &plan.records, &is_gone);
             read.map_err(|error| error.to_string())?;
+            if participant.is_some() {
+                plan.records = scan.found.into_iter().collect();
+            }
             let ContentScan { contents, bulks, is_named: is_named_in_reason, .. } = scan;
             let planned = status.plan(ErasurePlan { contents, bulks, is_named_in_reason, ..plan });
             drop(permit);

@@ -123,7 +123,7 @@ impl BackgroundJobs {
         if RetentionJob::is_needed(config) {
             let reporter =
                 JobReporter::new("retention", &jobs.status.storage, |it| &mut it.retention);
-            let job = RetentionJob { view: jobs.status.retention.clone() };
+            let mut job = RetentionJob::new(jobs.status.retention.clone());
             jobs.spawn("retention", RETENTION_INTERVAL, move |_| reporter.report(job.run()))?;
         }
         jobs.start_erasures(segments.clone(), handle)?;

@@ -10,8 +10,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use journal::DurableFrames;
-use ledger::{Command, ErasureForm, LogIndex, RecordRange, Stamp};
+use ledger::{Command, ErasureForm, FspName, LogIndex, RecordRange, Stamp};
 use ports::{Disk, LogError, OwnedPayload, RecordReader, StopReading};
+use record::command::is_from_participant;
 use record::frame::{Frame, Payload};
 
 use crate::serve::identifiers::has_identifier_of;
@@ -22,7 +23,11 @@ const SHORT_RANGE: u64 = 32;
 /// The contents that an erasure of a form would erase.
 pub(crate) struct ContentScan<'a> {
     form: ErasureForm,
+    /// Only contents of this participant.
+    participant: Option<FspName>,
     reason: &'a str,
+    /// The first and the last of their records.
+    pub(crate) found: Option<RecordRange>,
     /// Their number.
     pub(crate) contents: u64,
     /// Those of them that are messages about bulk transfers.
@@ -35,7 +40,13 @@ pub(crate) struct ContentScan<'a> {
 
 impl<'a> ContentScan<'a> {
     pub(crate) fn new(form: ErasureForm, reason: &'a str) -> Self {
-        Self { form, reason, contents: 0, bulks: 0, oldest: None, is_named: false }
+        let (participant, found, oldest) = Default::default();
+        Self { form, participant, reason, found, contents: 0, bulks: 0, oldest, is_named: false }
+    }
+
+    /// Only contents of a participant.
+    pub(crate) fn of_participant(self, participant: Option<FspName>) -> Self {
+        Self { participant, ..self }
     }
 
     /// Reads the records of some ranges, until the requester is gone.
@@ -67,7 +78,8 @@ impl<'a> ContentScan<'a> {
         for record in range.first.0..=range.last.0 {
             let Some(owned) = reader.read(LogIndex(record))? else { return Ok(()) };
             if let OwnedPayload::Stored(payload) = &owned.payload {
-                self.add(owned.kind, payload, owned.stamp);
+                let fields = (owned.kind, owned.version, &owned.fields[..]);
+                self.add((LogIndex(record), owned.stamp), fields, payload);
             }
         }
         Ok(())
@@ -81,17 +93,26 @@ impl<'a> ContentScan<'a> {
     ) -> Result<(), StopReading> {
         for record in frame.records().filter(|it| range.contains(it.log_index)) {
             if let Payload::Stored(payload) = record.payload {
-                self.add(record.kind, payload, frame.header().batch.stamp);
+                let fields = (record.kind, record.version, record.fields);
+                self.add((record.log_index, frame.header().batch.stamp), fields, payload);
             }
         }
         let is_over = range.last <= frame.header().last() || gone.load(Ordering::Relaxed);
         if is_over { Err(StopReading) } else { Ok(()) }
     }
 
-    fn add(&mut self, kind: u16, payload: &[u8], stamp: Stamp) {
-        if !self.form.selects(kind) {
+    fn add(
+        &mut self,
+        (record, stamp): (LogIndex, Stamp),
+        fields: (u16, u16, &[u8]),
+        payload: &[u8],
+    ) {
+        let (kind, ..) = fields;
+        let is_from = |name: &FspName| is_from_participant(fields, name);
+        if !self.form.selects(kind) || !self.participant.as_ref().is_none_or(is_from) {
             return;
         }
+        self.found.get_or_insert(RecordRange { first: record, last: record }).last = record;
         self.contents += 1;
         self.bulks += u64::from(Command::is_bulk(kind));
         self.oldest.get_or_insert(stamp);

@@ -7,7 +7,8 @@
 //!
 //! # Costs and bounds
 //! A binary search of the log for each kind and one pass over the records that have become too old,
-//! and at most one order of each kind per day. Nodes of
+//! and at most one order of each kind per day. Records without contents of the kind get no order; a
+//! job remembers them, and reads them once more after a restart. Nodes of
 //! a cluster may order the same erasure twice, which erases nothing more.
 
 use std::sync::Arc;
@@ -192,57 +193,14 @@ impl RetentionView {
         }
         Ok(orders)
     }
-}
 
-fn last_of(rule: RetentionRule, orders: &[(Stamp, Erase)]) -> LastOrder {
-    let last = orders.iter().find(|(_, order)| order.form == rule.form);
-    last.map_or_else(LastOrder::default, |(at, order)| LastOrder {
-        at: Some(*at),
-        through: order.records.last().map_or(LogIndex(0), |range| range.last),
-    })
-}
-
-/// The time before which contents are erased; `None` if they are kept.
-fn cutoff(rule: RetentionRule, now: Stamp) -> Option<Stamp> {
-    let age = u64::from(rule.days) * DAY_US;
-    (rule.days != 0).then(|| Stamp(now.0.saturating_sub(age)))
-}
-
-/// The job.
-pub(crate) struct RetentionJob {
-    pub(crate) view: RetentionView,
-}
-
-impl RetentionJob {
-    /// Whether a setting makes it necessary.
-    pub(crate) fn is_needed(config: &Config) -> bool {
-        rules_of(config).iter().any(|rule| rule.days != 0)
-    }
-
-    /// Orders the erasures that are due.
-    pub(crate) fn run(&self) -> Result<Option<LogIndex>, JobFailure> {
-        let view = &self.view;
-        // Earlier rules of the log know no erasures.
-        if view.handle.view().rules_version < Erase::DECLARATION.rules {
-            return Ok(None);
-        }
-        let now = SystemClock::new().now().wall;
-        let orders = view.orders().map_err(JobFailure::Failed)?;
-        for rule in view.rules {
-            let last = last_of(rule, &orders);
-            let is_early = last.at.is_some_and(|at| now.0 < at.0.saturating_add(ORDER_PAUSE_US));
-            if is_early {
-                continue;
-            }
-            if let Some(range) = view.due(rule, last, now).map_err(JobFailure::Failed)? {
-                self.order(rule, range, now)?;
-            }
-        }
-        Ok(None)
-    }
-
-    fn order(&self, rule: RetentionRule, range: RecordRange, now: Stamp) -> Result<(), JobFailure> {
-        let contents = self.view.scan(rule, range).map_err(JobFailure::Failed)?.contents;
+    /// Orders the erasure of this number of contents.
+    fn order(
+        &self,
+        (rule, contents): (RetentionRule, u64),
+        range: RecordRange,
+        now: Stamp,
+    ) -> Result<(), JobFailure> {
         let erase = Erase {
             form: rule.form,
             subject: moment(cutoff(rule, now).unwrap_or_default()),
@@ -261,8 +219,67 @@ impl RetentionJob {
         let attached = SubmissionContext { ticket, message: None };
         let submission = Submission { command, record, durability: Durability::Synced, attached };
         // A full inbox: the next run orders it.
-        let _refused = self.view.handle.submit(&mut vec![submission]);
+        let _refused = self.handle.submit(&mut vec![submission]);
         tracing::info!(kind = rule.kind, through = range.last.0, "an erasure by age was ordered");
         Ok(())
+    }
+}
+
+fn last_of(rule: RetentionRule, orders: &[(Stamp, Erase)]) -> LastOrder {
+    let last = orders.iter().find(|(_, order)| order.form == rule.form);
+    last.map_or_else(LastOrder::default, |(at, order)| LastOrder {
+        at: Some(*at),
+        through: order.records.last().map_or(LogIndex(0), |range| range.last),
+    })
+}
+
+/// The time before which contents are erased; `None` if they are kept.
+fn cutoff(rule: RetentionRule, now: Stamp) -> Option<Stamp> {
+    let age = u64::from(rule.days) * DAY_US;
+    (rule.days != 0).then(|| Stamp(now.0.saturating_sub(age)))
+}
+
+/// The job.
+pub(crate) struct RetentionJob {
+    view: RetentionView,
+    /// For each rule, the last record without contents after the last order.
+    empty_through: [LogIndex; 2],
+}
+
+impl RetentionJob {
+    pub(crate) fn new(view: RetentionView) -> Self {
+        Self { view, empty_through: Default::default() }
+    }
+
+    /// Whether a setting makes it necessary.
+    pub(crate) fn is_needed(config: &Config) -> bool {
+        rules_of(config).iter().any(|rule| rule.days != 0)
+    }
+
+    /// Orders the erasures that are due.
+    pub(crate) fn run(&mut self) -> Result<Option<LogIndex>, JobFailure> {
+        let view = self.view.clone();
+        // Earlier rules of the log know no erasures.
+        if view.handle.view().rules_version < Erase::DECLARATION.rules {
+            return Ok(None);
+        }
+        let now = SystemClock::new().now().wall;
+        let orders = view.orders().map_err(JobFailure::Failed)?;
+        for (rule, empty_through) in view.rules.into_iter().zip(&mut self.empty_through) {
+            let last = last_of(rule, &orders);
+            let last = LastOrder { through: last.through.max(*empty_through), ..last };
+            let is_early = last.at.is_some_and(|at| now.0 < at.0.saturating_add(ORDER_PAUSE_US));
+            if is_early {
+                continue;
+            }
+            let Some(range) = view.due(rule, last, now).map_err(JobFailure::Failed)? else {
+                continue;
+            };
+            match view.scan(rule, range).map_err(JobFailure::Failed)?.contents {
+                0 => *empty_through = range.last,
+                contents => view.order((rule, contents), range, now)?,
+            }
+        }
+        Ok(None)
     }
 }

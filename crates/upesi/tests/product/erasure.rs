@@ -22,7 +22,7 @@ use crate::support::switch::{Home, PROGRAM, Ports, Printed, Switch, files, finis
 /// A note of the payer, in the extension list of a payment.
 const SECRET: &str = "rent for the flat of Wanjiru Kamau";
 
-fn run(scheme: &Scheme, arguments: &[&str]) -> Output {
+pub(crate) fn run(scheme: &Scheme, arguments: &[&str]) -> Output {
     run_at((&scheme.home, &scheme.switch), arguments)
 }
 
@@ -69,12 +69,17 @@ pub(crate) fn holders(directory: &Path) -> Vec<PathBuf> {
 
 /// Waits until all erasures are done. Each round makes a change, whose record lets the switch close the
 /// segment that it writes.
-fn wait_until_erased(scheme: &Scheme) -> Value {
+pub(crate) fn wait_until_erased(scheme: &Scheme) -> Value {
+    let is_done = |it: &Value| it["state"] == "DONE";
+    wait_for_all(scheme, |all| all.as_array().unwrap().iter().all(is_done))
+}
+
+/// Waits until the list of erasures is as expected. A change is made in each round.
+pub(crate) fn wait_for_all(scheme: &Scheme, is_expected: impl Fn(&Value) -> bool) -> Value {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let all = scheme.admin.json("/erasures");
-        let is_done = |it: &Value| it["state"] == "DONE";
-        if all.as_array().unwrap().iter().all(is_done) {
+        if is_expected(&all) {
             return all;
         }
         assert!(Instant::now() < deadline, "{all}");
@@ -83,7 +88,7 @@ fn wait_until_erased(scheme: &Scheme) -> Value {
     }
 }
 
-fn verified(home: &Home) -> Value {
+pub(crate) fn verified(home: &Home) -> Value {
     let data = home.data();
     let mut command = Command::new(PROGRAM);
     command.args(["verify", "--json", "--data", text(&data)]);
@@ -136,7 +141,7 @@ fn contents_of_a_payment_are_erased_and_everything_is_still_proven() {
 }
 
 /// A quote for a party, with a note, and the payment of the same transaction.
-fn pay_party(scheme: &Scheme, number: &str) -> Transfer {
+pub(crate) fn pay_party(scheme: &Scheme, number: &str) -> Transfer {
     let transfer = Transfer::of("10");
     let quote = uuid();
     let party = |number: &str, fsp: &str| {
@@ -163,7 +168,7 @@ fn pay_party(scheme: &Scheme, number: &str) -> Transfer {
 }
 
 /// Registers a party, and waits for the answer to its FSP.
-fn register(scheme: &Scheme, path: &str) {
+pub(crate) fn register(scheme: &Scheme, path: &str) {
     let body = r#"{"fspId":"payeefsp","currency":"USD"}"#;
     scheme.send(&Message::new("POST", path, "payeefsp").body(body), 202);
     scheme.payee.wait("PUT", path);
@@ -304,13 +309,8 @@ fn an_order_in_the_copy_stays_there() {
     scheme.end();
 }
 
-/// Without its order on the log, a missing content is a fault.
-#[test]
-fn contents_that_no_order_erased_are_a_fault() {
-    let scheme = Scheme::start();
-    pay_with_note(&scheme, "10");
-    scheme.switch.stop(Signal::TERM);
-    let data = scheme.home.data();
+/// Erases all contents of the first segment.
+pub(crate) fn erase_by_hand(data: &Path) {
     let path = data.join("00000000000000000001.segment");
     let bytes = fs::read(&path).unwrap();
     let mut erased = bytes[..512].to_vec();
@@ -321,6 +321,16 @@ fn contents_that_no_order_erased_are_a_fault() {
         frame.erase(&mut erased, |_| true);
     }
     fs::write(&path, erased).unwrap();
+}
+
+/// Without its order on the log, a missing content is a fault.
+#[test]
+fn contents_that_no_order_erased_are_a_fault() {
+    let scheme = Scheme::start();
+    pay_with_note(&scheme, "10");
+    scheme.switch.stop(Signal::TERM);
+    let data = scheme.home.data();
+    erase_by_hand(&data);
     let mut command = Command::new(PROGRAM);
     command.args(["verify", "--data", text(&data)]);
     let fault = finish(command).fails();
@@ -331,6 +341,12 @@ fn contents_that_no_order_erased_are_a_fault() {
 fn two_operators_order_an_erasure() {
     let office = Office::configured("");
     let [amina, benta] = ["amina", "benta"].map(|name| office.add(name, "privacy"));
+    let admin = Admin::new(&office.home, &office.switch);
+    admin.prepare_hub();
+    admin.onboard("payerfsp", "http://127.0.0.1:9", "1000", "1000");
+    let party =
+        r#"{"parties":[{"partyIdType":"MSISDN","partyIdentifier":"1","fspId":"payerfsp"}]}"#;
+    assert_eq!(admin.call("POST", "/parties", party).status, 200);
     let viewer = office.add("chen", "viewer");
     let order = "erase --before 2030-01-01T00:00:00Z --reason retention";
     let refused = office.run(&viewer, order).fails();
@@ -634,4 +650,30 @@ fn contents_are_erased_by_age() {
         (&proof["messages_erased"], &proof["erasures"][0]["form"]),
         (&2.into(), &"RETAINED_PAYMENTS".into())
     );
+}
+
+/// Payments are kept for a day, and there were none: only registrations are ordered.
+#[test]
+fn days_without_contents_are_not_ordered() {
+    let clocks = Clocks::new();
+    clocks.set("old", -3 * 86_400);
+    let home = Home::new();
+    let mut command = home.command(Ports::free());
+    clocks.lead("old", &mut command);
+    let switch = home.started(command);
+    let scheme = Scheme::over(home, switch);
+    register(&scheme, "/participants/MSISDN/254700000001");
+    let Scheme { home, switch, payer, payee, other, .. } = scheme;
+    switch.stop(Signal::TERM);
+    let settings = home.configuration();
+    let text = fs::read_to_string(&settings).unwrap();
+    let days = "[retention]\npayments_days = 1\nregistrations_days = 1\n";
+    fs::write(&settings, format!("{text}\n{days}")).unwrap();
+    let switch = home.serve();
+    let admin = Admin::new(&home, &switch);
+    let scheme = Scheme { home, switch, admin, payer, payee, other };
+    let order = wait_for_state(&scheme, "DONE");
+    assert_eq!(order["form"], "RETAINED_REGISTRATIONS", "{order}");
+    assert_eq!(scheme.admin.json("/erasures").as_array().unwrap().len(), 1);
+    scheme.switch.stop(Signal::TERM);
 }

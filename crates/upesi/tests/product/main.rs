@@ -68,6 +68,7 @@ mod monitoring;
 #[cfg(feature = "real-object-stores")]
 mod object_stores;
 mod offline;
+mod older_proposals;
 #[cfg(feature = "real-receivers")]
 mod openid;
 mod operate;
@@ -75,6 +76,7 @@ mod operations;
 mod operators;
 mod oracle_api;
 mod oracles;
+mod participant_erasure;
 mod participant_metrics;
 mod parties;
 mod party_erasure;

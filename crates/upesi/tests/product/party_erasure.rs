@@ -29,7 +29,7 @@ fn run(scheme: &Scheme, arguments: &[&str]) -> Output {
 }
 
 /// The files of a directory that contain a text.
-fn holders(directory: &Path, text: &str) -> Vec<PathBuf> {
+pub(crate) fn holders(directory: &Path, text: &str) -> Vec<PathBuf> {
     let has = |path: &PathBuf| {
         let bytes = fs::read(path).unwrap_or_default();
         bytes.windows(text.len()).any(|window| window == text.as_bytes())
@@ -126,15 +126,15 @@ fn the_directory_serves_the_other_parties_of_an_erased_batch() {
 }
 
 /// Two operators who may do everything, also erase.
-struct Pair {
-    office: Office,
+pub(crate) struct Pair {
+    pub(crate) office: Office,
     amina: PathBuf,
     benta: PathBuf,
-    admin: Admin,
+    pub(crate) admin: Admin,
 }
 
 impl Pair {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let office = Office::configured("");
         let [amina, benta] =
             ["amina", "benta"].map(|name| office.add(name, "admin --role privacy"));
@@ -159,7 +159,7 @@ impl Pair {
         client.call(&Request { method, path, headers, body }).unwrap()
     }
 
-    fn propose_party(&self, id: &str) -> String {
+    pub(crate) fn propose_party(&self, id: &str) -> String {
         let body = json!({"parties": [{
             "partyIdType": "MSISDN", "partyIdentifier": id, "partySubIdOrType": "till-4",
             "fspId": "payerfsp",
@@ -169,11 +169,11 @@ impl Pair {
         proposed.text()
     }
 
-    fn proposal(&self, number: u32) -> String {
+    pub(crate) fn proposal(&self, number: u32) -> String {
         self.call(&self.amina, "GET", &format!("/proposals/{number}"), "").text()
     }
 
-    fn approve(&self, number: u32) {
+    pub(crate) fn approve(&self, number: u32) {
         self.office.run(&self.benta, &format!("proposal approve {number}")).succeeds();
     }
 
@@ -184,7 +184,7 @@ impl Pair {
         self.approve(number);
     }
 
-    fn found(&self, id: &str) -> String {
+    pub(crate) fn found(&self, id: &str) -> String {
         self.call(&self.amina, "GET", &format!("/parties/MSISDN/{id}?subId=till-4"), "").text()
     }
 

@@ -1,6 +1,6 @@
 //! Erased contents of a log, compared with the orders that erased them.
 
-use ledger::{Change, Command, Erase, LogIndex, State};
+use ledger::{Change, Command, Erase, FspName, LogIndex, State};
 use serde::Serialize;
 
 use crate::cli::stdout::moment;
@@ -66,8 +66,13 @@ impl ErasedContents {
     }
 
     /// The accepted orders with the contents that they erased, or the first record whose contents
-    /// are missing without an order.
-    pub(crate) fn check(&self, state: &State) -> Result<Vec<ErasureProof>, LogIndex> {
+    /// are missing without an order. `is_from` reads a record, and decides whether its contents
+    /// are a participant's; it is called for orders of a participant's contents only.
+    pub(crate) fn check(
+        &self,
+        state: &State,
+        is_from: &dyn Fn(LogIndex, &FspName) -> bool,
+    ) -> Result<Vec<ErasureProof>, LogIndex> {
         let mut proofs = Vec::new();
         let mut accepted = Vec::new();
         for row in state.erasures().iter() {
@@ -89,7 +94,8 @@ impl ErasedContents {
         let mut last_by = 0;
         for &ErasedRange { first, last, kind } in &self.erased {
             for record in (first.0..=last.0).map(LogIndex) {
-                let erases = |order: &&Order| order.erase.erases(record, kind);
+                let is_from = |name: &FspName| is_from(record, name);
+                let erases = |order: &&Order| order.erase.erases(record, kind, is_from);
                 if !accepted.get(last_by).is_some_and(erases) {
                     last_by = accepted.iter().position(erases).ok_or(record)?;
                 }

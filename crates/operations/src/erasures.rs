@@ -432,7 +432,7 @@ response_type! {
         bytes: u64,
         /// The last record that earlier orders name.
         erased_through: u64,
-        /// When the next order is made.
+        /// When the next order is made, at the earliest.
         #[serde(skip_serializing_if = "Option::is_none")]
         next_date: Option<Timestamp>,
     }

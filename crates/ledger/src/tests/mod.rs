@@ -11,6 +11,7 @@ mod properties;
 mod query;
 mod scenario;
 mod scenarios;
+mod senders;
 mod snapshot;
 mod snapshot_validation;
 mod touches;

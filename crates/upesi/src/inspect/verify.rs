@@ -2,6 +2,7 @@
 //! ([`accounting`]). Changes nothing in the data directory.
 
 pub(crate) mod accounting;
+mod erased_ranges;
 mod erasures;
 
 use std::env;

@@ -4,21 +4,15 @@ use ledger::{Change, Command, Erase, FspName, LogIndex, State};
 use serde::Serialize;
 
 use crate::cli::stdout::moment;
+use crate::inspect::verify::erased_ranges::{CompactRanges, RecordsOfKind};
 
 /// Erased contents, and all orders of erasures.
 #[derive(Default)]
 pub(crate) struct ErasedContents {
     /// Records without their contents, as ranges of records with kinds of one class.
-    erased: Vec<ErasedRange>,
+    erased: CompactRanges,
     /// All recorded orders, refused ones included.
     orders: Vec<Order>,
-}
-
-/// Consecutive records without their contents.
-struct ErasedRange {
-    first: LogIndex,
-    last: LogIndex,
-    kind: u16,
 }
 
 /// A recorded order.
@@ -53,7 +47,7 @@ impl ErasedContents {
             Some(range) if range.last.0 + 1 == record.0 && is_same(range.kind) => {
                 range.last = record;
             }
-            _ => self.erased.push(ErasedRange { first: record, last: record, kind }),
+            _ => self.erased.push(RecordsOfKind { first: record, last: record, kind }),
         }
     }
 
@@ -92,7 +86,7 @@ impl ErasedContents {
         }
         // Neighbours were usually erased by one order.
         let mut last_by = 0;
-        for &ErasedRange { first, last, kind } in &self.erased {
+        for RecordsOfKind { first, last, kind } in self.erased.iter() {
             for record in (first.0..=last.0).map(LogIndex) {
                 let is_from = |name: &FspName| is_from(record, name);
                 let erases = |order: &&Order| order.erase.erases(record, kind, is_from);

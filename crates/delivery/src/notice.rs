@@ -84,6 +84,14 @@ pub struct Attempt<M> {
     pub message: Option<M>,
 }
 
+impl<M> Attempt<M> {
+    /// The same attempt with its message in another form.
+    pub fn map<N>(self, form: impl FnOnce(M) -> N) -> Attempt<N> {
+        let Self { notice, recipient, transfer, number, reserved_at, message } = self;
+        Attempt { notice, recipient, transfer, number, reserved_at, message: message.map(form) }
+    }
+}
+
 /// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptResult {

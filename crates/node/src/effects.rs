@@ -47,7 +47,7 @@ struct Unrecorded {
 
 impl<M> EffectDispatcher<M> {
     pub(crate) fn new(shared: Arc<Shared<M>>) -> Self {
-        let outgoing = shared.mailboxes.iter().map(|_| Vec::new()).collect();
+        let outgoing = shared.mailboxes.all.iter().map(|_| Vec::new()).collect();
         Self { shared, outgoing, unrecorded: VecDeque::new() }
     }
 
@@ -255,7 +255,7 @@ impl<M> EffectDispatcher<M> {
     /// Adds an event for the I/O thread that sends to a participant. It is always the same mailbox,
     /// which keeps the order.
     pub(crate) fn post_to_lane(&mut self, recipient: ParticipantIndex, event: MailboxEvent<M>) {
-        let mailbox = recipient.at() % self.outgoing.len();
+        let mailbox = recipient.at() % self.shared.mailboxes.with_lanes;
         self.outgoing[mailbox].push(event);
     }
 
@@ -264,7 +264,7 @@ impl<M> EffectDispatcher<M> {
     }
 
     pub(crate) fn post(&mut self) {
-        for (mailbox, events) in self.shared.mailboxes.iter().zip(&mut self.outgoing) {
+        for (mailbox, events) in self.shared.mailboxes.all.iter().zip(&mut self.outgoing) {
             mailbox.post(events);
         }
     }

@@ -13,7 +13,7 @@ use crate::cluster::Cluster;
 use crate::directory::Directory;
 use crate::inbox::{Inbox, Prefetch, ReadRequest};
 use crate::latency_trace::{LatencyTrace, monotonic_ns};
-use crate::mailbox::Mailbox;
+use crate::mailbox::Mailboxes;
 use crate::participants_view::ParticipantsView;
 use crate::position_jumps::PositionJumps;
 use crate::record_reader::{ReadFailure, TrackedReader};
@@ -105,7 +105,7 @@ impl<M> Shared<M> {
 
 pub(crate) struct Shared<M> {
     pub(crate) inbox: Inbox<M>,
-    pub(crate) mailboxes: Vec<Arc<Mailbox<M>>>,
+    pub(crate) mailboxes: Mailboxes<M>,
     pub(crate) status: Mutex<NodeStatus>,
     pub(crate) view: SharedValue<ParticipantsView>,
     pub(crate) directory: Directory,
@@ -409,12 +409,6 @@ impl<M: Send + Sync + 'static> Handle<M> {
     #[must_use]
     pub fn unread(&self) -> Option<ReadFailure> {
         self.shared.reader.unread()
-    }
-
-    /// Number of mailboxes.
-    #[must_use]
-    pub fn mailboxes(&self) -> usize {
-        self.shared.mailboxes.len()
     }
 
     /// The latency trace.

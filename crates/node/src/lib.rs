@@ -46,7 +46,7 @@ pub use cluster::{Cluster, ClusterLane, ClusterNode, Takeover};
 pub use directory::Directory;
 pub use handle::{Handle, NodeHealth, NodeStatus};
 pub use inbox::InboxLimits;
-pub use mailbox::{BatchTimes, Mailbox, MailboxEvent};
+pub use mailbox::{BatchTimes, HandOver, Mailbox, MailboxEvent, Mailboxes};
 pub use own_log::{Standalone, start};
 pub use participants_view::{ParticipantInfo, ParticipantsView};
 pub use record_reader::ReadFailure;

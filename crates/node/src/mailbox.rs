@@ -1,9 +1,9 @@
-//! Mailboxes: events from the sequencer's thread to an I/O thread.
+//! Hand-overs to an I/O thread: events from the sequencer's thread, and work of other I/O threads.
 
 use ledger::{FinishedDelivery, Notice, NoticeId, Outcome, ParticipantIndex, Stamp};
 
 use crate::submission::SubmissionRefused;
-use crate::sync::{Arc, Mutex, PoisonError};
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// When the batch of a command was processed, in nanoseconds of the machine's monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,37 +59,69 @@ pub enum MailboxEvent<M> {
     Lease(u64),
 }
 
-/// A queue from the sequencer's thread to one I/O thread: a batch of events and one wake-up.
+/// Events from the sequencer's thread to one I/O thread.
 ///
 /// Bound: every event results from work that the bounded inbox accepted.
-pub struct Mailbox<M> {
-    events: Mutex<Vec<MailboxEvent<M>>>,
+pub type Mailbox<M> = HandOver<MailboxEvent<M>>;
+
+/// The mailboxes of all I/O threads. A participant's notices go to the mailbox number (participant
+/// modulo [`Self::with_lanes`]).
+pub struct Mailboxes<M> {
+    /// By the thread's number; at least one.
+    pub all: Vec<Arc<Mailbox<M>>>,
+    /// Number of threads with lanes, which come first.
+    pub with_lanes: usize,
+}
+
+impl<M> From<Vec<Arc<Mailbox<M>>>> for Mailboxes<M> {
+    /// All of these threads have lanes.
+    fn from(all: Vec<Arc<Mailbox<M>>>) -> Self {
+        Self { with_lanes: all.len(), all }
+    }
+}
+
+/// A queue to one thread: many items, one wake-up. It has no bound of its own; each use states why
+/// its items are bounded.
+pub struct HandOver<T> {
+    items: Mutex<Vec<T>>,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
-impl<M> Mailbox<M> {
-    /// A mailbox whose owner is woken by `wake`, which must not block.
+impl<T> HandOver<T> {
+    /// A queue whose owner is woken by `wake`, which must not block.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { events: Mutex::new(Vec::new()), wake: Box::new(wake) }
+        Self { items: Mutex::new(Vec::new()), wake: Box::new(wake) }
     }
 
-    /// Swaps everything posted into `events`, which must be empty.
-    pub fn take(&self, events: &mut Vec<MailboxEvent<M>>) {
-        assert!(events.is_empty(), "events are handled before more are taken");
-        std::mem::swap(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner), events);
+    /// Swaps everything posted into `items`, which must be empty.
+    pub fn take(&self, items: &mut Vec<T>) {
+        assert!(items.is_empty(), "items are handled before more are taken");
+        std::mem::swap(&mut *self.lock(), items);
     }
 
-    /// Posts all of `events` and wakes the owner.
-    pub fn post(&self, events: &mut Vec<MailboxEvent<M>>) {
-        if events.is_empty() {
-            return;
+    /// Posts all of `items` and wakes the owner.
+    pub fn post(&self, items: &mut Vec<T>) {
+        if !items.is_empty() {
+            self.add(|posted| posted.append(items));
         }
-        let mut posted = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+    }
+
+    /// Posts one item and wakes the owner.
+    pub fn push(&self, item: T) {
+        self.add(|posted| posted.push(item));
+    }
+
+    fn add(&self, add: impl FnOnce(&mut Vec<T>)) {
+        let mut posted = self.lock();
         let first = posted.is_empty();
-        posted.append(events);
+        add(&mut posted);
         drop(posted);
         if first {
             (self.wake)();
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<T>> {
+        self.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,5 @@
 //! The standalone node, with a log of its own. It decides a batch in the turn that takes it.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use sequencer::{CommitError, Committed, Sequencer};
 use crate::directory::Directory;
 use crate::inbox::InboxLimits;
 use crate::latency_trace::TracedLog;
-use crate::mailbox::Mailbox;
+use crate::mailbox::Mailboxes;
 use crate::runner::{LogKind, Node, NodeError, Runner, SequencerOf, Turn, share};
 use crate::submission::{Submission, SubmissionRefused};
 
@@ -45,7 +44,7 @@ pub fn start<L, C, M>(
     sequencer: Sequencer<TracedLog<L>>,
     clock: C,
     directory: Directory,
-    mailboxes: Vec<Arc<Mailbox<M>>>,
+    mailboxes: impl Into<Mailboxes<M>>,
     limits: InboxLimits,
 ) -> std::io::Result<Node<M>>
 where
@@ -53,18 +52,17 @@ where
     C: Clock + Send + 'static,
     M: Send + Sync + 'static,
 {
-    Standalone::new(sequencer, (clock, directory), (mailboxes, limits)).spawn()
+    Standalone::new(sequencer, (clock, directory), (mailboxes.into(), limits)).spawn()
 }
 
 impl<L: Log, C: Clock, M> Standalone<L, C, M> {
     /// A node that continues the log of `sequencer`.
     ///
     /// Notices owed from earlier runs are posted at once: delivery resumes.
-    /// A participant's notices go to mailbox number (participant modulo number of mailboxes).
     pub fn new(
         sequencer: Sequencer<TracedLog<L>>,
         (clock, directory): (C, Directory),
-        (mailboxes, limits): (Vec<Arc<Mailbox<M>>>, InboxLimits),
+        (mailboxes, limits): (Mailboxes<M>, InboxLimits),
     ) -> Self {
         let shared = share(&sequencer, directory, mailboxes, (limits, u64::MAX));
         let kind = OwnLog { sequencer, batch: Vec::new(), no_tick_before: 0, last_batch_us: 0 };

@@ -25,7 +25,7 @@ use crate::effects::EffectDispatcher;
 use crate::handle::{Handle, NodeGauges, NodeStatus, Shared};
 use crate::inbox::{ArrivedSubmissions, Inbox, InboxLimits, TakenWork};
 use crate::latency_trace::{self, TracedLog};
-use crate::mailbox::Mailbox;
+use crate::mailbox::Mailboxes;
 use crate::participants_view::ParticipantsView;
 use crate::position_jumps::PositionJumps;
 use crate::record_reader::TrackedReader;
@@ -250,10 +250,10 @@ where
 pub(crate) fn share<L: Log, M>(
     sequencer: &Sequencer<TracedLog<L>>,
     directory: Directory,
-    mailboxes: Vec<Arc<Mailbox<M>>>,
+    mailboxes: Mailboxes<M>,
     (limits, first_lease_us): (InboxLimits, u64),
 ) -> Arc<Shared<M>> {
-    assert!(!mailboxes.is_empty(), "a node needs at least one mailbox");
+    assert!(0 < mailboxes.with_lanes, "a node needs at least one mailbox");
     if sequencer.state().log_index() != LogIndex(0) {
         directory.begin(PartyKey::of_state(sequencer.state()));
     }

@@ -48,7 +48,7 @@ use crate::effects::finished_notices;
 use crate::handle::Shared;
 use crate::inbox::{InboxLimits, ReadRequest};
 use crate::latency_trace::TracedLog;
-use crate::mailbox::{Mailbox, MailboxEvent};
+use crate::mailbox::{MailboxEvent, Mailboxes};
 use crate::runner::{LogKind, Node, NodeError, Runner, SequencerOf, Turn, share};
 use crate::state_hash_check::StateHashCheck;
 use crate::submission::{Submission, SubmissionRefused, unattended};
@@ -216,7 +216,7 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         replica: Replica<TracedLog<L>>,
         offset: i64,
         (clock, directory): (C, Directory),
-        (mailboxes, limits): (Vec<Arc<Mailbox<M>>>, InboxLimits),
+        (mailboxes, limits): (Mailboxes<M>, InboxLimits),
         options: ReplicatedNodeOptions<M>,
         connect: impl FnOnce(Arrivals<M>) -> Result<T, String>,
     ) -> Result<Self, String> {

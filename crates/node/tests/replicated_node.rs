@@ -80,7 +80,7 @@ impl TestNode {
             arrivals = Some(from);
             Ok(sent.clone())
         };
-        let of_io = (vec![Arc::new(Mailbox::new(|| {}))], InboxLimits::default());
+        let of_io = (vec![Arc::new(Mailbox::new(|| {}))].into(), InboxLimits::default());
         let clock_and_directory = (clock.clone(), Directory::default());
         let node = ReplicatedNode::new(replica, 0, clock_and_directory, of_io, options, connect);
         let node = node.expect("it begins");

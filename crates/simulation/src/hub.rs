@@ -69,11 +69,11 @@ impl SimHub {
         clock.set(now);
         let flags = (0..env.parameters.io_threads).map(|_| Arc::new(AtomicBool::new(false)));
         let threads: Vec<_> = flags.map(|has_mail| (mailbox(&has_mail), has_mail)).collect();
-        let mailboxes = threads.iter().map(|thread| Arc::clone(&thread.0)).collect();
+        let mailboxes: Vec<_> = threads.iter().map(|thread| Arc::clone(&thread.0)).collect();
         let limits =
             InboxLimits { submissions_max: env.parameters.inbox_max, ..InboxLimits::default() };
         let parts = (clock.clone(), Directory::new(Arc::new(store.clone())));
-        let node = Standalone::new(sequencer, parts, (mailboxes, limits));
+        let node = Standalone::new(sequencer, parts, (mailboxes.into(), limits));
         let handle = node.handle();
         let io_thread = |(number, (mailbox, has_mail))| {
             let policy = (env.parameters.policy.clone(), env.random.next());

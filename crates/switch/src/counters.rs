@@ -39,6 +39,8 @@ counters! {
     forwards_failed,
     /// Attempts to deliver a notice, including those whose message could not be read.
     attempts,
+    /// Attempts and forwards that a busy thread lent to a helper thread.
+    calls_lent,
     /// Accepted connections from clients.
     connections,
     /// Open connections from clients, as of the last sweep.

@@ -27,7 +27,8 @@ use tokio::task::spawn_local;
 use crate::connections::Connections;
 use crate::failure::{Failure, SendError};
 use crate::lane_watch::LaneWatch;
-use crate::message::{ForwardedMessage, OutgoingNotice};
+use crate::lent_calls::{AttemptEnd, Call, EndedCall, LentCall, LentCalls};
+use crate::message::{ForwardedMessage, LentNotice, OutgoingNotice};
 use crate::notice_messages::{NoticeResponse, Notices};
 use crate::outbox::Outbox;
 use crate::passthrough;
@@ -53,7 +54,7 @@ pub(crate) struct Driver {
 /// A stall that is injected to test the watchdog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InjectedStall {
-    /// The last I/O thread, from its first sweep on.
+    /// The last I/O thread with lanes, from its first sweep on.
     Thread,
     /// Every lane: due notices are not attempted.
     Lanes,
@@ -64,10 +65,19 @@ impl Driver {
         &self.notices.egress.thread
     }
 
+    fn note_in_flight(&self) {
+        let messages = self.submitter.waiters.len() + self.notices.egress.in_flight();
+        self.lent().note_in_flight(messages);
+    }
+
+    fn lent(&self) -> &LentCalls {
+        &self.notices.egress.lent
+    }
+
     /// Stops the last thread if that stall is injected.
     fn stop_if_stall_injected(&self) {
-        let is_last = self.handle.mailboxes() == self.thread().number + 1;
-        while is_last && self.injected_stall == Some(InjectedStall::Thread) {
+        while self.lent().is_last_with_lanes() && self.injected_stall == Some(InjectedStall::Thread)
+        {
             std::thread::park();
         }
     }
@@ -130,7 +140,9 @@ impl OutboxHost<ForwardedMessage, Rc<OutgoingNotice>> for Host<'_> {
 
     fn start_attempt(&mut self, attempt: Attempt<Rc<OutgoingNotice>>) {
         self.driver.thread().counters.attempts.add(1);
-        spawn_local(make_attempt(Rc::clone(self.driver), attempt));
+        if let Err(attempt) = self.driver.lent().lend_attempt(attempt) {
+            spawn_local(make_attempt(Rc::clone(self.driver), attempt));
+        }
     }
 
     fn flush_soon(&mut self) {
@@ -163,6 +175,7 @@ pub(crate) fn record(driver: &Rc<Driver>) {
 async fn flush_when_woken(driver: Rc<Driver>) {
     loop {
         driver.outbox.flush.notified().await;
+        driver.note_in_flight();
         driver.outbox.state.borrow_mut().flush(&mut Host::new(&driver));
     }
 }
@@ -170,10 +183,14 @@ async fn flush_when_woken(driver: Rc<Driver>) {
 async fn read_mail(driver: Rc<Driver>) {
     loop {
         driver.mail.notified().await;
+        driver.note_in_flight();
         let mut host = Host::new(&driver);
         driver.outbox.state.borrow_mut().read_mail(&mut host);
         driver.shown.queries.answer(&driver.outbox, host.now());
+        driver.lent().take_ended(|end| end_attempt(&driver, end, &mut host));
         start_due_attempts(&mut host);
+        driver.lent().receive(|lent| drop(spawn_local(make_lent_call(Rc::clone(&driver), lent))));
+        driver.lent().measure(driver.connections.len());
     }
 }
 
@@ -185,15 +202,40 @@ fn start_due_attempts(host: &mut Host<'_>) {
 }
 
 async fn make_attempt(driver: Rc<Driver>, attempt: Attempt<Rc<OutgoingNotice>>) {
+    let end = attempt_end(&driver, attempt).await;
+    let mut host = Host::new(&driver);
+    end_attempt(&driver, end, &mut host);
+    start_due_attempts(&mut host);
+}
+
+/// Makes a call of another thread.
+async fn make_lent_call(driver: Rc<Driver>, lent: LentCall) {
+    let end = match lent.call {
+        Call::Attempt(attempt) => {
+            let attempt = attempt.map(LentNotice::received);
+            EndedCall::Attempt(attempt_end(&driver, attempt).await)
+        }
+        Call::Forward { call, waiter } => {
+            let result = Box::pin(driver.notices.egress.send_forward(*call)).await;
+            EndedCall::Forward { waiter, result }
+        }
+    };
+    driver.lent().give_back(lent.owner, end);
+}
+
+async fn attempt_end(driver: &Driver, attempt: Attempt<Rc<OutgoingNotice>>) -> AttemptEnd {
     let Attempt { notice, recipient, .. } = attempt;
     let response = driver.notices.send(attempt).await;
-    let (mut host, mut outbox) = (Host::new(&driver), driver.outbox.state.borrow_mut());
-    if let Ok(NoticeResponse { pause_micros: Some(micros), .. }) = response {
-        outbox.pause_asked(recipient, micros, host.now());
+    let pause_micros = response.as_ref().ok().and_then(|response| response.pause_micros);
+    AttemptEnd { notice, recipient, result: result_of(response), pause_micros }
+}
+
+fn end_attempt(driver: &Driver, end: AttemptEnd, host: &mut Host<'_>) {
+    let mut outbox = driver.outbox.state.borrow_mut();
+    if let Some(micros) = end.pause_micros {
+        outbox.pause_asked(end.recipient, micros, host.now());
     }
-    outbox.attempted(notice, result_of(response), &mut host);
-    drop(outbox);
-    start_due_attempts(&mut host);
+    outbox.attempted(end.notice, end.result, host);
 }
 
 fn result_of(response: Result<NoticeResponse, SendError>) -> AttemptResult {
@@ -248,6 +290,7 @@ async fn sweep(driver: Rc<Driver>, mut lanes: LaneWatch) {
         interval.tick().await;
         driver.shown.turns.add(1);
         driver.thread().compare_clocks();
+        driver.lent().measure(driver.connections.len());
         lanes.look(&driver.shown);
         driver.stop_if_stall_injected();
         driver.notices.egress.sweep();

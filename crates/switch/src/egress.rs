@@ -12,30 +12,30 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::slice;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use fspiop::body::ErrorInformation;
 use fspiop::egress_policy::CallTarget;
-use fspiop::endpoint::EndpointType;
 use fspiop::forwarded_headers::{Forwarding, rewrite};
 use fspiop::headers::TRACEPARENT;
 use fspiop::hub_messages::{self, HubMessage};
-use fspiop::{ErrorCode, MatchedRoute, Refusal, Resource, TraceContext};
+use fspiop::{ErrorCode, Refusal, Resource, TraceContext};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 use ledger::{FspName, Notice, ParticipantIndex};
 use node::latency_trace::monotonic_ns;
 use tokio::task::spawn_local;
-use traces::{SpanIds, SpanStep, SpanSubject};
+use traces::{SpanIds, SpanStep};
 
 use crate::breaker::{BreakerChange, Breakers};
+use crate::destination::{Destination, ForwardCall, address, request_of};
 use crate::directory::Directory;
 use crate::failure::{Failure, SendError};
 use crate::fair_share::Shares;
 use crate::inbound::{Inbound, Trace};
-use crate::measurements::{CallResult, RequestKind};
+use crate::lent_calls::LentCalls;
+use crate::measurements::CallResult;
 use crate::oracles::Oracles;
 use crate::pool::{OutboundRequest, PeerResponse, Pools, RequestClass};
 use crate::signatures::ThreadSignatures;
@@ -45,42 +45,6 @@ use crate::thread::Thread;
 
 /// The part of all slots for messages in flight that one participant may have.
 const PARTS: usize = 8;
-
-/// Names and values for an endpoint's template.
-#[derive(Clone, Debug)]
-pub(crate) enum Variables {
-    None,
-    /// Of a transfer, without an allocation for a list.
-    One((&'static str, String)),
-    /// At most [`VARIABLES_MAX`].
-    List(Vec<(&'static str, String)>),
-}
-
-/// Maximum number of variables of a call: type, identifier and sub-identifier of a party.
-const VARIABLES_MAX: usize = 3;
-
-impl Variables {
-    fn as_slice(&self) -> &[(&'static str, String)] {
-        match self {
-            Self::None => &[],
-            Self::One(variable) => slice::from_ref(variable),
-            Self::List(variables) => variables,
-        }
-    }
-}
-
-/// The participant, the endpoint and the method of a call.
-#[derive(Clone, Debug)]
-pub(crate) struct Destination {
-    pub(crate) participant: ParticipantIndex,
-    pub(crate) endpoint: EndpointType,
-    pub(crate) method: Method,
-    /// Path of the resource, with the query if there is one.
-    pub(crate) path: Cow<'static, str>,
-    pub(crate) variables: Variables,
-    /// The transfer or quote of the message, for its span.
-    pub(crate) subject: Option<SpanSubject>,
-}
 
 /// The error callback that a sender gets when its message is refused or could not be delivered.
 pub(crate) struct FailureCallback {
@@ -118,15 +82,16 @@ pub(crate) struct Egress {
     breakers: Arc<Breakers>,
     forwards: RefCell<Forwards>,
     shares: Shares,
+    /// Calls that another thread makes, or that this one makes for others.
+    pub(crate) lent: LentCalls,
 }
 
 impl Egress {
     pub(crate) fn new(
-        directory: &Rc<Directory>,
-        signatures: &Rc<ThreadSignatures>,
-        (pools, oracles): (Pools, Rc<Oracles>),
-        breakers: Arc<Breakers>,
-        (thread, forwards_max): (&Rc<Thread>, usize),
+        (thread, directory, signatures): (&Rc<Thread>, &Rc<Directory>, &Rc<ThreadSignatures>),
+        (pools, oracles, breakers): (Pools, Rc<Oracles>, Arc<Breakers>),
+        forwards_max: usize,
+        lent: LentCalls,
     ) -> Rc<Self> {
         Rc::new(Self {
             thread: Rc::clone(thread),
@@ -137,6 +102,7 @@ impl Egress {
             breakers,
             forwards: RefCell::default(),
             shares: Shares { all: forwards_max, most: forwards_max.div_ceil(PARTS) },
+            lent,
         })
     }
 
@@ -157,21 +123,35 @@ impl Egress {
         let trace = (envelope.trace, self.thread.unique());
         self.rewrite_headers(&mut headers, (&to.method, &to.path), trace, named);
         let permit = ForwardPermit::take(self, to.participant, Some(&on_failure))?;
-        let (call, on_failure) = (self.address_message(to, headers, body), Box::new(on_failure));
-        let leg = (to.participant, request_of(to));
         let context = TraceContext { span_id: request.id, ..envelope.trace };
-        let span = self.begin_span((context, trace.1), to, &call);
+        let trace = (context, trace.1);
+        let call = Box::new(ForwardCall { to: to.clone(), headers, body, trace });
+        let on_failure = Box::new(on_failure);
         spawn_local(async move {
-            let began_ns = monotonic_ns();
-            let result = permit.egress.send_once(call).await;
-            let ended = result.as_ref().map(|answer| answer.status);
-            permit.egress.end_span(span, ended);
-            permit.egress.thread.measurements.forwarded(leg, began_ns, ended);
-            if CallResult::of(ended.ok()) == CallResult::Failed {
+            let result = match permit.egress.lent.lend_forward(call) {
+                Ok(lent) => lent.await,
+                Err(call) => permit.egress.send_forward(*call).await,
+            };
+            let status = result.as_ref().ok().map(|answer| answer.status);
+            if CallResult::of(status) == CallResult::Failed {
                 Box::pin(send_failure_callback(permit, result, on_failure)).await;
             }
         });
         Ok(accepted.into())
+    }
+
+    /// The only attempt to forward a message.
+    pub(crate) async fn send_forward(&self, call: ForwardCall) -> Result<PeerResponse, SendError> {
+        let ForwardCall { to, headers, body, trace } = call;
+        let began_ns = monotonic_ns();
+        let call = self.address_message(&to, headers, body);
+        let span = self.begin_span(trace, &to, &call);
+        let leg = (to.participant, request_of(&to));
+        let result = self.send_once(call).await;
+        let ended = result.as_ref().map(|answer| answer.status);
+        self.end_span(span, ended);
+        self.thread.measurements.forwarded(leg, began_ns, ended);
+        result
     }
 
     /// Accepts a message, and refuses it by callback.
@@ -221,6 +201,11 @@ impl Egress {
             }
         });
         Ok(())
+    }
+
+    /// Forwarded messages in flight.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.forwards.borrow().all
     }
 
     /// Whether no message is in flight.
@@ -451,26 +436,6 @@ impl Egress {
             BreakerChange::Closed => tracing::info!(participant, "circuit breaker closed"),
         }
     }
-}
-
-/// The request that a call repeats: its path is that of a route.
-fn request_of(to: &Destination) -> RequestKind {
-    let path = to.path.split('?').next().unwrap_or_default();
-    match fspiop::find(&to.method, path) {
-        Ok(MatchedRoute::Api(api)) => {
-            RequestKind { operation: api.operation(), has_sub_id: api.has_sub_id() }
-        }
-        found => unreachable!("a call to {} {path}, found {found:?}", to.method),
-    }
-}
-
-fn address(target: &CallTarget, to: &Destination) -> String {
-    let (known, mut variables) = (to.variables.as_slice(), [("", ""); VARIABLES_MAX]);
-    for (slot, (name, value)) in variables.iter_mut().zip(known) {
-        *slot = (name, value);
-    }
-    let count = known.len().min(VARIABLES_MAX);
-    to.endpoint.address(&target.path, &variables[..count], &to.path)
 }
 
 /// A message with its address, ready to be sent.

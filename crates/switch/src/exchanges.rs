@@ -20,7 +20,8 @@ use http::{Method, StatusCode};
 use ledger::{FspName, ParticipantIndex};
 use traces::SpanSubject;
 
-use crate::egress::{Destination, Egress, FailureCallback, OwnMessage, Variables};
+use crate::destination::{Destination, Variables};
+use crate::egress::{Egress, FailureCallback, OwnMessage};
 use crate::inbound::{Envelope, Inbound, Trace};
 use crate::quotes::{self, ExchangeRefusal};
 use crate::submitter::AcceptStatus;

@@ -20,6 +20,7 @@ use crate::egress::Egress;
 use crate::handshakes::Security;
 use crate::incomplete_bodies::IncompleteBodies;
 use crate::lane_watch::LaneWatch;
+use crate::lent_calls::{LentCalls, LentQueues, LoadMeter};
 use crate::measurements::Measurements;
 use crate::message::ForwardedMessage;
 use crate::notice_messages::Notices;
@@ -57,6 +58,8 @@ pub(crate) struct IoThreadParams {
     pub(crate) breakers: Arc<Breakers>,
     pub(crate) oracles: Arc<OracleState>,
     pub(crate) seed: u64,
+    pub(crate) queues: Arc<LentQueues>,
+    pub(crate) meter: Arc<LoadMeter>,
 }
 
 /// The oracles, with connections of their own.
@@ -100,8 +103,10 @@ impl IoThread {
         let calls = (Arc::clone(&options.egress_policy), options.calls_tls.clone());
         let oracles = oracles_of((params.oracles, options.oracles), &calls, (&thread, &directory));
         let pools = Pools::new(options.pool, calls, (&thread, &directory), &params.breakers);
-        let limit = (&thread, options.forwards_max);
-        let egress = Egress::new(&directory, &signatures, (pools, oracles), params.breakers, limit);
+        let pools = (pools, oracles, params.breakers);
+        let (limit, lent) =
+            (options.forwards_max, LentCalls::new(&thread, &params.queues, &params.meter));
+        let egress = Egress::new((&thread, &directory, &signatures), pools, limit, lent);
         let passthrough = (options.transfer_mode == TransferMode::Passthrough)
             .then(|| Passthrough::new(params.mailbox));
         let submitter = Rc::new(Submitter::new(&thread, &directory, &outbox, passthrough));
@@ -181,6 +186,13 @@ impl IoThread {
         };
         let _in_time = tokio::time::timeout(LAST_CALLBACKS, sending).await;
         driver::record(&self.driver);
+        egress.lent.end();
+        let lending = async {
+            while egress.lent.is_needed() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let _in_time = tokio::time::timeout(GRACE + LAST_CALLBACKS, lending).await;
     }
 }
 

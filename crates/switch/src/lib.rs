@@ -46,6 +46,7 @@ mod connections;
 mod counted_stream;
 mod counters;
 mod delivery_status;
+mod destination;
 mod directory;
 mod driver;
 mod egress;
@@ -62,6 +63,7 @@ mod inbound;
 mod incomplete_bodies;
 mod io_thread;
 mod lane_watch;
+mod lent_calls;
 mod measurements;
 mod message;
 mod notice_messages;
@@ -106,11 +108,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use node::{Handle, Mailbox, SystemClock};
+use node::{Handle, Mailbox, Mailboxes, SystemClock};
 use ports::Clock;
 use socket2::{Domain, Socket, Type};
 use tokio::runtime::{Builder, LocalOptions};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_local;
 
 pub use breaker::OpenBreaker;
@@ -125,6 +127,7 @@ pub use driver::InjectedStall;
 pub use gateway_names::GatewayCallers;
 pub use handshakes::ListenerSecurity;
 pub use inbound::Envelope;
+pub use lent_calls::HelperThreads;
 pub use measurements::{CallResult, NoticeAction, PaymentSpan, RequestKind};
 pub use message::ForwardedMessage;
 pub use options::{IoThreadOptions, QuoteOptions};
@@ -144,10 +147,10 @@ pub use traffic_times::{
     ParticipantTimes, TrafficTimes, added, is_success, participant_at, resource_of,
 };
 
-use counters::Counters;
 use io_thread::{IoThread, IoThreadParams};
+use lent_calls::{LentConnection, LentQueues};
+use measurements::Measurements;
 use oracles::OracleState;
-use thread_status::ThreadStatus;
 
 /// Length of the operating system's queue of connections that are not accepted yet.
 const BACKLOG: i32 = 4_096;
@@ -194,55 +197,63 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// The I/O threads before they start.
 pub struct Ports {
     options: IoThreadOptions,
-    threads_to_start: Vec<(IoThreadParams, TcpListener)>,
+    threads_to_start: Vec<(IoThreadParams, ConnectionSource)>,
     traffic: Arc<Traffic>,
 }
 
-/// Creates the I/O threads' mailboxes, which the node needs before the threads can start.
+/// The source of a thread's connections.
+enum ConnectionSource {
+    Listener(TcpListener),
+    /// It is a helper thread.
+    OtherThread(mpsc::Receiver<LentConnection>),
+}
+
+/// Creates the I/O threads' mailboxes, which the node needs before the threads can start. Those
+/// with a listener have lanes, the others are helper threads.
 #[must_use]
 pub fn prepare(
     listeners: Listeners,
     options: IoThreadOptions,
     clock: SystemClock,
     seed: u64,
-) -> (Ports, Vec<Arc<Mailbox<ForwardedMessage>>>) {
-    let mut traffic = Traffic { spans: options.spans.clone(), ..Traffic::default() };
-    let mut mailboxes = Vec::new();
-    let mut threads_to_start = Vec::new();
+) -> (Ports, Mailboxes<ForwardedMessage>) {
+    let with_lanes = listeners.sockets.len();
+    let HelperThreads { count, busy_percent } = options.helper_threads;
+    let mail = (0..with_lanes + count).map(|_| Arc::default()).collect();
+    let mut traffic = Traffic { mail, spans: options.spans.clone(), ..Traffic::default() };
     let started = clock.now().wall;
     let oracles = Arc::new(OracleState::default());
     traffic.oracle_breakers = Arc::clone(oracles.breakers());
-    for (number, listener) in listeners.sockets.into_iter().enumerate() {
-        let mail = Arc::new(Notify::new());
-        let waking = Arc::clone(&mail);
-        let mailbox = Arc::new(Mailbox::new(move || waking.notify_one()));
-        let counters = Arc::new(Counters::default());
-        traffic.counters.push(Arc::clone(&counters));
-        let measurements = Arc::new(measurements::Measurements::new(options.histograms));
-        traffic.measurements.push(Arc::clone(&measurements));
-        let shown = Arc::new(ThreadStatus::default());
-        traffic.threads.push(Arc::clone(&shown));
-        traffic.mail.push(Arc::clone(&mail));
-        mailboxes.push(Arc::clone(&mailbox));
-        let seed = seed.wrapping_add((number as u64) << 32);
-        let breakers = Arc::clone(&traffic.breakers);
-        let oracles = Arc::clone(&oracles);
+    let (queues, lent) = LentQueues::new(&traffic.mail, with_lanes, busy_percent);
+    let listeners = listeners.sockets.into_iter().map(ConnectionSource::Listener);
+    let lent = lent.into_iter().skip(with_lanes).map(ConnectionSource::OtherThread);
+    let mut threads_to_start = Vec::new();
+    for ((number, source), mail) in listeners.chain(lent).enumerate().zip(&traffic.mail) {
+        let waking = Arc::clone(mail);
         let params = IoThreadParams {
             number,
             clock,
             started,
-            mailbox,
-            mail,
-            counters,
-            measurements,
-            shown,
-            breakers,
-            oracles,
-            seed,
+            mailbox: Arc::new(Mailbox::new(move || waking.notify_one())),
+            mail: Arc::clone(mail),
+            counters: Arc::default(),
+            measurements: Arc::new(Measurements::new(options.histograms)),
+            shown: Arc::default(),
+            breakers: Arc::clone(&traffic.breakers),
+            oracles: Arc::clone(&oracles),
+            seed: seed.wrapping_add((number as u64) << 32),
+            queues: Arc::clone(&queues),
+            meter: Arc::default(),
         };
-        threads_to_start.push((params, listener));
+        threads_to_start.push((params, source));
     }
-    (Ports { options, threads_to_start, traffic: Arc::new(traffic) }, mailboxes)
+    let params = || threads_to_start.iter().map(|(params, _)| params);
+    traffic.counters = params().map(|params| Arc::clone(&params.counters)).collect();
+    traffic.measurements = params().map(|params| Arc::clone(&params.measurements)).collect();
+    traffic.threads = params().map(|params| Arc::clone(&params.shown)).collect();
+    let all = params().map(|params| Arc::clone(&params.mailbox)).collect();
+    let traffic = Arc::new(traffic);
+    (Ports { options, threads_to_start, traffic }, Mailboxes { all, with_lanes })
 }
 
 impl Ports {
@@ -265,10 +276,10 @@ impl Ports {
             handle.report_batch_times();
         }
         let mut threads = Vec::new();
-        for (params, listener) in self.threads_to_start {
+        for (params, source) in self.threads_to_start {
             let (handle, options, stop) = (handle.clone(), self.options.clone(), stop.clone());
             let name = format!("io-{}", params.number);
-            let runtime = move || run(params, listener, handle, options, stop);
+            let runtime = move || run(params, source, handle, options, stop);
             threads.push(std::thread::Builder::new().name(name).spawn(runtime)?);
         }
         Ok(Running { threads })
@@ -298,21 +309,22 @@ impl Running {
 
 fn run(
     params: IoThreadParams,
-    listener: TcpListener,
+    source: ConnectionSource,
     handle: Handle<ForwardedMessage>,
     options: IoThreadOptions,
     mut stop: watch::Receiver<bool>,
 ) {
+    let [sleeping, waking] = [(); 2].map(|()| Arc::clone(&params.meter));
     let runtime = Builder::new_current_thread()
         .enable_all()
+        .on_thread_park(move || sleeping.sleep())
+        .on_thread_unpark(move || waking.wake())
         .build_local(LocalOptions::default())
         .expect("the machine has what a runtime needs: an epoll instance and an eventfd");
     runtime.block_on(async move {
         let parts = IoThread::new(params, handle, options);
         driver::spawn(&parts.driver, parts.lanes());
-        let listener = tokio::net::TcpListener::from_std(listener)
-            .expect("a listening socket can be registered with the runtime");
-        let accepting = spawn_local(server::accept(Rc::clone(&parts.server), listener));
+        let accepting = accept(&parts, source);
         // If the sender was dropped, treat it as a stop request.
         let _stopped = stop.wait_for(|stop| *stop).await;
         accepting.abort();
@@ -320,4 +332,18 @@ fn run(
     });
     // Callbacks in progress are dropped; they are still owed and are resent after the next start.
     drop(runtime);
+}
+
+fn accept(parts: &IoThread, source: ConnectionSource) -> tokio::task::JoinHandle<()> {
+    let server = Rc::clone(&parts.server);
+    match source {
+        ConnectionSource::OtherThread(connections) => {
+            spawn_local(server::accept_lent(server, connections))
+        }
+        ConnectionSource::Listener(listener) => {
+            let listener = tokio::net::TcpListener::from_std(listener)
+                .expect("a listening socket can be registered with the runtime");
+            spawn_local(server::accept(server, listener))
+        }
+    }
 }

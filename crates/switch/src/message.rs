@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use ledger::Notice;
+use ledger::{Notice, NoticeKind};
 
 /// A recorded message in its forwarded form.
 #[derive(Clone, Debug)]
@@ -29,5 +29,32 @@ pub(crate) struct OutgoingNotice {
 impl OutgoingNotice {
     pub(crate) fn new(notice: Notice, message: Option<Arc<ForwardedMessage>>) -> Rc<Self> {
         Rc::new(Self { notice, message: RefCell::new(message) })
+    }
+
+    /// Whether the message is sent as its sender wrote it.
+    pub(crate) const fn is_forwarded(&self) -> bool {
+        matches!(self.notice.kind, NoticeKind::Prepare | NoticeKind::Fulfil | NoticeKind::Abort)
+    }
+
+    /// The notice and its message, for an attempt of another thread.
+    pub(crate) fn for_another_thread(&self) -> LentNotice {
+        let message = match self.is_forwarded() {
+            true => self.message.take(),
+            false => self.message.borrow().clone(),
+        };
+        LentNotice { notice: self.notice, message }
+    }
+}
+
+/// A notice on its way to another thread.
+#[derive(Debug)]
+pub(crate) struct LentNotice {
+    notice: Notice,
+    message: Option<Arc<ForwardedMessage>>,
+}
+
+impl LentNotice {
+    pub(crate) fn received(self) -> Rc<OutgoingNotice> {
+        OutgoingNotice::new(self.notice, self.message)
     }
 }

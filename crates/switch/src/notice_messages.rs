@@ -29,7 +29,8 @@ use traces::SpanSubject;
 
 use crate::bulk_messages;
 use crate::commands::{batch_fault, error_of_another};
-use crate::egress::{AddressedMessage, Destination, Egress, Variables};
+use crate::destination::{Destination, Variables};
+use crate::egress::{AddressedMessage, Egress};
 use crate::failure::{Failure, SendError};
 use crate::inbound::Trace;
 use crate::measurements::MeasuredAttempt;
@@ -100,7 +101,7 @@ impl Notices {
         outgoing: &OutgoingNotice,
     ) -> Option<Result<AddressedMessage, SendError>> {
         let notice = &outgoing.notice;
-        if !matches!(notice.kind, NoticeKind::Prepare | NoticeKind::Fulfil | NoticeKind::Abort) {
+        if !outgoing.is_forwarded() {
             return None;
         }
         // Another notice may have the same source.

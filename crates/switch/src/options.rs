@@ -13,6 +13,7 @@ use traces::SpanQueue;
 use crate::connections::ConnectionLimits;
 use crate::driver::InjectedStall;
 use crate::handshakes::ListenerSecurity;
+use crate::lent_calls::HelperThreads;
 use crate::oracles::OracleOptions;
 use crate::participant_limits::ParticipantUsage;
 use crate::passthrough::TransferMode;
@@ -23,6 +24,8 @@ use crate::signatures::Signatures;
 /// Options and limits of the edge; limits on per-thread resources apply per thread.
 #[derive(Clone, Debug)]
 pub struct IoThreadOptions {
+    /// Threads that help busy ones.
+    pub helper_threads: HelperThreads,
     /// Delivery policy of notices.
     pub policy: delivery::Policy,
     /// Bounds of the connections to participants.
@@ -86,6 +89,7 @@ pub struct QuoteOptions {
 impl Default for IoThreadOptions {
     fn default() -> Self {
         Self {
+            helper_threads: HelperThreads { count: 0, busy_percent: 97 },
             policy: delivery::Policy::default(),
             pool: PoolLimits::default(),
             egress_policy: Arc::default(),

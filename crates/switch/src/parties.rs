@@ -11,7 +11,8 @@ use node::ParticipantInfo;
 use ports::PartyEntry;
 use tokio::task::spawn_local;
 
-use crate::egress::{Destination, Egress, FailureCallback};
+use crate::destination::Destination;
+use crate::egress::{Egress, FailureCallback};
 use crate::inbound::{Inbound, Trace};
 use crate::oracles::PartyQuery;
 use crate::party_names::{PartyNames, braces_error, error_without_details};

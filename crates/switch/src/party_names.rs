@@ -5,7 +5,7 @@ use fspiop::{ErrorCode, PartyIdType, PartyPath};
 use http::Method;
 use ledger::ParticipantIndex;
 
-use crate::egress::{Destination, Variables};
+use crate::destination::{Destination, Variables};
 
 /// Error text for identifiers with braces.
 pub(crate) fn braces_error() -> (ErrorCode, String) {

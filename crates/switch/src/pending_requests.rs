@@ -1,5 +1,5 @@
-//! Requests that wait for the sequencer: one slot each, freed when its reply is taken or the client
-//! has disconnected.
+//! Requests that wait for a reply: one slot each, freed when its reply is taken or the waiting task
+//! has ended.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -10,44 +10,24 @@ use std::task::{Context, Poll, Waker};
 use ledger::Outcome;
 use node::{BatchTimes, SubmissionRefused};
 
-/// The reply to a waiting request.
+/// The reply to a request that waits for the sequencer.
 pub(crate) type Reply = Result<Outcome, SubmissionRefused>;
 
 /// The times of the batch of a reply, if they are reported.
 pub(crate) type ReplyTimes = Option<Rc<BatchTimes>>;
 
-enum Slot {
-    Vacant,
-    Waiting(Option<Waker>),
-    Answered(Reply, ReplyTimes),
-    /// The client has disconnected; the reply is still pending.
-    Abandoned,
-}
-
-/// The waiting requests of one thread.
+/// The requests of one thread that wait for the sequencer.
 #[derive(Default)]
 pub(crate) struct PendingRequests {
-    slots: RefCell<Slots>,
+    replies: Rc<PendingReplies<(Reply, ReplyTimes)>>,
     /// Of the batch whose replies are being read.
     batch: RefCell<ReplyTimes>,
 }
 
-#[derive(Default)]
-struct Slots {
-    slots: Vec<Slot>,
-    vacant: Vec<u32>,
-}
-
 impl PendingRequests {
     /// A new slot, and the future of its reply.
-    pub(crate) fn wait(self: &Rc<Self>) -> Wait {
-        let mut slots = self.slots.borrow_mut();
-        let number = slots.vacant.pop().unwrap_or_else(|| {
-            slots.slots.push(Slot::Vacant);
-            (slots.slots.len() - 1) as u32
-        });
-        slots.slots[number as usize] = Slot::Waiting(None);
-        Wait { waiters: Rc::clone(self), number }
+    pub(crate) fn wait(&self) -> Wait<(Reply, ReplyTimes)> {
+        self.replies.wait()
     }
 
     /// Sets the times of the batch whose replies follow.
@@ -57,9 +37,55 @@ impl PendingRequests {
 
     /// Answers a slot, once.
     pub(crate) fn answer(&self, number: u32, reply: Reply) {
-        let mut slots = self.slots.borrow_mut();
+        self.replies.answer(number, (reply, self.batch.borrow().clone()));
+    }
+
+    /// Number of waiting requests.
+    pub(crate) fn len(&self) -> usize {
+        self.replies.len()
+    }
+}
+
+enum Slot<R> {
+    Vacant,
+    Waiting(Option<Waker>),
+    /// The reply, until it is taken.
+    Answered(Option<R>),
+    /// The waiting task has ended; the reply is still pending.
+    Abandoned,
+}
+
+/// Slots for replies to the tasks of one thread.
+pub(crate) struct PendingReplies<R>(RefCell<Slots<R>>);
+
+struct Slots<R> {
+    slots: Vec<Slot<R>>,
+    vacant: Vec<u32>,
+}
+
+impl<R> Default for PendingReplies<R> {
+    fn default() -> Self {
+        Self(RefCell::new(Slots { slots: Vec::new(), vacant: Vec::new() }))
+    }
+}
+
+impl<R> PendingReplies<R> {
+    /// A new slot, and the future of its reply.
+    pub(crate) fn wait(self: &Rc<Self>) -> Wait<R> {
+        let mut slots = self.0.borrow_mut();
+        let number = slots.vacant.pop().unwrap_or_else(|| {
+            slots.slots.push(Slot::Vacant);
+            (slots.slots.len() - 1) as u32
+        });
+        slots.slots[number as usize] = Slot::Waiting(None);
+        Wait { pending: Rc::clone(self), number }
+    }
+
+    /// Answers a slot, once.
+    pub(crate) fn answer(&self, number: u32, reply: R) {
+        let mut slots = self.0.borrow_mut();
         let slot = &mut slots.slots[number as usize];
-        match std::mem::replace(slot, Slot::Answered(reply, self.batch.borrow().clone())) {
+        match std::mem::replace(slot, Slot::Answered(Some(reply))) {
             Slot::Waiting(waker) => {
                 drop(slots);
                 waker.into_iter().for_each(Waker::wake);
@@ -68,37 +94,39 @@ impl PendingRequests {
                 *slot = Slot::Vacant;
                 slots.vacant.push(number);
             }
-            Slot::Vacant | Slot::Answered(..) => panic!("a request is answered once"),
+            Slot::Vacant | Slot::Answered(_) => panic!("a request is answered once"),
         }
     }
 
-    /// Number of waiting requests.
-    pub(crate) fn len(&self) -> usize {
-        let slots = self.slots.borrow();
+    /// Number of replies that are pending or not taken.
+    fn len(&self) -> usize {
+        let slots = self.0.borrow();
         slots.slots.len() - slots.vacant.len()
     }
 }
 
 /// Future of a slot's reply.
-pub(crate) struct Wait {
-    waiters: Rc<PendingRequests>,
+pub(crate) struct Wait<R> {
+    pending: Rc<PendingReplies<R>>,
     number: u32,
 }
 
-impl Wait {
+impl<R> Wait<R> {
     /// The slot's number.
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
 }
 
-impl Future for Wait {
-    type Output = (Reply, ReplyTimes);
+impl<R> Future for Wait<R> {
+    type Output = R;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut slots = self.waiters.slots.borrow_mut();
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<R> {
+        let mut slots = self.pending.0.borrow_mut();
         match &mut slots.slots[self.number as usize] {
-            Slot::Answered(reply, times) => Poll::Ready((*reply, times.take())),
+            Slot::Answered(reply) => {
+                Poll::Ready(reply.take().expect("a finished future is not polled again"))
+            }
             slot => {
                 *slot = Slot::Waiting(Some(context.waker().clone()));
                 Poll::Pending
@@ -107,9 +135,9 @@ impl Future for Wait {
     }
 }
 
-impl Drop for Wait {
+impl<R> Drop for Wait<R> {
     fn drop(&mut self) {
-        let mut slots = self.waiters.slots.borrow_mut();
+        let mut slots = self.pending.0.borrow_mut();
         let slot = &mut slots.slots[self.number as usize];
         if matches!(slot, Slot::Waiting(_)) {
             *slot = Slot::Abandoned;
@@ -124,7 +152,7 @@ impl Drop for Wait {
 mod tests {
     use super::*;
 
-    fn poll(wait: &mut Wait) -> Poll<Reply> {
+    fn poll(wait: &mut Wait<(Reply, ReplyTimes)>) -> Poll<Reply> {
         let polled = Pin::new(wait).poll(&mut Context::from_waker(Waker::noop()));
         polled.map(|(reply, _)| reply)
     }

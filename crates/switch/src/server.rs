@@ -21,7 +21,7 @@ use http::header::{
     WWW_AUTHENTICATE,
 };
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
@@ -31,6 +31,7 @@ use node::Handle;
 use node::latency_trace::{TracePoint, monotonic_ns};
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 use tokio::task::spawn_local;
 use traces::SpanSubject;
 
@@ -45,6 +46,7 @@ use crate::egress::Egress;
 use crate::handshakes::Security;
 use crate::inbound::{Envelope, Inbound, RequestSpan};
 use crate::incomplete_bodies::{IncompleteBodies, IncompleteBody};
+use crate::lent_calls::LentConnection;
 use crate::measurements::RequestKind;
 use crate::message::ForwardedMessage;
 use crate::participant_limits::{ParticipantUsage, RequestInProgress};
@@ -115,10 +117,25 @@ pub(crate) struct Server {
 pub(crate) async fn accept(server: Rc<Server>, listener: TcpListener) {
     loop {
         match listener.accept().await {
-            Ok((stream, from)) => admit(&server, stream, from.ip()),
+            Ok((stream, from)) => {
+                let own = server.egress.lent.lend_connection(stream, from.ip());
+                own.into_iter().for_each(|stream| admit(&server, stream, from.ip()));
+            }
             // No file descriptors left, or a client that left: continue to serve.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
+    }
+}
+
+/// Serves connections that another thread accepted.
+pub(crate) async fn accept_lent(
+    server: Rc<Server>,
+    mut connections: mpsc::Receiver<LentConnection>,
+) {
+    while let Some((stream, from)) = connections.recv().await {
+        // One that cannot be registered with this thread is closed.
+        let stream = TcpStream::from_std(stream);
+        stream.into_iter().for_each(|stream| admit(&server, stream, from));
     }
 }
 
@@ -259,7 +276,9 @@ pub(crate) fn serve(
                     Some(request) => measurements.answered(request, arrived_ns, about.exemplar),
                     None => delay(&server, &guard.client).await,
                 }
-                return Ok(response);
+                let moves =
+                    parts.version < Version::HTTP_2 && server.egress.lent.closes_connection();
+                return Ok(if moves { with_close(response) } else { response });
             }
             Err(refusal) => refusal,
         };

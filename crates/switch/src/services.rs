@@ -8,7 +8,8 @@ use fspiop::{CurrencyPair, ErrorCode, Refusal, Resource, hub_messages};
 use http::{Method, StatusCode};
 use ledger::{FspName, ParticipantIndex};
 
-use crate::egress::{Destination, Egress, OwnMessage, Variables};
+use crate::destination::{Destination, Variables};
+use crate::egress::{Egress, OwnMessage};
 use crate::inbound::{Inbound, Trace};
 use crate::submitter::AcceptStatus;
 

@@ -18,7 +18,7 @@ use crate::directory::Directory;
 use crate::inbound::{Inbound, RecordedMessage};
 use crate::outbox::Outbox;
 use crate::passthrough::{Passthrough, PassthroughMessage};
-use crate::pending_requests::{PendingRequests, Reply, Wait};
+use crate::pending_requests::{PendingRequests, Reply, ReplyTimes, Wait};
 use crate::spans::DecisionFacts;
 use crate::thread::Thread;
 use crate::trace::RequestTrace;
@@ -127,7 +127,7 @@ impl Submitter {
 
 /// The decision about a submitted command; none in pass-through mode.
 pub(crate) struct PendingDecision {
-    wait: Option<Wait>,
+    wait: Option<Wait<(Reply, ReplyTimes)>>,
     stages: RequestTrace,
     /// Facts for the spans, if they are exported.
     facts: Option<Box<DecisionFacts>>,

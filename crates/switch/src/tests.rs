@@ -25,6 +25,7 @@ use tokio::task::spawn_local;
 
 use crate::driver;
 use crate::io_thread::{IoThread, IoThreadParams};
+use crate::lent_calls::LentQueues;
 use crate::measurements::Measurements;
 use crate::message::ForwardedMessage;
 use crate::options::IoThreadOptions;
@@ -56,6 +57,7 @@ fn play(test: impl AsyncFnOnce(&Hub)) {
     let node = start(clock, &mailbox);
     let handle = node.handle();
     onboard(&handle);
+    let (queues, _) = LentQueues::new(&[Arc::clone(&mail)], 1, 100);
     let seat = IoThreadParams {
         number: 0,
         clock,
@@ -68,6 +70,8 @@ fn play(test: impl AsyncFnOnce(&Hub)) {
         breakers: Arc::default(),
         oracles: Arc::default(),
         seed: 1,
+        queues,
+        meter: Arc::default(),
     };
     let mut runtime = Builder::new_current_thread();
     let runtime = runtime.enable_all().build_local(LocalOptions::default()).expect("a runtime");

@@ -15,8 +15,9 @@ use tokio::task::spawn_local;
 use traces::SpanSubject;
 
 use crate::commands;
+use crate::destination::{Destination, Variables};
 use crate::directory::Directory;
-use crate::egress::{Destination, Egress, OwnMessage, Variables};
+use crate::egress::{Egress, OwnMessage};
 use crate::inbound::{Inbound, Trace};
 use crate::measurements::CallResult;
 use crate::message::ForwardedMessage;

@@ -153,6 +153,12 @@ pub struct Response {
 }
 
 impl Response {
+    /// Whether the server closes the connection after it.
+    #[must_use]
+    pub fn closes(&self) -> bool {
+        self.headers.iter().any(|(name, value)| (&**name, &**value) == ("connection", "close"))
+    }
+
     /// A response without headers and body.
     #[must_use]
     pub fn of(status: u16) -> Self {
@@ -261,6 +267,18 @@ impl Connection {
     pub fn exchange(&mut self, request: &[u8]) -> io::Result<Response> {
         self.write(request)?;
         self.read_response()?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+
+    /// As [`Self::exchange`]. If the response closes the connection, another is opened.
+    ///
+    /// # Errors
+    /// If there is no response in time, or the server cannot be reached again.
+    pub fn exchange_or_reopen(&mut self, request: &[u8]) -> io::Result<Response> {
+        let answer = self.exchange(request)?;
+        if answer.closes() {
+            *self = Self::open(self.stream.peer_addr()?)?;
+        }
+        Ok(answer)
     }
 
     fn read<T>(&mut self, parse: Parse<T>) -> io::Result<Option<T>> {

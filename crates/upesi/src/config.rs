@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use std::time::Duration;
 use fspiop::egress_policy::{EgressPolicy, EncryptedCalls, Loopback, Network};
 use fspiop::quote_rules::QuoteRules;
 use ledger::{FspName, Settings};
-use switch::ConnectionLimits;
+use switch::{ConnectionLimits, HelperThreads};
 
 pub(crate) use self::alerts::AlertReceivers;
 pub(crate) use self::callers::Issuer;
@@ -196,6 +196,13 @@ impl Config {
     /// the network stack of the operating system.
     pub(crate) fn threads(&self) -> usize {
         or_half_of_the_cores(self.fspiop.threads)
+    }
+
+    /// The helper threads: by default one for each I/O thread, as far as there are cores.
+    pub(crate) fn helper_threads(&self) -> HelperThreads {
+        let left = cores().saturating_sub(self.threads());
+        let count = self.fspiop.helper_threads.unwrap_or_else(|| left.min(self.threads()));
+        HelperThreads { count, busy_percent: self.fspiop.busy_percent }
     }
 
     /// Number of threads that sign messages of the hub.
@@ -407,9 +414,13 @@ impl Config {
 
 fn or_half_of_the_cores(threads: usize) -> usize {
     match threads {
-        0 => std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1)),
+        0 => (cores() / 2).max(1),
         threads => threads,
     }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 /// The line number of a byte in a file, and the name of the setting there.

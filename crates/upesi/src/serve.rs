@@ -952,11 +952,15 @@ fn switch_options(
     (egress_policy, certificates): (&Arc<EgressPolicy>, &Certificates),
 ) -> Result<switch::IoThreadOptions, CliError> {
     Ok(switch::IoThreadOptions {
+        helper_threads: config.helper_threads(),
         policy: config.policy(),
         pool: switch::PoolLimits {
             connect: Duration::from_millis(config.delivery.connect_timeout_ms),
             answer: Duration::from_millis(config.delivery.answer_timeout_ms),
-            connections_all: connections_all(raise_limit(), config.threads()),
+            connections_all: connections_all(
+                raise_limit(),
+                config.threads() + config.helper_threads().count,
+            ),
             ..switch::PoolLimits::default()
         },
         connections: config.connections(),

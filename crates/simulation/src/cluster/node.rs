@@ -131,7 +131,7 @@ impl RunningNode {
             arrivals = Some(from);
             Ok(TopicClient(Arc::clone(&sent_requests)))
         };
-        let of_io = (vec![Arc::clone(&mailbox)], InboxLimits::default());
+        let of_io = (vec![Arc::clone(&mailbox)].into(), InboxLimits::default());
         let beside = (clock, Directory::default());
         let node = ReplicatedNode::new(replica, next as i64, beside, of_io, hooks, connect);
         let node = node.expect("nothing is started that could fail");

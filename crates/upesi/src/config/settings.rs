@@ -50,6 +50,12 @@ settings! {
         listen: SocketAddr = SocketAddr::from(([0, 0, 0, 0], 4000));
         /// I/O threads; 0 means half of the cores, at least 1
         threads: usize = 0, ..=64;
+        /// Further I/O threads that help busy ones; by default one for each, as far as there are
+        /// cores
+        helper_threads: Option<usize> = None, ..=64;
+        /// Load of an I/O thread from which it leaves work to a helper thread, in percent; 0 means
+        /// always
+        busy_percent: u32 = 97, ..=100;
         /// Client connections per thread. At the limit a new connection replaces an idle one. If
         /// none is idle, it is refused with 503 and closed
         connections_max: usize = connections().total, 1..;

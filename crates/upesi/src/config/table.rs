@@ -112,6 +112,13 @@ macro_rules! numbers {
 
 numbers!(u8, u32, u64, usize);
 
+/// Without a value it is 0, which a bound from above accepts.
+impl Number for Option<usize> {
+    fn number(&self) -> u64 {
+        self.unwrap_or_default() as u64
+    }
+}
+
 impl Number for NonZeroU32 {
     fn number(&self) -> u64 {
         self.get().into()

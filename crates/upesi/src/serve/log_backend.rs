@@ -10,7 +10,6 @@ use std::io::ErrorKind;
 #[cfg(feature = "kafka")]
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 #[cfg(feature = "kafka")]
@@ -20,7 +19,7 @@ use ledger::FspName;
 #[cfg(feature = "kafka")]
 use ledger::Genesis;
 use node::latency_trace::TracedLog;
-use node::{Directory, InboxLimits, Mailbox, Node, SystemClock};
+use node::{Directory, InboxLimits, Mailboxes, Node, SystemClock};
 #[cfg(feature = "kafka")]
 use ports::Clock;
 use record::frame::LogIdentity;
@@ -121,7 +120,7 @@ pub(crate) type RunningNode = (Node<ForwardedMessage>, Option<Receiver<()>>);
 pub(crate) struct NodeParts {
     pub(crate) clock: SystemClock,
     pub(crate) directory: Directory,
-    pub(crate) mailboxes: Vec<Arc<Mailbox<ForwardedMessage>>>,
+    pub(crate) mailboxes: Mailboxes<ForwardedMessage>,
 }
 
 impl NodeParts {

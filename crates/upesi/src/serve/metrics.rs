@@ -160,6 +160,9 @@ static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
     Counter "upesi_attempts_total"
         "Attempts to deliver a notice, including those whose message could not be read."
         now.edge.attempts;
+    Counter "upesi_calls_lent_total"
+        "Attempts and forwards that a busy I/O thread left to a helper thread."
+        now.edge.calls_lent;
     Counter "upesi_connections_total" "FSPIOP connections accepted." now.edge.connections;
     Gauge "upesi_connections_open" "Open FSPIOP connections." now.edge.connections_open;
     Counter "upesi_connections_refused_total" "FSPIOP connections refused."
@@ -554,6 +557,7 @@ pub(super) mod tests {
                 forwards: 19,
                 forwards_failed: 20,
                 attempts: 21,
+                calls_lent: 56,
                 connections: 22,
                 connections_open: 52,
                 connections_refused: 23,
@@ -653,6 +657,7 @@ pub(super) mod tests {
             upesi_forwards_total 19
             upesi_forwards_failed_total 20
             upesi_attempts_total 21
+            upesi_calls_lent_total 56
             upesi_connections_total 22
             upesi_connections_open 52
             upesi_connections_refused_total 23

@@ -23,7 +23,7 @@ const WINDOW: usize = 64;
 const FORWARDS_MAX: usize = 192;
 const FORWARDS_REACHED: usize = 128;
 /// I/O threads of the switch.
-const THREADS: usize = 2;
+const THREADS: usize = 3;
 /// Enough connections that each I/O thread gets some: the system chooses the thread of each.
 const CONNECTIONS: usize = 16;
 /// Response timeout that does not expire during a test.
@@ -95,9 +95,9 @@ fn silent(number: usize) -> String {
     format!("silent{number}")
 }
 
-/// Sends a message on the given connection.
+/// Sends a message on the given connection, which is opened again if the switch closes it.
 fn send(connection: &mut Connection, message: &Message) -> u16 {
-    connection.exchange(&message.render()).unwrap().status
+    connection.exchange_or_reopen(&message.render()).unwrap().status
 }
 
 /// A healthy pair makes payments while all silent participants use their limits: the windows of

@@ -30,6 +30,7 @@ mod events;
 mod events_kafka;
 mod faults;
 mod four_eyes;
+mod helper_threads;
 mod http2_calls;
 mod init;
 mod interchange_fees;

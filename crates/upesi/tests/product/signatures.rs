@@ -270,7 +270,7 @@ fn key_of_the_hub_is_rotated_under_load_without_a_failed_verification() {
         scope.spawn(move || {
             let mut connection = Connection::open(hub).unwrap();
             while !stop.load(Ordering::Relaxed) {
-                assert_eq!(connection.exchange(&message).unwrap().status, 202);
+                assert_eq!(connection.exchange_or_reopen(&message).unwrap().status, 202);
             }
         });
         for (step, text, count) in &steps {

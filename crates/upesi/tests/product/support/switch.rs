@@ -19,9 +19,11 @@ use testkit::http::PATIENCE;
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_upesi");
 /// The measurement program, which is built next to the switch.
 const LABORATORY: &str = "upesi-bench";
-/// Two threads, so that a message is received by one and sent by the other. Final transfers are
-/// evicted immediately, so that resends and late responses use the cold store.
-const CONFIGURATION: &str = "[store]\nkeep_ended_seconds = 0\n[fspiop]\nthreads = 2\n";
+/// Two threads, so that a message is received by one and sent by the other, or by the helper thread,
+/// which makes half of all calls. Final transfers are evicted immediately, so that resends and late
+/// responses use the cold store.
+const CONFIGURATION: &str = "[store]\nkeep_ended_seconds = 0\n[fspiop]\nthreads = 2\n\
+                             helper_threads = 1\nbusy_percent = 0\n";
 /// Polling interval of a process that is expected to exit.
 const GLANCE: Duration = Duration::from_millis(5);
 

@@ -171,28 +171,26 @@ impl IoThread {
         let Server { submitter, egress, .. } = &*self.server;
         let outbox = &self.driver.outbox;
         outbox.state.borrow_mut().stop();
+        // A helper thread serves its connections, and makes calls of others, until those end.
+        let lending = until(|| !egress.lent.is_needed());
+        let _in_time = tokio::time::timeout(GRACE + LAST_CALLBACKS, lending).await;
         let waiting = async {
-            while submitter.waiters.len() > 0 || !egress.is_idle() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            until(|| submitter.waiters.len() == 0 && egress.is_idle()).await;
             // Time for the last responses to reach the socket.
             tokio::time::sleep(Duration::from_millis(20)).await;
         };
         let _in_time = tokio::time::timeout(GRACE, waiting).await;
-        let sending = async {
-            while 0 < outbox.state.borrow().attempts() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
+        let sending = until(|| outbox.state.borrow().attempts() == 0);
         let _in_time = tokio::time::timeout(LAST_CALLBACKS, sending).await;
         driver::record(&self.driver);
         egress.lent.end();
-        let lending = async {
-            while egress.lent.is_needed() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        let _in_time = tokio::time::timeout(GRACE + LAST_CALLBACKS, lending).await;
+    }
+}
+
+/// Waits until the condition holds.
+async fn until(holds: impl Fn() -> bool) {
+    while !holds() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

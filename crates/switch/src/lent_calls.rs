@@ -7,12 +7,13 @@
 //! load all work is done by as few threads as possible, so that batches are large and threads are
 //! woken rarely.
 //!
-//! **Load.** The part of the time in which a thread was not asleep, of each [`WINDOW_NS`]. A thread
-//! is busy if that is nearly all of it, and at least [`IN_FLIGHT_MIN`] messages were in flight at
-//! once: they waited for the sequencer, or were being forwarded. The part of the calls that is lent
-//! follows the loads of both threads. Connections follow it too: while the I/O thread is the busier
-//! one, new connections go to the helper thread, and some responses close theirs, so that the
-//! client opens another. The helper thread does the same when it is the busier one, or no longer needed.
+//! **Load.** The part of the time in which a thread was not asleep, of each [`WINDOW_NS`]. A
+//! thread is busy if that is nearly all of it, and at least [`IN_FLIGHT_MIN`] messages were in
+//! flight at once: they waited for the sequencer, or were being forwarded. The part of the calls
+//! that is lent follows the loads of both threads. Connections follow it too: while the I/O
+//! thread is the busier one, new connections go to the helper thread, and some responses close
+//! theirs, so that the client opens another. The helper thread does the same when it is the
+//! busier one, or no longer needed.
 //!
 //! **Costs.** A lent call costs an entry in a queue, and one in the queue back.
 //!
@@ -43,8 +44,10 @@ use crate::thread::Thread;
 
 /// Time between two measurements of a thread's load.
 const WINDOW_NS: u64 = 50_000_000;
-/// Difference of the two loads that moves work, in thousandths.
+/// Difference of the two loads that changes the part of the calls, in thousandths.
 const UNEVEN: u32 = 60;
+/// Difference of the two loads that moves connections: larger, because clients must open others.
+const VERY_UNEVEN: u32 = 250;
 /// The part of the calls is counted in these.
 const PARTS: u32 = 16;
 /// Messages in flight from which a second thread saves time. With fewer, batches are so small that
@@ -363,7 +366,7 @@ impl Both {
 
     /// Whether connections of the first thread move to the other one.
     fn moves_connections(&self) -> bool {
-        self.is_own_larger() && IN_FLIGHT_MIN <= self.in_flight
+        self.of_other + VERY_UNEVEN < self.own && IN_FLIGHT_MIN <= self.in_flight
     }
 
     fn is_own_smaller(&self) -> bool {

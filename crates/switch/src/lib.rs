@@ -327,23 +327,25 @@ fn run(
         let accepting = accept(&parts, source);
         // If the sender was dropped, treat it as a stop request.
         let _stopped = stop.wait_for(|stop| *stop).await;
-        accepting.abort();
+        accepting.into_iter().for_each(|listening| listening.abort());
         parts.drain().await;
     });
     // Callbacks in progress are dropped; they are still owed and are resent after the next start.
     drop(runtime);
 }
 
-fn accept(parts: &IoThread, source: ConnectionSource) -> tokio::task::JoinHandle<()> {
+/// Serves connections. Returns the task that listens, which must end first at a stop.
+fn accept(parts: &IoThread, source: ConnectionSource) -> Option<tokio::task::JoinHandle<()>> {
     let server = Rc::clone(&parts.server);
     match source {
         ConnectionSource::OtherThread(connections) => {
-            spawn_local(server::accept_lent(server, connections))
+            spawn_local(server::accept_lent(server, connections));
+            None
         }
         ConnectionSource::Listener(listener) => {
             let listener = tokio::net::TcpListener::from_std(listener)
                 .expect("a listening socket can be registered with the runtime");
-            spawn_local(server::accept(server, listener))
+            Some(spawn_local(server::accept(server, listener)))
         }
     }
 }

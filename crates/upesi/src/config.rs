@@ -192,8 +192,8 @@ impl Config {
         }
     }
 
-    /// Number of I/O threads: by default half of the cores. The others are for the sequencer and
-    /// the network stack of the operating system.
+    /// Number of I/O threads with listeners and lanes: by default half of the cores. The others
+    /// are for the sequencer, the operating system, and helper threads.
     pub(crate) fn threads(&self) -> usize {
         or_half_of_the_cores(self.fspiop.threads)
     }
@@ -201,7 +201,7 @@ impl Config {
     /// The helper threads: by default one for each I/O thread, as far as there are cores.
     pub(crate) fn helper_threads(&self) -> HelperThreads {
         let left = cores().saturating_sub(self.threads());
-        let count = self.fspiop.helper_threads.unwrap_or_else(|| left.min(self.threads()));
+        let count = self.fspiop.helper_threads.unwrap_or(left).min(self.threads());
         HelperThreads { count, busy_percent: self.fspiop.busy_percent }
     }
 

@@ -50,8 +50,8 @@ settings! {
         listen: SocketAddr = SocketAddr::from(([0, 0, 0, 0], 4000));
         /// I/O threads; 0 means half of the cores, at least 1
         threads: usize = 0, ..=64;
-        /// Further I/O threads that help busy ones; by default one for each, as far as there are
-        /// cores
+        /// Further I/O threads that help busy ones, at most `threads`; by default one for each, as
+        /// far as there are cores
         helper_threads: Option<usize> = None, ..=64;
         /// Load of an I/O thread from which it leaves work to a helper thread, in percent; 0 means
         /// always

@@ -2,10 +2,9 @@
 //! half of them at any load.
 
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
-use testkit::http::{Connection, PATIENCE};
 use testkit::server::Reply;
 
 use crate::support::message::{Message, Transfer};
@@ -63,34 +62,4 @@ fn callbacks_in_progress_at_a_stop_are_not_repeated() {
     let received = scheme.payee.received();
     assert_eq!(received.len(), transfers.len(), "each once");
     scheme.payee.take_unchecked(transfers.len());
-}
-
-/// While much is in flight, an I/O thread that is busier than its helper thread closes connections
-/// with their response, and the client's next one is served by the other thread.
-#[test]
-fn connections_move_to_a_helper_thread() {
-    const SILENT_CALLS: usize = 128;
-    let scheme = Scheme::start();
-    scheme.payee.answer(|_| Reply::Silence);
-    for number in 0..SILENT_CALLS {
-        let path = format!("/parties/MSISDN/{number}");
-        scheme.send(&Message::new("GET", &path, "payerfsp").to("payeefsp"), 202);
-    }
-    let request = Message::new("GET", "/parties/MSISDN/1", "payerfsp").to("otherfsp").render();
-    let begun = Instant::now();
-    let mut moved = 0;
-    while moved < 3 {
-        let mut connection = Connection::open(scheme.switch.fspiop).unwrap();
-        loop {
-            let answer = connection.exchange(&request).unwrap();
-            assert_eq!(answer.status, 202);
-            if answer.closes() {
-                break;
-            }
-            assert!(begun.elapsed() < PATIENCE, "no connection is moved");
-        }
-        moved += 1;
-    }
-    scheme.other.take_unchecked(3);
-    scheme.payee.take_unchecked(1);
 }

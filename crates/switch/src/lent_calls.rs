@@ -46,6 +46,8 @@ use crate::thread::Thread;
 const WINDOW_NS: u64 = 50_000_000;
 /// Difference of the two loads that changes the part of the calls, in thousandths.
 const UNEVEN: u32 = 60;
+/// Difference of the two loads that moves connections: larger, because clients must open others.
+const VERY_UNEVEN: u32 = 250;
 /// The part of the calls is counted in these.
 const PARTS: u32 = 16;
 /// Messages in flight from which a second thread saves time. With fewer, batches are so small that
@@ -216,7 +218,7 @@ impl LentCalls {
                 let both = Both::of(own, &self.queues.threads[helper]);
                 self.part.set(self.queues.busy.part_after(self.part.get(), &both));
                 own.is_lending.store(0 < self.part.get(), Ordering::Relaxed);
-                0 < self.part.get() && self.queues.busy.moves_connections(&both)
+                0 < self.part.get() && both.moves_connections()
             }
             None => self.returns_connections(),
         };
@@ -241,8 +243,7 @@ impl LentCalls {
         let mut lending =
             owners.filter(|owner| owner.is_lending.load(Ordering::Relaxed)).peekable();
         let own = &threads[self.number];
-        lending.peek().is_none()
-            || lending.any(|owner| self.queues.busy.moves_connections(&Both::of(own, owner)))
+        lending.peek().is_none() || lending.any(|owner| Both::of(own, owner).moves_connections())
     }
 
     /// Whether a response closes its connection, so that the client opens one at another thread.
@@ -363,6 +364,11 @@ impl Both {
         self.of_other + UNEVEN < self.own
     }
 
+    /// Whether connections of the first thread move to the other one.
+    fn moves_connections(&self) -> bool {
+        self.of_other + VERY_UNEVEN < self.own && IN_FLIGHT_MIN <= self.in_flight
+    }
+
     fn is_own_smaller(&self) -> bool {
         self.own + UNEVEN < self.of_other
     }
@@ -373,12 +379,6 @@ impl Both {
 struct BusyLoad(u32);
 
 impl BusyLoad {
-    /// Whether connections of the first thread move to the other one: only at a large difference,
-    /// because clients must open others.
-    fn moves_connections(self, both: &Both) -> bool {
-        both.of_other + self.0 / 4 < both.own && IN_FLIGHT_MIN <= both.in_flight
-    }
-
     /// The part to lend before the first measurement.
     fn first_part(self) -> u32 {
         if self.0 == 0 { PARTS / 2 } else { 0 }
@@ -467,10 +467,10 @@ mod tests {
     #[test]
     fn connections_move_at_a_large_difference_while_much_is_in_flight() {
         for (own, of_other, in_flight, moves) in
-            [(900, 699, 48, true), (900, 700, 48, false), (900, 0, 47, false), (0, 900, 99, false)]
+            [(900, 649, 48, true), (900, 650, 48, false), (900, 0, 47, false), (0, 900, 99, false)]
         {
             let both = Both { own, of_other, in_flight };
-            assert_eq!(BusyLoad(800).moves_connections(&both), moves, "{own} {of_other}");
+            assert_eq!(both.moves_connections(), moves, "{own} {of_other}");
         }
     }
 

@@ -2,18 +2,23 @@
 //!
 //! A text file. The second line has the random identity of the set of keys, which each wrapped key
 //! is bound to. Then comes a line per data key, oldest first: id, time of its creation in
-//! microseconds, name of the master key that wrapped it, wrapped bytes. The last line has the
-//! CRC-32C of everything before it.
+//! microseconds, name of the master key that wrapped it, wrapped bytes, and for a key of a
+//! participant its name. Keys that were destroyed follow: id, times of creation and destruction,
+//! participant. The last line has the CRC-32C of everything before it. Without keys of
+//! participants, the version is 1.
 //!
 //! ```text
-//! upesi data keys, version 1
+//! upesi data keys, version 2
 //! set 00112233445566778899aabbccddeeff
 //! key 0123456789abcdef 1764316800000000 5f0e12cc90aa3d41 9f86d081884c7d65…
+//! key 23456789abcdef01 1764316800000000 5f0e12cc90aa3d41 0a1b2c3d4e5f6071… bank-a
+//! destroyed 456789abcdef0123 1764230400000000 1764316800000000 bank-a
 //! end 4b7c0a11
 //! ```
 
 use std::fmt::Write as _;
 
+use ledger::FspName;
 use ports::{Disk, DiskError, DiskFile, KeyId};
 use record::checksum::crc32c;
 
@@ -24,6 +29,8 @@ pub const KEY_FILE: &str = "data.keys";
 /// Name of a new file until it is complete.
 const NEW_FILE: &str = "data.keys.new";
 const FIRST_LINE: &str = "upesi data keys, version 1";
+/// The first line of a file that has, or had, keys of participants.
+const FIRST_LINE_OF_PARTICIPANTS: &str = "upesi data keys, version 2";
 /// Maximum length, in bytes: a data key for each hour of 50 years.
 const FILE_BYTES_MAX: u64 = 128 << 20;
 
@@ -34,6 +41,8 @@ pub struct KeyFile {
     pub set: [u8; 16],
     /// The data keys, oldest first.
     pub keys: Vec<WrappedKey>,
+    /// The keys of participants that were destroyed.
+    pub destroyed: Vec<DestroyedKey>,
 }
 
 /// A data key as it is stored.
@@ -47,6 +56,21 @@ pub struct WrappedKey {
     pub master: String,
     /// The wrapped key.
     pub wrapped: Vec<u8>,
+    /// The participant whose contents it encrypts; `None` for the key of everything else.
+    pub participant: Option<FspName>,
+}
+
+/// A data key of a participant without its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DestroyedKey {
+    /// Its id.
+    pub id: KeyId,
+    /// When it was made, in microseconds since 1970.
+    pub created_us: u64,
+    /// When it was destroyed, in microseconds since 1970.
+    pub destroyed_us: u64,
+    /// The participant whose contents it encrypted.
+    pub participant: FspName,
 }
 
 /// Why the file cannot be read.
@@ -98,19 +122,42 @@ impl KeyFile {
         disk.sync_directory()
     }
 
-    /// The authenticated context of a wrapped key.
-    pub(crate) fn context(&self, key: (KeyId, u64)) -> Vec<u8> {
-        let (id, created_us) = key;
-        let parts: [&[u8]; 4] =
-            [b"upesi data key", &self.set, &id.0.to_le_bytes(), &created_us.to_le_bytes()];
-        parts.concat()
+    /// The authenticated context of a wrapped key: its id, the time of its creation and its
+    /// participant.
+    pub(crate) fn context(&self, key: (KeyId, u64, Option<&FspName>)) -> Vec<u8> {
+        let (id, created_us, participant) = key;
+        let participant = participant.map_or(&[][..], FspName::as_bytes);
+        let (id, created) = (id.0.to_le_bytes(), created_us.to_le_bytes());
+        [b"upesi data key", &self.set[..], &id, &created, participant].concat()
+    }
+
+    /// Removes keys that were destroyed.
+    pub(crate) fn drop_destroyed(&mut self) {
+        let Self { keys, destroyed, .. } = self;
+        keys.retain(|key| destroyed.iter().all(|it| it.id != key.id));
+    }
+
+    fn first_line(&self) -> &'static str {
+        let of_participants = self.keys.iter().any(|key| key.participant.is_some());
+        match of_participants || !self.destroyed.is_empty() {
+            true => FIRST_LINE_OF_PARTICIPANTS,
+            false => FIRST_LINE,
+        }
     }
 
     fn to_text(&self) -> String {
-        let mut text = format!("{FIRST_LINE}\nset {}\n", hexadecimal(&self.set));
-        for WrappedKey { id, created_us, master, wrapped } in &self.keys {
+        let mut text = format!("{}\nset {}\n", self.first_line(), hexadecimal(&self.set));
+        for WrappedKey { id, created_us, master, wrapped, participant } in &self.keys {
             let wrapped = hexadecimal(wrapped);
-            writeln!(text, "key {id} {created_us} {master} {wrapped}").expect("memory");
+            write!(text, "key {id} {created_us} {master} {wrapped}").expect("memory");
+            if let Some(participant) = participant {
+                write!(text, " {participant}").expect("memory");
+            }
+            text.push('\n');
+        }
+        for DestroyedKey { id, created_us, destroyed_us, participant } in &self.destroyed {
+            writeln!(text, "destroyed {id} {created_us} {destroyed_us} {participant}")
+                .expect("memory");
         }
         let sum = crc32c(text.as_bytes());
         writeln!(text, "end {sum:08x}").expect("memory");
@@ -126,13 +173,20 @@ impl KeyFile {
             return Err("its checksum is wrong");
         }
         let mut lines = content.lines();
-        if lines.next() != Some(FIRST_LINE) {
+        if ![FIRST_LINE, FIRST_LINE_OF_PARTICIPANTS].map(Some).contains(&lines.next()) {
             return Err("it has another format version");
         }
         let set = lines.next().and_then(|line| parse_hexadecimal(line.strip_prefix("set ")?));
         let set = set.and_then(|set| set.try_into().ok()).ok_or("its second line is wrong")?;
-        let keys = lines.map(|line| parse_key(line).ok_or("a line of a key is wrong"));
-        Ok(Self { set, keys: keys.collect::<Result<_, _>>()? })
+        let mut file = Self { set, keys: Vec::new(), destroyed: Vec::new() };
+        for line in lines {
+            match (parse_key(line), parse_destroyed(line)) {
+                (Some(key), _) => file.keys.push(key),
+                (_, Some(key)) => file.destroyed.push(key),
+                (None, None) => return Err("a line of a key is wrong"),
+            }
+        }
+        Ok(file)
     }
 }
 
@@ -142,7 +196,22 @@ fn parse_key(line: &str) -> Option<WrappedKey> {
     let created_us = words.next()?.parse().ok()?;
     let master = words.next()?.to_owned();
     let wrapped = parse_hexadecimal(words.next()?)?;
-    words.next().is_none().then_some(WrappedKey { id, created_us, master, wrapped })
+    let participant = match words.next() {
+        Some(name) => Some(FspName::new(name)?),
+        None => None,
+    };
+    let key = WrappedKey { id, created_us, master, wrapped, participant };
+    words.next().is_none().then_some(key)
+}
+
+fn parse_destroyed(line: &str) -> Option<DestroyedKey> {
+    let mut words = line.strip_prefix("destroyed ")?.split(' ');
+    let id = KeyId(u64::from_str_radix(words.next()?, 16).ok()?);
+    let created_us = words.next()?.parse().ok()?;
+    let destroyed_us = words.next()?.parse().ok()?;
+    let participant = FspName::new(words.next()?)?;
+    let key = DestroyedKey { id, created_us, destroyed_us, participant };
+    words.next().is_none().then_some(key)
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {
@@ -159,8 +228,19 @@ mod tests {
             created_us: 1_764_316_800_000_000 + id,
             master: "5f0e12cc90aa3d41".into(),
             wrapped: vec![id as u8; 60],
+            participant: None,
         };
-        KeyFile { set: [7; 16], keys: vec![key(1), key(2)] }
+        KeyFile { set: [7; 16], keys: vec![key(1), key(2)], destroyed: Vec::new() }
+    }
+
+    fn with_participants() -> KeyFile {
+        let mut file = example();
+        let participant = FspName::new("bank-a").expect("a name");
+        file.keys[0].participant = Some(participant);
+        let (created_us, destroyed_us) = (1, 2);
+        let key = DestroyedKey { id: KeyId(3), created_us, destroyed_us, participant };
+        file.destroyed.push(key);
+        file
     }
 
     #[test]
@@ -169,11 +249,20 @@ mod tests {
         assert_eq!(KeyFile::parse(file.to_text().as_bytes()), Ok(file));
         let empty = KeyFile { keys: Vec::new(), ..example() };
         assert_eq!(KeyFile::parse(empty.to_text().as_bytes()), Ok(empty));
+        let file = with_participants();
+        assert_eq!(KeyFile::parse(file.to_text().as_bytes()), Ok(file));
+    }
+
+    /// Earlier programs read the files of directories without keys of participants.
+    #[test]
+    fn version_tells_of_keys_of_participants() {
+        assert!(example().to_text().starts_with(FIRST_LINE));
+        assert!(with_participants().to_text().starts_with(FIRST_LINE_OF_PARTICIPANTS));
     }
 
     #[test]
     fn every_changed_byte_and_every_cut_is_detected() {
-        let text = example().to_text();
+        let text = with_participants().to_text();
         for at in 0..text.len() - 1 {
             let mut changed = text.clone().into_bytes();
             changed[at] ^= 1;

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use ledger::FspName;
 use ports::{Cipher, CipherError, Disk, KeyId, Sealer};
 use record::frame::SEAL_BYTES;
 
 use crate::aead::{KEY_BYTES, Key, NONCE_BYTES};
-use crate::key_file::{KEY_FILE, KeyFile, KeyFileError, WrappedKey};
+use crate::key_file::{DestroyedKey, KEY_FILE, KeyFile, KeyFileError, WrappedKey};
 use crate::master_key::{MasterKey, MasterKeyError, random};
 
 /// Offset of the ciphertext in sealed bytes.
@@ -80,10 +81,21 @@ struct Inner<D: Disk> {
     masters: MasterKeys,
     file: Mutex<Option<KeyFile>>,
     opened: RwLock<HashMap<KeyId, Arc<DataKey>>>,
-    /// The key of new data. It is made by the first encryption.
-    current: Mutex<Option<Arc<DataKey>>>,
+    /// Participants whose contents have keys of their own.
+    participants: Vec<FspName>,
+    /// The keys of new data. They are made by the first encryption.
+    current: Mutex<Option<CurrentKeys>>,
     /// Rises when `current` changes.
     generation: AtomicU64,
+}
+
+/// The keys that encrypt new data.
+#[derive(Clone)]
+struct CurrentKeys {
+    /// Of everything that no participant has a key for.
+    common: Arc<DataKey>,
+    /// By name in lower case.
+    of_participants: HashMap<Vec<u8>, Arc<DataKey>>,
 }
 
 /// A data key in use.
@@ -101,6 +113,16 @@ impl DataKey {
         let (key, used, made) = (Key::new(key), AtomicU64::new(0), Instant::now());
         Arc::new(Self { id, key, used, made })
     }
+
+    /// Appends the sealed form of `plain`.
+    fn seal(&self, context: &[u8], plain: &[u8], out: &mut Vec<u8>) {
+        let number = self.used.fetch_add(1, Ordering::Relaxed);
+        assert!(number < u64::MAX / 2, "a data key is replaced long before its numbers end");
+        out.reserve(plain.len() + SEAL_BYTES);
+        out.extend_from_slice(&self.id.0.to_le_bytes());
+        out.extend_from_slice(&number.to_le_bytes());
+        self.key.seal(nonce(number.to_le_bytes()), context, plain, out);
+    }
 }
 
 impl<D: Disk> Keyring<D> {
@@ -110,6 +132,19 @@ impl<D: Disk> Keyring<D> {
     /// # Errors
     /// [`KeyringError`].
     pub fn open(disk: D, masters: MasterKeys) -> Result<Self, KeyringError> {
+        Self::with_participants(disk, masters, Vec::new())
+    }
+
+    /// [`Keyring::open`] of a directory that seals the contents of some participants with keys of
+    /// their own.
+    ///
+    /// # Errors
+    /// [`KeyringError`].
+    pub fn with_participants(
+        disk: D,
+        masters: MasterKeys,
+        participants: Vec<FspName>,
+    ) -> Result<Self, KeyringError> {
         let file = KeyFile::read(&disk)?;
         let newest = file.as_ref().and_then(|file| file.keys.last()).map(|key| key.id);
         let inner = Inner {
@@ -117,6 +152,7 @@ impl<D: Disk> Keyring<D> {
             masters,
             file: Mutex::new(file),
             opened: RwLock::default(),
+            participants,
             current: Mutex::default(),
             generation: AtomicU64::new(0),
         };
@@ -131,7 +167,7 @@ impl<D: Disk> Keyring<D> {
     /// # Errors
     /// [`KeyringError`].
     pub fn renew(&self) -> Result<KeyId, KeyringError> {
-        self.inner.renew(&mut lock(&self.inner.current)).map(|key| key.id)
+        self.inner.renew(&mut lock(&self.inner.current)).map(|keys| keys.common.id)
     }
 
     /// Compares the file with the keys that are known, and writes a missing file again.
@@ -149,11 +185,64 @@ impl<D: Disk> Keyring<D> {
     /// [`KeyringError`]; the old key stays in use.
     pub fn renew_after(&self, period: Duration) -> Result<Option<KeyId>, KeyringError> {
         let mut current = lock(&self.inner.current);
-        let is_young = |key: &Arc<DataKey>| key.made.elapsed() < period;
+        let is_young = |keys: &CurrentKeys| keys.common.made.elapsed() < period;
         match current.as_ref().is_some_and(is_young) {
             true => Ok(None),
-            false => self.inner.renew(&mut current).map(|key| Some(key.id)),
+            false => self.inner.renew(&mut current).map(|keys| Some(keys.common.id)),
         }
+    }
+
+    /// Whether contents of a participant get a key of their own.
+    #[must_use]
+    pub fn has_key_of(&self, participant: &FspName) -> bool {
+        self.inner.participants.iter().any(|it| it.matches(participant))
+    }
+
+    /// The keys of a participant that a newer one had replaced at a time.
+    #[must_use]
+    pub fn replaced_keys(&self, participant: &FspName, at_us: u64) -> Vec<KeyId> {
+        let file = lock(&self.inner.file);
+        let keys = file.iter().flat_map(|file| &file.keys);
+        let own = keys.filter(|key| key.participant.is_some_and(|it| it.matches(participant)));
+        let mut own: Vec<_> = own.filter(|key| key.created_us <= at_us).map(|key| key.id).collect();
+        own.pop();
+        own
+    }
+
+    /// Destroys keys of participants, also in the file. What they encrypted can never be read
+    /// again: the caller has shown that nothing needs them. Returns their number; keys of no
+    /// participant, and keys that encrypt new data, stay.
+    ///
+    /// # Errors
+    /// [`KeyringError`]; the keys are unchanged, unless the last sync of the directory failed.
+    pub fn destroy(&self, ids: &[KeyId]) -> Result<usize, KeyringError> {
+        let inner = &self.inner;
+        let current = lock(&inner.current);
+        let in_use = |id: KeyId| current.as_ref().is_some_and(|keys| keys.has(id));
+        let mut held = lock(&inner.file);
+        inner.merge(&mut held)?;
+        let Some(mut file) = held.clone() else { return Ok(0) };
+        let destroyed_us = now_us();
+        let before = file.destroyed.len();
+        for WrappedKey { id, created_us, participant, .. } in &file.keys {
+            if let Some(participant) = *participant
+                && ids.contains(id)
+                && !in_use(*id)
+            {
+                let (id, created_us) = (*id, *created_us);
+                file.destroyed.push(DestroyedKey { id, created_us, destroyed_us, participant });
+            }
+        }
+        let destroyed = file.destroyed.len() - before;
+        if destroyed == 0 {
+            return Ok(0);
+        }
+        file.drop_destroyed();
+        file.write(&inner.disk).map_err(KeyFileError::from)?;
+        let mut opened = inner.opened.write().unwrap_or_else(PoisonError::into_inner);
+        opened.retain(|id, _| file.destroyed.iter().all(|key| key.id != *id));
+        *held = Some(file);
+        Ok(destroyed)
     }
 
     /// Wraps every data key with the current master key. Returns how many were wrapped by another
@@ -169,7 +258,7 @@ impl<D: Disk> Keyring<D> {
         let name = inner.masters.current.name();
         let (mut rewrapped, bound) = (0, KeyFile { keys: Vec::new(), ..file.clone() });
         for key in file.keys.iter_mut().filter(|key| key.master != name) {
-            let context = bound.context((key.id, key.created_us));
+            let context = bound.context((key.id, key.created_us, key.participant.as_ref()));
             let plain = inner.masters.unwrap(key, &context)?;
             key.wrapped = inner.masters.wrap(&context, &plain)?;
             key.master = name.to_owned();
@@ -224,14 +313,40 @@ impl MasterKeys {
 }
 
 impl<D: Disk> Inner<D> {
-    fn renew(&self, current: &mut Option<Arc<DataKey>>) -> Result<Arc<DataKey>, KeyringError> {
+    /// Makes a key for each participant, and the common one.
+    fn renew(&self, current: &mut Option<CurrentKeys>) -> Result<CurrentKeys, KeyringError> {
         let mut held = lock(&self.file);
         self.merge(&mut held)?;
         let source = |error| self.masters.no_new_key(error);
         let mut file = match held.clone() {
             Some(file) => file,
-            None => KeyFile { set: random().map_err(source)?, keys: Vec::new() },
+            None => {
+                KeyFile { set: random().map_err(source)?, keys: Vec::new(), destroyed: Vec::new() }
+            }
         };
+        let mut of_participants = HashMap::new();
+        for participant in &self.participants {
+            let key = self.add_key(&mut file, Some(*participant))?;
+            of_participants.insert(participant.folded().as_bytes().to_vec(), key);
+        }
+        // The last key of the file: it is opened by each start.
+        let common = self.add_key(&mut file, None)?;
+        file.write(&self.disk).map_err(KeyFileError::from)?;
+        *held = Some(file);
+        let keys = CurrentKeys { common, of_participants };
+        keys.all().for_each(|key| self.note_opened(key));
+        *current = Some(keys.clone());
+        self.generation.fetch_add(1, Ordering::Release);
+        Ok(keys)
+    }
+
+    /// Adds a new key to a file that is not written yet.
+    fn add_key(
+        &self,
+        file: &mut KeyFile,
+        participant: Option<FspName>,
+    ) -> Result<Arc<DataKey>, KeyringError> {
+        let source = |error| self.masters.no_new_key(error);
         let id = KeyId(loop {
             let id = u64::from_le_bytes(random().map_err(source)?);
             // A torn write is recognised by zeros at the start of a frame.
@@ -241,16 +356,11 @@ impl<D: Disk> Inner<D> {
         });
         let plain = random().map_err(source)?;
         let created_us = now_us();
-        let wrapped = self.masters.wrap(&file.context((id, created_us)), &plain)?;
+        let context = file.context((id, created_us, participant.as_ref()));
+        let wrapped = self.masters.wrap(&context, &plain)?;
         let master = self.masters.current.name().to_owned();
-        file.keys.push(WrappedKey { id, created_us, master, wrapped });
-        file.write(&self.disk).map_err(KeyFileError::from)?;
-        *held = Some(file);
-        let key = DataKey::new(id, &plain);
-        self.note_opened(&key);
-        *current = Some(Arc::clone(&key));
-        self.generation.fetch_add(1, Ordering::Release);
-        Ok(key)
+        file.keys.push(WrappedKey { id, created_us, master, wrapped, participant });
+        Ok(DataKey::new(id, &plain))
     }
 
     /// Reads the file again and takes its keys over: another process may have added some, or
@@ -269,22 +379,26 @@ impl<D: Disk> Inner<D> {
         if stored.set != known.set {
             return Err(KeyringError::Replaced);
         }
-        let is_missing = |key: &&WrappedKey| stored.keys.iter().all(|it| it.id != key.id);
-        let missing: Vec<_> = known.keys.iter().filter(is_missing).cloned().collect();
-        if !missing.is_empty() {
-            stored.keys.extend(missing);
-            stored.keys.sort_by_key(|key| key.created_us);
+        let found = stored.clone();
+        let is_new = |key: &&DestroyedKey| found.destroyed.iter().all(|it| it.id != key.id);
+        stored.destroyed.extend(known.destroyed.iter().filter(is_new).cloned());
+        let is_missing = |key: &&WrappedKey| found.keys.iter().all(|it| it.id != key.id);
+        stored.keys.extend(known.keys.iter().filter(is_missing).cloned());
+        // A file with a key that was destroyed is an older one, or that of another process.
+        stored.drop_destroyed();
+        stored.keys.sort_by_key(|key| key.created_us);
+        if stored != found {
             stored.write(&self.disk).map_err(KeyFileError::from)?;
         }
         *held = Some(stored);
         Ok(())
     }
 
-    /// The key for new data.
-    fn current(&self) -> Result<Arc<DataKey>, KeyringError> {
+    /// The keys for new data.
+    fn current(&self) -> Result<CurrentKeys, KeyringError> {
         let mut current = lock(&self.current);
         match &*current {
-            Some(key) => Ok(Arc::clone(key)),
+            Some(keys) => Ok(keys.clone()),
             None => self.renew(&mut current),
         }
     }
@@ -297,7 +411,14 @@ impl<D: Disk> Inner<D> {
         let opened = self
             .unwrap(id)
             .map_err(|error| CipherError::Locked { key: id, reason: error.to_string() })?;
-        opened.ok_or(CipherError::UnknownKey(id))
+        opened.ok_or_else(|| {
+            let file = lock(&self.file);
+            let mut destroyed = file.iter().flat_map(|file| &file.destroyed);
+            match destroyed.any(|key| key.id == id) {
+                true => CipherError::Destroyed(id),
+                false => CipherError::UnknownKey(id),
+            }
+        })
     }
 
     /// Unwraps a data key of the file. If it is missing, reads the file again: another process may
@@ -307,10 +428,12 @@ impl<D: Disk> Inner<D> {
         let of = |file: &Option<KeyFile>| {
             let file = file.as_ref()?;
             let key = file.keys.iter().find(|key| key.id == id)?.clone();
-            Some((file.context((id, key.created_us)), key))
+            Some((file.context((id, key.created_us, key.participant.as_ref())), key))
         };
         let mut found = of(&held);
-        if found.is_none() {
+        let is_destroyed =
+            held.iter().flat_map(|file| &file.destroyed).any(|destroyed| destroyed.id == id);
+        if found.is_none() && !is_destroyed {
             self.merge(&mut held)?;
             found = of(&held);
         }
@@ -331,7 +454,7 @@ impl<D: Disk> Inner<D> {
 
 impl<D: Disk> Cipher for Keyring<D> {
     fn sealer(&self) -> Box<dyn Sealer> {
-        Box::new(KeySealer { inner: Arc::clone(&self.inner), key: None, generation: 0 })
+        Box::new(KeySealer { inner: Arc::clone(&self.inner), keys: None, generation: 0 })
     }
 
     fn open(&self, context: &[u8], sealed: &[u8], out: &mut Vec<u8>) -> Result<(), CipherError> {
@@ -347,32 +470,54 @@ impl<D: Disk> Cipher for Keyring<D> {
 
 struct KeySealer<D: Disk> {
     inner: Arc<Inner<D>>,
-    key: Option<Arc<DataKey>>,
+    keys: Option<CurrentKeys>,
     generation: u64,
 }
 
+impl CurrentKeys {
+    fn all(&self) -> impl Iterator<Item = &Arc<DataKey>> {
+        self.of_participants.values().chain([&self.common])
+    }
+
+    fn has(&self, id: KeyId) -> bool {
+        self.all().any(|key| key.id == id)
+    }
+}
+
 impl<D: Disk> KeySealer<D> {
-    fn key(&mut self) -> Result<&DataKey, CipherError> {
+    fn keys(&mut self) -> Result<&CurrentKeys, CipherError> {
         let generation = self.inner.generation.load(Ordering::Acquire);
-        if self.key.is_none() || generation != self.generation {
+        if self.keys.is_none() || generation != self.generation {
             let no_key = |error: KeyringError| CipherError::NoNewKey(error.to_string());
-            let key = self.inner.current().map_err(no_key)?;
-            (self.key, self.generation) = (Some(key), generation);
+            let keys = self.inner.current().map_err(no_key)?;
+            (self.keys, self.generation) = (Some(keys), generation);
         }
-        Ok(self.key.as_ref().expect("it was just set"))
+        Ok(self.keys.as_ref().expect("they were just set"))
     }
 }
 
 impl<D: Disk> Sealer for KeySealer<D> {
     fn seal(&mut self, context: &[u8], plain: &[u8], out: &mut Vec<u8>) -> Result<(), CipherError> {
-        let key = self.key()?;
-        let number = key.used.fetch_add(1, Ordering::Relaxed);
-        assert!(number < u64::MAX / 2, "a data key is replaced long before its numbers end");
-        out.reserve(plain.len() + SEAL_BYTES);
-        out.extend_from_slice(&key.id.0.to_le_bytes());
-        out.extend_from_slice(&number.to_le_bytes());
-        key.key.seal(nonce(number.to_le_bytes()), context, plain, out);
+        self.keys()?.common.seal(context, plain, out);
         Ok(())
+    }
+
+    fn has_participant_keys(&self) -> bool {
+        !self.inner.participants.is_empty()
+    }
+
+    fn seal_for(
+        &mut self,
+        owner: &FspName,
+        context: &[u8],
+        plain: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<bool, CipherError> {
+        let key = self.keys()?.of_participants.get(owner.folded().as_bytes());
+        if let Some(key) = key {
+            key.seal(context, plain, out);
+        }
+        Ok(key.is_some())
     }
 }
 

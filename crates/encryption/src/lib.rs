@@ -9,7 +9,9 @@
 //!    master key is the right one.
 //! 2. The first encryption of a process makes a data key. Its wrapped form is durable before it is
 //!    used. [`Keyring::renew`] makes another one for the next period.
-//! 3. [`Keyring::rewrap`] wraps all data keys with another master key. Nothing else is rewritten.
+//! 3. [`Keyring::with_participants`] makes keys of their own for some participants, together with
+//!    each new key. [`Keyring::destroy`] forgets those that no content needs any more.
+//! 4. [`Keyring::rewrap`] wraps all data keys with another master key. Nothing else is rewritten.
 //!
 //! # Promises
 //! - A data key encrypts only in the process that made it, with a nonce that counts up. No nonce
@@ -38,7 +40,7 @@ mod token_key;
 #[path = "no_token_key.rs"]
 mod token_key;
 
-pub use key_file::{KEY_FILE, KeyFile, KeyFileError, WrappedKey};
+pub use key_file::{DestroyedKey, KEY_FILE, KeyFile, KeyFileError, WrappedKey};
 pub use keyring::{Keyring, KeyringError, MasterKeys};
 pub use master_key::{LocalKey, MasterKey, MasterKeyError};
 pub use source::SourcedKey;

@@ -472,10 +472,10 @@ fn check<F: DiskFile>(
     let mut decrypted = SEGMENT_HEADER_BYTES;
     let mut stopped = false;
     let part = Part { file, limit: plain_bytes };
-    let scanned = scan::scan(part, (SEGMENT_HEADER_BYTES, base), &mut |_, frame| {
+    let scanned = scan::scan_stored(part, (SEGMENT_HEADER_BYTES, base), &mut |found| {
         checked.frames += 1;
-        let offset = decrypted;
-        decrypted += u64::from(frame.header().length);
+        let (offset, frame) = (decrypted, found.frame);
+        decrypted += found.decrypted.len() as u64;
         let block = |offset: u64| offset / BLOCK_BYTES as u64;
         if checked.starts.last().is_none_or(|&(_, last)| block(last) < block(offset)) {
             checked.starts.push((frame.header().first, offset));

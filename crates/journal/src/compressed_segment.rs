@@ -208,9 +208,9 @@ impl<'a, F: DiskFile> DecryptedBytes<'a, F> {
         }
         let part = scan::Part { file: self.file, limit: self.plain_bytes };
         match scan::frame_at(&mut self.window, part, self.at)? {
-            Ok((frame, stored)) => {
-                self.ready.extend_from_slice(frame.as_bytes());
-                self.at += stored;
+            Ok(found) => {
+                self.ready.extend_from_slice(found.decrypted);
+                self.at += found.stored;
                 Ok(())
             }
             Err(_) => Err(has_changed()),

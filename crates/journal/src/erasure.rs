@@ -23,11 +23,11 @@
 //! store is also compressed, written and read back. Memory: two frames and the progress, 30 bytes
 //! for each rewritten segment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ledger::LogIndex;
-use ports::{Disk, DiskError, DiskFile, Sealer, StopReading};
-use record::frame::{Frame, Payload, Record, encrypt};
+use ports::{Disk, DiskError, DiskFile, KeyId, Sealer, StopReading};
+use record::frame::{Payload, Record, encrypt, erase_payloads, sealed_payloads};
 use serde::{Deserialize, Serialize};
 
 use crate::archive::{
@@ -35,7 +35,7 @@ use crate::archive::{
 };
 use crate::archive_index::Entry;
 use crate::file_log::same_end;
-use crate::scan::{self, Cause, Part};
+use crate::scan::{self, Cause, FoundFrame, Part};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 use crate::tiered::{SegmentInfo, Tier, TieredDisk};
 
@@ -191,6 +191,32 @@ pub fn erase_segment<D: Disk>(
     Ok(ErasedSegment { first, plain_bytes, erased })
 }
 
+/// The data keys of participants that payloads of closed segments need.
+///
+/// # Errors
+/// Any [`ArchiveError`].
+pub fn payload_keys<D: Disk>(
+    log: &TieredDisk<D>,
+    segments: &[SegmentInfo],
+    watch: &mut ProgressObserver<'_>,
+) -> Result<BTreeSet<KeyId>, ArchiveError> {
+    let mut keys = BTreeSet::new();
+    for (segment, next) in segments.iter().zip(segments.iter().skip(1)) {
+        let file = log.open(&segment::name_of(segment.first))?;
+        let part = Part { file: &file, limit: file.length()? };
+        let start = (SEGMENT_HEADER_BYTES, segment.base);
+        let scanned = scan::scan_stored(part, start, &mut |found| {
+            keys.extend(sealed_payloads(found.decrypted).filter_map(KeyId::of));
+            watch(found.stored)
+        })?;
+        if scanned.cause == Cause::Visitor {
+            return Err(ArchiveError::Stopped);
+        }
+        must_end(&PendingSegment { segment: segment.clone(), after: next.base }, &scanned)?;
+    }
+    Ok(keys)
+}
+
 /// Writes a segment without the selected payloads, and returns its length and their number.
 fn rewrite<D: Disk>(
     log: &TieredDisk<D>,
@@ -206,9 +232,9 @@ fn rewrite<D: Disk>(
     let (mut bytes, mut envelope) = (Vec::new(), Envelope::of(log));
     let mut failure = None;
     let part = Part { file: &source, limit: source.length()? };
-    let scanned = scan::scan(part, (SEGMENT_HEADER_BYTES, base), &mut |_, frame| {
+    let scanned = scan::scan_stored(part, (SEGMENT_HEADER_BYTES, base), &mut |found| {
         bytes.clear();
-        erased += erase_frame(frame, &mut bytes, select);
+        erased += erase_frame(found, &mut bytes, select);
         let written = watch(bytes.len() as u64).map_err(|StopReading| ArchiveError::Stopped);
         let written = written.and_then(|()| {
             let stored = envelope.around(&bytes)?;
@@ -261,23 +287,20 @@ impl Envelope {
     }
 }
 
-/// Appends a frame without the selected payloads, and returns their number.
-fn erase_frame(frame: &Frame<'_>, out: &mut Vec<u8>, select: &mut Selection<'_>) -> u64 {
-    let mut erased = 0;
+/// Appends a frame without the selected payloads, and returns their number. Sealed payloads that
+/// stay are not opened.
+fn erase_frame(found: &FoundFrame<'_>, out: &mut Vec<u8>, select: &mut Selection<'_>) -> u64 {
     let is_stored = |record: &Record<'_>| matches!(record.payload, Payload::Stored(_));
-    let chosen: Vec<bool> =
-        frame.records().map(|record| is_stored(&record) && select(&record)).collect();
-    let first = frame.header().first.0;
+    let records = found.frame.records();
+    let chosen: Vec<bool> = records.map(|record| is_stored(&record) && select(&record)).collect();
+    let first = found.frame.header().first.0;
     if chosen.contains(&true) {
-        frame.erase(out, |record| {
-            let is_chosen = chosen[(record.log_index.0 - first) as usize];
-            erased += u64::from(is_chosen);
-            is_chosen
-        });
+        let is_chosen = |record: LogIndex| chosen[(record.0 - first) as usize];
+        erase_payloads(found.decrypted, out, is_chosen);
     } else {
-        out.extend_from_slice(frame.as_bytes());
+        out.extend_from_slice(found.decrypted);
     }
-    erased
+    chosen.iter().filter(|is_chosen| **is_chosen).count() as u64
 }
 
 /// The scan of a closed segment ends where the next segment begins.

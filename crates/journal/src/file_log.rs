@@ -33,9 +33,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use ledger::LogIndex;
-use ports::{Disk, DiskError, DiskFile, Log, LogError, RecordReader, Rejection, Sealer, Visitor};
+use ports::{
+    CipherError, Disk, DiskError, DiskFile, Log, LogError, RecordReader, Rejection, Sealer, Visitor,
+};
+use record::command::contents_owner;
 use record::frame::{
-    ENVELOPE_BYTES, FRAME_BYTES_MAX, Frame, FrameError, FrameHeader, LogIdentity, Tail, encrypt,
+    ENVELOPE_BYTES, FRAME_BYTES_MAX, Frame, FrameError, FrameHeader, LogIdentity, Payload, Tail,
+    encrypt, seal_payloads,
 };
 
 use crate::durable_frames::DurableFrames;
@@ -124,15 +128,42 @@ struct Encryption {
     sealer: Box<dyn Sealer>,
     /// The last encrypted frame.
     frame: Vec<u8>,
+    /// The last frame with payloads that are sealed for their participants.
+    sealed: Vec<u8>,
 }
 
 impl Encryption {
+    fn of(disk: &impl Disk) -> Option<Self> {
+        let sealer = disk.cipher()?.sealer();
+        Some(Self { sealer, frame: Vec::new(), sealed: Vec::new() })
+    }
+
     fn envelope(&mut self, frame: &[u8]) -> Result<&[u8], LogError> {
         self.frame.clear();
+        let failed = |error: CipherError| LogError::Storage(error.to_string());
+        let has_sealed = self.sealer.has_participant_keys() && self.seal_payloads(frame)?;
+        let frame = if has_sealed { &self.sealed } else { frame };
         let sealer = &mut self.sealer;
         encrypt(frame, &mut self.frame, |context, plain, out| sealer.seal(context, plain, out))
-            .map_err(|error| LogError::Storage(error.to_string()))?;
+            .map_err(failed)?;
         Ok(&self.frame)
+    }
+
+    /// Seals the payloads of participants that have keys of their own. Returns whether there are
+    /// any.
+    fn seal_payloads(&mut self, frame: &[u8]) -> Result<bool, LogError> {
+        self.sealed.clear();
+        let sealer = &mut self.sealer;
+        seal_payloads(frame, &mut self.sealed, |record, context, out| {
+            let owner = contents_owner((record.kind, record.version, record.fields));
+            match (owner, record.payload) {
+                (Some(owner), Payload::Stored(plain)) => {
+                    sealer.seal_for(&owner, context, plain, out)
+                }
+                _ => Ok(false),
+            }
+        })
+        .map_err(|error: CipherError| LogError::Storage(error.to_string()))
     }
 }
 
@@ -171,12 +202,8 @@ impl<D: Disk> FileLog<D> {
         (length, tail): (u64, Tail),
         LogOptions { segment_bytes, room_bytes, .. }: LogOptions,
     ) -> Self {
-        let encryption = shared
-            .disk
-            .cipher()
-            .map(|cipher| Encryption { sealer: cipher.sealer(), frame: Vec::new() });
         Self {
-            encryption,
+            encryption: Encryption::of(&shared.disk),
             shared: Arc::new(shared),
             opened: (active.first, length),
             active,

@@ -66,7 +66,7 @@ pub use durable_frames::DurableFrames;
 pub use durable_mark::{DurableMarkWriter, MARK, StoredMark, read_stored_mark};
 pub use erasure::{
     ERASURE_PROGRESS, ERASURE_PROGRESS_VERSION, ErasedSegment, ErasureProgress, Selection,
-    erase_segment,
+    erase_segment, payload_keys,
 };
 pub use file_log::{FileLog, LogOptions, SEGMENT_BYTES_DEFAULT, Verify};
 pub use memory_disk::{MemoryDisk, MemoryFile};

@@ -95,6 +95,12 @@ impl OrderedErasures {
         self.orders.push(order);
     }
 
+    /// The orders, oldest first.
+    #[must_use]
+    pub fn orders(&self) -> &[ErasureOrder] {
+        &self.orders
+    }
+
     /// The record of the newest order.
     #[must_use]
     pub fn newest(&self) -> Option<LogIndex> {

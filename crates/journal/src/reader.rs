@@ -476,7 +476,8 @@ fn find_frame<F: DiskFile>(
         }
         let end = offset + u64::from(header.length);
         if log_index <= header.last() {
-            let (frame, _) = frame_at(window, part, offset).map_err(storage)?.map_err(damage)?;
+            let found = frame_at(window, part, offset).map_err(storage)?.map_err(damage)?;
+            let frame = found.frame;
             let frame = Arc::new(OwnedFrame::copy(&frame));
             return Ok((frame, End { file: opened.number, last: header.last(), offset: end }));
         }

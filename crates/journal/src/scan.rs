@@ -7,7 +7,7 @@ use memchr::memmem;
 use ports::{CipherError, DiskError, DiskFile, StopReading, open_sealed};
 use record::frame::{
     FRAME_HEADER_BYTES, FRAME_MAGIC, FRAME_START_BYTES, Frame, FrameError, FrameHeader,
-    LogIdentity, SequenceGap, Tail, TrailingZeros, decrypt,
+    LogIdentity, SequenceGap, Tail, TrailingZeros, decrypt, open_payloads,
 };
 
 use crate::segment::SECTOR_BYTES;
@@ -37,6 +37,8 @@ pub(crate) struct Window {
     reading: usize,
     /// The last encrypted frame, decrypted.
     plain: Vec<u8>,
+    /// The last frame with sealed payloads, opened.
+    opened: Vec<u8>,
 }
 
 thread_local! {
@@ -61,6 +63,7 @@ impl Window {
             reading_max,
             reading: 0,
             plain: Vec::new(),
+            opened: Vec::new(),
         }
     }
 
@@ -151,6 +154,17 @@ pub enum FrameFault {
     Order(#[from] SequenceGap),
 }
 
+/// A frame that was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoundFrame<'a> {
+    /// The frame as the sequencer sealed it, or as an erasure left it.
+    pub(crate) frame: Frame<'a>,
+    /// Its length in the file.
+    pub(crate) stored: u64,
+    /// The bytes of the frame outside of its envelope. Its payloads may be sealed.
+    pub(crate) decrypted: &'a [u8],
+}
+
 /// Visits the frames from `offset`, where the log's tail was `tail`. Each is fully checked,
 /// including the chain, before it is visited.
 pub(crate) fn scan<F: DiskFile>(
@@ -161,6 +175,15 @@ pub(crate) fn scan<F: DiskFile>(
     scan_again(part, start, 0, visit)
 }
 
+/// [`scan`] for those who store frames again.
+pub(crate) fn scan_stored<F: DiskFile>(
+    part: Part<'_, F>,
+    start: (u64, Tail),
+    visit: &mut dyn FnMut(&FoundFrame<'_>) -> Result<(), StopReading>,
+) -> Result<Scanned, DiskError> {
+    scan_found(part, start, 0, &mut |_, found| visit(found))
+}
+
 /// Like [`scan`], without hashing the frames before `hashed` again: this process has checked the
 /// chain of the same bytes. Their checksums are still compared.
 pub(crate) fn scan_again<F: DiskFile>(
@@ -169,28 +192,37 @@ pub(crate) fn scan_again<F: DiskFile>(
     hashed: u64,
     visit: &mut dyn FnMut(u64, &Frame<'_>) -> Result<(), StopReading>,
 ) -> Result<Scanned, DiskError> {
+    scan_found(part, start, hashed, &mut |offset, found| visit(offset, &found.frame))
+}
+
+fn scan_found<F: DiskFile>(
+    part: Part<'_, F>,
+    start: (u64, Tail),
+    hashed: u64,
+    visit: &mut dyn FnMut(u64, &FoundFrame<'_>) -> Result<(), StopReading>,
+) -> Result<Scanned, DiskError> {
     let mut window = Window::new(SCAN_BYTES);
     let (mut offset, mut tail) = start;
     let cause = loop {
         if part.limit <= offset {
             break Cause::Limit;
         }
-        let (frame, stored) = match frame_at(&mut window, part, offset)? {
+        let found = match frame_at(&mut window, part, offset)? {
             Ok(found) => found,
             Err(error) => break Cause::Unsound(error.into()),
         };
         let link = match offset < hashed {
-            true => frame.header().follows(&tail),
-            false => frame.follows(&tail),
+            true => found.frame.header().follows(&tail),
+            false => found.frame.follows(&tail),
         };
         let after = match link {
             Ok(after) => after,
             Err(error) => break Cause::Unsound(error.into()),
         };
-        if visit(offset, &frame).is_err() {
+        if visit(offset, &found).is_err() {
             break Cause::Visitor;
         }
-        offset += stored;
+        offset += found.stored;
         tail = after;
     };
     Ok(Scanned { offset, tail, cause })
@@ -213,40 +245,32 @@ pub(crate) fn tail_by_headers<F: DiskFile>(
     Ok(tail)
 }
 
-/// The frame at `offset`, decrypted if it is encrypted, and its length as stored.
+/// The frame at `offset`, decrypted if it is encrypted.
 pub(crate) fn frame_at<'a, F: DiskFile>(
     window: &'a mut Window,
     part: Part<'_, F>,
     offset: u64,
-) -> Result<Result<(Frame<'a>, u64), FrameError>, DiskError> {
+) -> Result<Result<FoundFrame<'a>, FrameError>, DiskError> {
     let header = match header_at(window, part, offset)? {
         Ok(header) => header,
         Err(error) => return Ok(Err(error)),
     };
     let stored = u64::from(header.length);
-    if header.is_encrypted {
-        let frame = encrypted_frame_at(window, part, (offset, header))?;
-        return Ok(frame.map(|frame| (frame, stored)));
+    if !header.is_encrypted && !header.has_sealed {
+        let bytes = window.load(part, offset, header.length as usize)?;
+        let frame = Frame::with_header(header, bytes);
+        return Ok(frame.map(|frame| FoundFrame { frame, stored, decrypted: frame.as_bytes() }));
     }
+    let mut room = (std::mem::take(&mut window.plain), std::mem::take(&mut window.opened));
     let bytes = window.load(part, offset, header.length as usize)?;
-    Ok(Frame::with_header(header, bytes).map(|frame| (frame, stored)))
-}
-
-/// The frame in the envelope at `offset`. An envelope that was changed is not a frame; a missing
-/// key is an error of the disk, so that it is never taken for a torn write.
-fn encrypted_frame_at<'a, F: DiskFile>(
-    window: &'a mut Window,
-    part: Part<'_, F>,
-    (offset, header): (u64, FrameHeader),
-) -> Result<Result<Frame<'a>, FrameError>, DiskError> {
-    let mut plain = std::mem::take(&mut window.plain);
-    let bytes = window.load(part, offset, header.length as usize)?;
-    let opened = decrypt(&header, bytes, &mut plain, |context, sealed, out| {
-        open_sealed(part.file.cipher(), context, sealed, out)
-    });
-    window.plain = plain;
-    match opened {
-        Ok(Ok(())) => Ok(Frame::parse(&window.plain)),
+    let read = read_encrypted(part.file, (&header, bytes), &mut room);
+    (window.plain, window.opened) = room;
+    match read {
+        Ok(Ok(is_sealed)) => {
+            let decrypted = &window.plain[..];
+            let frame = Frame::parse(if is_sealed { &window.opened } else { decrypted });
+            Ok(frame.map(|frame| FoundFrame { frame, stored, decrypted }))
+        }
         Ok(Err(error)) => Ok(Err(error)),
         Err(CipherError::Changed) => {
             Ok(Err(FrameError::Malformed("the encrypted content was changed or belongs elsewhere")))
@@ -256,6 +280,40 @@ fn encrypted_frame_at<'a, F: DiskFile>(
             Err(DiskError::Encrypted { file, offset, error })
         }
     }
+}
+
+/// Decrypts an envelope into the first buffer, and opens sealed payloads into the second one.
+/// Returns whether there are any. Something that was changed is not a frame; a missing key is an
+/// error of the disk, so that it is never taken for a torn write.
+fn read_encrypted<F: DiskFile>(
+    file: &F,
+    (header, bytes): (&FrameHeader, &[u8]),
+    (plain, opened): &mut (Vec<u8>, Vec<u8>),
+) -> Result<Result<bool, FrameError>, CipherError> {
+    let open = |context: &[u8], sealed: &[u8], out: &mut Vec<u8>| {
+        open_sealed(file.cipher(), context, sealed, out)
+    };
+    if header.is_encrypted {
+        if let Err(error) = decrypt(header, bytes, plain, open)? {
+            return Ok(Err(error));
+        }
+    } else {
+        let Some(bytes) = bytes.get(..header.length as usize) else {
+            return Ok(Err(FrameError::Short));
+        };
+        plain.clear();
+        plain.extend_from_slice(bytes);
+    }
+    if !FrameHeader::parse(plain).is_ok_and(|inner| inner.has_sealed) {
+        return Ok(Ok(false));
+    }
+    let found =
+        open_payloads(plain, opened, |context, sealed, out| match open(context, sealed, out) {
+            Ok(()) => Ok(true),
+            Err(CipherError::Destroyed(_)) => Ok(false),
+            Err(error) => Err(error),
+        })?;
+    Ok(found.map(|()| true))
 }
 
 /// The header of the frame at `offset`, without the rest of the frame.

@@ -370,13 +370,25 @@ impl Change {
 
     /// Whether this change, or the proposed one, is about a party that an FSP serves or served.
     pub(crate) fn is_about_party_of(&self, name: &FspName) -> bool {
-        if let Self::Propose(proposal) = self {
-            return proposal.change.is_about_party_of(name);
-        }
-        let former = self.party_change().map_or(&[][..], |change| change.former);
-        let mut served = self.named_parties().iter().map(|party| party.fsp);
-        let mut lost = former.iter().map(|owner| owner.fsp);
-        served.any(|fsp| fsp.matches(name)) || lost.any(|fsp| fsp.matches(name))
+        self.fsps_of_parties().any(|fsp| fsp.matches(name))
+    }
+
+    /// The FSP that serves or served all parties of this change, or of the proposed one; `None`
+    /// without parties, and with those of several FSPs.
+    pub(crate) fn only_fsp_of_parties(&self) -> Option<&FspName> {
+        let mut fsps = self.fsps_of_parties();
+        let first = fsps.next()?;
+        fsps.all(|fsp| fsp.matches(first)).then_some(first)
+    }
+
+    fn fsps_of_parties(&self) -> impl Iterator<Item = &FspName> {
+        let change = match self {
+            Self::Propose(proposal) => &proposal.change,
+            other => other,
+        };
+        let former = change.party_change().map_or(&[][..], |change| change.former);
+        let served = change.named_parties().iter().map(|party| &party.fsp);
+        served.chain(former.iter().map(|owner| &owner.fsp))
     }
 
     /// The entries of the party directory that this change sets or releases.

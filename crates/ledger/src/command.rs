@@ -141,6 +141,16 @@ impl Command {
         }
     }
 
+    /// The participant that the contents belong to, if they belong to only one: see
+    /// [`Command::is_from_participant`].
+    #[must_use]
+    pub fn contents_owner(&self) -> Option<&FspName> {
+        match self {
+            Self::Administer(administer) => administer.change.only_fsp_of_parties(),
+            other => other.sender(),
+        }
+    }
+
     /// Number of transfers that it can decide about; the work of a batch is their sum.
     #[must_use]
     pub fn weight(&self) -> usize {

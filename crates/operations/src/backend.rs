@@ -263,6 +263,17 @@ pub trait AdminBackend: Send + Sync + 'static {
         Box::pin(async { Ok(None) })
     }
 
+    /// Makes a new data key for the contents of a participant, so that the ones before can be
+    /// destroyed with these contents. Returns the time after which none of them encrypts; `None` if
+    /// the participant has no key of its own, or if no new one can be made. The default is for a hub
+    /// without encryption.
+    fn replace_key_of(
+        &self,
+        _participant: FspName,
+    ) -> BoxFuture<'_, Result<Option<Stamp>, Unavailable>> {
+        Box::pin(async { Ok(None) })
+    }
+
     /// Disk space used by the log and free. Does not block.
     fn storage(&self) -> DiskStatus {
         DiskStatus::default()

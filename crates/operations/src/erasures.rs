@@ -487,7 +487,7 @@ async fn plan(request: &AdminRequest<'_>) -> HandlerResult {
         party_identifier: request.query(&PARTY_ID)?,
         party_sub_id_or_type: request.query(&PARTY_SUB_ID)?,
     };
-    let selection = selection(request, selected).await?;
+    let selection = selection(request, selected, None).await?;
     has_identifier_in_reason(request, &selection);
     let plan = find(request, &selection).await?;
     Ok(AdminResponse::ok(&ErasurePlanResponse {
@@ -531,7 +531,12 @@ const NAMED_IN_REASON: &str = "the reason must not contain an identifier of a pa
 
 /// `POST /erasures`.
 async fn order(request: &AdminRequest<'_>, body: NewErasure) -> HandlerResult {
-    let selection = selection(request, body).await?;
+    let replaced = match body.participant {
+        Some(name) => request.backend.replace_key_of(name).await,
+        None => Ok(None),
+    };
+    let replaced = replaced.map_err(outcome_errors::from_unavailable)?;
+    let selection = selection(request, body, replaced).await?;
     let refused = |what: &str| Err(Refusal::new(ErrorCode::VALIDATION, what));
     if has_identifier_in_reason(request, &selection) {
         return refused("the reason must not contain the identifier: it is never erased");
@@ -566,10 +571,11 @@ async fn order(request: &AdminRequest<'_>, body: NewErasure) -> HandlerResult {
     Ok(AdminResponse::empty(StatusCode::CREATED))
 }
 
-/// The selection of a request.
+/// The selection of a request. All contents of a participant are those before a time after `now`.
 async fn selection(
     request: &AdminRequest<'_>,
     selected: NewErasure,
+    now: Option<Stamp>,
 ) -> Result<ErasureSelection, Refusal> {
     let NewErasure { transfer_id, before, participant, .. } = selected;
     let party = selected.party_id_type.zip(selected.party_identifier).map(|(kind, id)| {
@@ -579,7 +585,7 @@ async fn selection(
     match (transfer_id, before, participant, party) {
         (Some(id), None, None, None) => Ok(ErasureSelection::Transfer(id)),
         (None, Some(time), None, None) => Ok(ErasureSelection::Before(time)),
-        (None, before, Some(name), None) => of_participant(request, name, before).await,
+        (None, before, Some(name), None) => of_participant(request, name, (before, now)).await,
         (None, None, None, Some(party)) => Ok(ErasureSelection::Party(party)),
         _ => {
             let what = "needs one of transferId, before, participant (perhaps with before), and \
@@ -594,13 +600,14 @@ async fn selection(
 async fn of_participant(
     request: &AdminRequest<'_>,
     name: FspName,
-    before: Option<Stamp>,
+    (before, now): (Option<Stamp>, Option<Stamp>),
 ) -> Result<ErasureSelection, Refusal> {
     let found = request.query_state(move |state| {
         let registry = state.registry();
         let known = registry.sender(&name).map(|index| registry.get(index).name);
         // In milliseconds, as in the order.
-        let after_all = Stamp((state.stamp().0 / 1_000 + 1) * 1_000);
+        let now = now.unwrap_or_default().max(state.stamp());
+        let after_all = Stamp((now.0 / 1_000 + 1) * 1_000);
         (known, state.hub().matches(&name), after_all)
     });
     match found.await? {

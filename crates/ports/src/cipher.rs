@@ -1,7 +1,9 @@
 //! Encryption of stored bytes.
 //!
 //! A [`Sealer`] encrypts with the data key of the present period, and a [`Cipher`] decrypts with
-//! whichever data key the sealed bytes name. Sealed bytes are:
+//! whichever data key the sealed bytes name. Contents of some participants have data keys of their
+//! own ([`Sealer::seal_for`]), which are destroyed when these contents were erased. Sealed bytes
+//! are:
 //!
 //! | at | bytes | field (little endian) |
 //! |---:|---:|---|
@@ -20,6 +22,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use ledger::FspName;
 use record::frame::SEAL_BYTES;
 
 /// Id of a data key: random.
@@ -61,6 +64,26 @@ pub trait Sealer: Send + Sync {
     /// # Errors
     /// [`CipherError::NoNewKey`] if the first data key of this process cannot be made.
     fn seal(&mut self, context: &[u8], plain: &[u8], out: &mut Vec<u8>) -> Result<(), CipherError>;
+
+    /// Whether any participant has data keys of its own.
+    fn has_participant_keys(&self) -> bool {
+        false
+    }
+
+    /// [`Sealer::seal`] with the data key of a participant; returns false, and `out` is unchanged,
+    /// if it has none. The case of names is ignored.
+    ///
+    /// # Errors
+    /// As [`Sealer::seal`].
+    fn seal_for(
+        &mut self,
+        _owner: &FspName,
+        _context: &[u8],
+        _plain: &[u8],
+        _out: &mut Vec<u8>,
+    ) -> Result<bool, CipherError> {
+        Ok(false)
+    }
 }
 
 /// Why sealed bytes were not decrypted.
@@ -78,6 +101,9 @@ pub enum CipherError {
          copy of this directory"
     )]
     UnknownKey(KeyId),
+    /// The data key of a participant, whose contents were all erased.
+    #[error("it is encrypted with data key {0}, which was destroyed with the contents")]
+    Destroyed(KeyId),
     /// The data key cannot be unwrapped.
     #[error("it is encrypted with data key {key}, which cannot be opened: {reason}")]
     Locked {

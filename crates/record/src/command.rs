@@ -34,6 +34,13 @@ pub fn is_from_participant(
     command.is_ok_and(|command| command.is_from_participant(participant))
 }
 
+/// The participant that the contents of a record belong to, if they belong to only one
+/// ([`Command::contents_owner`]). Those of unreadable fields belong to nobody.
+#[must_use]
+pub fn contents_owner((kind, version, fields): (u16, u16, &[u8])) -> Option<FspName> {
+    read_fields(kind, version, fields).ok()?.contents_owner().copied()
+}
+
 /// Reads the fields of a record of this kind and version.
 ///
 /// # Errors

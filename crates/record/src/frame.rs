@@ -67,6 +67,10 @@
 //! the content. [`encrypt`] makes the envelope, [`decrypt`] gives the inner frame back byte for
 //! byte: the chain, erasure and shared logs are those of the inner frame.
 //!
+//! # Sealed payloads, versions 4 and 5
+//! Inside of an envelope, payloads of some participants may be sealed once more, each with a key of
+//! its participant: see [`seal_payloads`].
+//!
 //! # Chain
 //! `chain after = BLAKE3(chain before || header bytes 0..8 and 12..128 || for each record its bytes
 //! 8..52 + n)`. It covers only the digest and the original length of a payload. A payload can
@@ -86,6 +90,7 @@ use ledger::{Digest, LogIndex, Stamp};
 use crate::checksum::crc32c;
 use crate::little_endian::{array_at, u16_at, u32_at, u64_at};
 pub use crate::torn_write::{SECTOR_BYTES, TrailingZeros};
+pub use sealed_payloads::{erase_payloads, open_payloads, seal_payloads, sealed_payloads};
 
 /// Maximum length of a record, in bytes: fields, payload and overhead.
 pub const RECORD_BYTES_MAX: usize = 6 << 20;
@@ -103,6 +108,10 @@ pub const FRAME_VERSION: u16 = 2;
 pub const FRAME_VERSION_SHARED: u16 = 1;
 /// The format version of an envelope around an encrypted frame.
 pub const FRAME_VERSION_ENCRYPTED: u16 = 3;
+/// The format version of a frame of [`FRAME_VERSION`] with sealed payloads.
+pub const FRAME_VERSION_SEALED: u16 = 4;
+/// The format version of a frame of [`FRAME_VERSION_SHARED`] with sealed payloads.
+pub const FRAME_VERSION_SHARED_SEALED: u16 = 5;
 /// Sealed bytes are this much longer than the plain ones: id of the data key, number of the
 /// encryption, authentication tag.
 pub const SEAL_BYTES: usize = 8 + 8 + 16;
@@ -157,6 +166,8 @@ const DIGEST_BYTES: usize = 32;
 const STATE_NONE: u8 = 0;
 const STATE_STORED: u8 = 1;
 const STATE_ERASED: u8 = 2;
+/// Only in frames with sealed payloads.
+const STATE_SEALED: u8 = 3;
 
 /// The pieces of the chain are collected up to this many bytes before they are hashed. BLAKE3 is
 /// several times faster on long inputs.
@@ -250,6 +261,8 @@ pub struct FrameHeader {
     pub zeros: Option<TrailingZeros>,
     /// Whether this is the envelope of an encrypted frame.
     pub is_encrypted: bool,
+    /// Whether payloads may be sealed ([`seal_payloads`]).
+    pub has_sealed: bool,
 }
 
 impl FrameHeader {
@@ -300,7 +313,8 @@ impl FrameHeader {
     fn read(header: &[u8; FRAME_HEADER_BYTES]) -> Self {
         let zeros =
             TrailingZeros { ending: u16_at(header, AT_ENDING), inside: u32_at(header, AT_INSIDE) };
-        let has_zeros = u16_at(header, AT_VERSION) != FRAME_VERSION_SHARED;
+        let version = u16_at(header, AT_VERSION);
+        let has_zeros = ![FRAME_VERSION_SHARED, FRAME_VERSION_SHARED_SEALED].contains(&version);
         Self {
             length: u32_at(header, AT_LENGTH),
             count: u32_at(header, AT_COUNT),
@@ -319,15 +333,18 @@ impl FrameHeader {
             },
             chain: Digest(array_at(header, AT_CHAIN)),
             zeros: has_zeros.then_some(zeros),
-            is_encrypted: u16_at(header, AT_VERSION) == FRAME_VERSION_ENCRYPTED,
+            is_encrypted: version == FRAME_VERSION_ENCRYPTED,
+            has_sealed: [FRAME_VERSION_SEALED, FRAME_VERSION_SHARED_SEALED].contains(&version),
         }
     }
 
     fn write(&self, header: &mut [u8]) {
-        let version = match (self.is_encrypted, self.zeros) {
-            (true, _) => FRAME_VERSION_ENCRYPTED,
-            (false, Some(_)) => FRAME_VERSION,
-            (false, None) => FRAME_VERSION_SHARED,
+        let version = match (self.is_encrypted, self.has_sealed, self.zeros.is_some()) {
+            (true, ..) => FRAME_VERSION_ENCRYPTED,
+            (false, false, true) => FRAME_VERSION,
+            (false, false, false) => FRAME_VERSION_SHARED,
+            (false, true, true) => FRAME_VERSION_SEALED,
+            (false, true, false) => FRAME_VERSION_SHARED_SEALED,
         };
         let zeros = self.zeros.unwrap_or_default();
         header[..4].copy_from_slice(&FRAME_MAGIC);
@@ -354,11 +371,15 @@ impl FrameHeader {
     fn check(&self) -> Result<(), FrameError> {
         let length = self.length as usize;
         let envelope = if self.is_encrypted { ENVELOPE_BYTES } else { 0 };
-        let least = (self.count as usize).saturating_mul(RECORD_OVERHEAD_BYTES) + envelope;
+        let count = self.count as usize;
+        let least = count.saturating_mul(RECORD_OVERHEAD_BYTES) + envelope;
+        // An envelope may have a frame with sealed payloads.
+        let may_be_sealed = self.is_encrypted || self.has_sealed;
+        let seals = if may_be_sealed { count.saturating_mul(SEAL_BYTES) } else { 0 };
         if !(1..=FRAME_RECORDS_MAX).contains(&self.count) {
             return Err(FrameError::Malformed("the number of records is out of range"));
         }
-        if length < FRAME_HEADER_BYTES + least || FRAME_BYTES_MAX + envelope < length {
+        if length < FRAME_HEADER_BYTES + least || FRAME_BYTES_MAX + envelope + seals < length {
             return Err(FrameError::Malformed("the length is out of range"));
         }
         if self.first.0 == 0 || self.first.0.checked_add(u64::from(self.count)).is_none() {
@@ -395,6 +416,9 @@ pub enum FrameError {
     /// The frame is encrypted: its records cannot be read as they are stored.
     #[error("the frame is encrypted")]
     Encrypted,
+    /// Payloads of the frame are sealed: [`open_payloads`] comes first.
+    #[error("payloads of the frame are sealed")]
+    Sealed,
     /// The checksums match, but the content is invalid: it was written incorrectly.
     #[error("the frame is malformed: {0}")]
     Malformed(&'static str),
@@ -651,6 +675,7 @@ impl FrameBuilder {
             chain: Digest::default(),
             zeros: (batch.node == STANDALONE_NODE).then(|| TrailingZeros::of(self.records())),
             is_encrypted: false,
+            has_sealed: false,
         };
         let sound = header.check();
         assert!(sound.is_ok(), "a batch is sealed in order: {sound:?}");
@@ -703,6 +728,9 @@ impl<'a> Frame<'a> {
         }
         if header.is_encrypted {
             return Err(FrameError::Encrypted);
+        }
+        if header.has_sealed {
+            return Err(FrameError::Sealed);
         }
         split_records(&bytes[FRAME_HEADER_BYTES..], header.count)?;
         Ok(Self { header, bytes })
@@ -771,11 +799,8 @@ impl<'a> Frame<'a> {
                 out.extend_from_slice(raw.bytes);
             }
         }
-        let frame = &mut out[start..];
-        let length = frame.len() as u32;
-        put(frame, AT_LENGTH, length.to_le_bytes());
-        write_checksums(frame);
-        debug_assert!(Frame::parse(frame).is_ok(), "an erased frame is readable");
+        finish_rewritten(&mut out[start..]);
+        debug_assert!(Frame::parse(&out[start..]).is_ok(), "an erased frame is readable");
     }
 }
 
@@ -796,7 +821,8 @@ pub fn encrypt<E>(
     assert!(!inner.is_encrypted && inner.length as usize == frame.len(), "one plain frame");
     let length = inner.length + ENVELOPE_BYTES as u32;
     let none = Some(TrailingZeros::default());
-    let mut outer = FrameHeader { length, is_encrypted: true, zeros: none, ..inner };
+    let mut outer =
+        FrameHeader { length, is_encrypted: true, has_sealed: false, zeros: none, ..inner };
     let start = out.len();
     out.resize(start + FRAME_HEADER_BYTES, 0);
     outer.write(&mut out[start..]);
@@ -835,7 +861,8 @@ pub fn decrypt<E>(
 fn check_inner(outer: &FrameHeader, frame: &[u8]) -> Result<(), FrameError> {
     let inner = FrameHeader::parse(frame)?;
     let length = inner.length + ENVELOPE_BYTES as u32;
-    let envelope = FrameHeader { length, is_encrypted: true, zeros: outer.zeros, ..inner };
+    let envelope =
+        FrameHeader { length, is_encrypted: true, has_sealed: false, zeros: outer.zeros, ..inner };
     match envelope == *outer && !inner.is_encrypted {
         true => Ok(()),
         false => Err(FrameError::Malformed("the encrypted frame is not that of its envelope")),
@@ -1004,25 +1031,55 @@ struct RawRecord<'a> {
 impl<'a> RawRecord<'a> {
     /// Splits one record off the front.
     fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), FrameError> {
+        let (raw, rest) = Self::split_up_to(bytes, RECORD_BYTES_MAX)?;
+        raw.check_payload()?;
+        Ok((raw, rest))
+    }
+
+    /// [`RawRecord::split`] of a record whose payload may be sealed.
+    fn split_sealed(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), FrameError> {
+        let (raw, rest) = Self::split_up_to(bytes, RECORD_BYTES_MAX + SEAL_BYTES)?;
+        if !raw.is_sealed() {
+            raw.check_payload()?;
+        } else if raw.payload().len() != raw.payload_length() + SEAL_BYTES {
+            return Err(FrameError::Malformed("a sealed payload does not match its header"));
+        }
+        Ok((raw, rest))
+    }
+
+    /// Without a check of the payload.
+    fn split_up_to(bytes: &'a [u8], length_max: usize) -> Result<(Self, &'a [u8]), FrameError> {
         if bytes.len() < RECORD_OVERHEAD_BYTES {
             return Err(FrameError::Malformed("a record is truncated"));
         }
         let length = u32_at(bytes, 0) as usize;
-        if RECORD_BYTES_MAX < length || bytes.len() < length || length < RECORD_OVERHEAD_BYTES {
+        if length_max < length || bytes.len() < length || length < RECORD_OVERHEAD_BYTES {
             return Err(FrameError::Malformed("the length of a record is out of range"));
         }
         let (bytes, rest) = bytes.split_at(length);
         let fields_length = u32_at(bytes, RECORD_AT_FIELDS_LENGTH) as usize;
-        let Some(payload_room) = (length - RECORD_OVERHEAD_BYTES).checked_sub(fields_length) else {
+        if length - RECORD_OVERHEAD_BYTES < fields_length {
             return Err(FrameError::Malformed("the fields are longer than their record"));
-        };
-        let raw = Self { bytes, fields_length };
-        raw.check_payload(payload_room)?;
-        Ok((raw, rest))
+        }
+        Ok((Self { bytes, fields_length }, rest))
     }
 
-    fn check_payload(&self, stored: usize) -> Result<(), FrameError> {
-        let original = u32_at(self.bytes, RECORD_AT_PAYLOAD_LENGTH) as usize;
+    /// Length of the original payload.
+    fn payload_length(&self) -> usize {
+        u32_at(self.bytes, RECORD_AT_PAYLOAD_LENGTH) as usize
+    }
+
+    /// The payload as it is stored.
+    fn payload(&self) -> &'a [u8] {
+        &self.bytes[RECORD_OVERHEAD_BYTES + self.fields_length..]
+    }
+
+    fn is_sealed(&self) -> bool {
+        self.bytes[RECORD_AT_STATE..RECORD_AT_KIND] == [STATE_SEALED, 0, 0, 0]
+    }
+
+    fn check_payload(&self) -> Result<(), FrameError> {
+        let (original, stored) = (self.payload_length(), self.payload().len());
         let sound = match self.bytes[RECORD_AT_STATE..RECORD_AT_KIND] {
             [STATE_NONE, 0, 0, 0] => stored == 0 && original == 0,
             [STATE_STORED, 0, 0, 0] => stored == original,
@@ -1065,9 +1122,14 @@ impl<'a> RawRecord<'a> {
     }
 
     fn write_erased(&self, out: &mut Vec<u8>) {
-        let length = (RECORD_OVERHEAD_BYTES + self.fields_length) as u32;
+        self.write_start(STATE_ERASED, 0, out);
+    }
+
+    /// Writes everything before a payload of another state and length.
+    fn write_start(&self, state: u8, payload: usize, out: &mut Vec<u8>) {
+        let length = (RECORD_OVERHEAD_BYTES + self.fields_length + payload) as u32;
         out.extend_from_slice(&length.to_le_bytes());
-        out.extend_from_slice(&[STATE_ERASED, 0, 0, 0]);
+        out.extend_from_slice(&[state, 0, 0, 0]);
         out.extend_from_slice(self.chained());
     }
 }
@@ -1146,9 +1208,16 @@ fn check_prefix(bytes: &[u8]) -> Result<(), FrameError> {
         return Err(FrameError::Short);
     }
     match u16_at(bytes, AT_VERSION) {
-        FRAME_VERSION_SHARED | FRAME_VERSION | FRAME_VERSION_ENCRYPTED => Ok(()),
+        FRAME_VERSION_SHARED..=FRAME_VERSION_SHARED_SEALED => Ok(()),
         version => Err(FrameError::Version(version)),
     }
+}
+
+/// Updates length and checksums after records were replaced.
+fn finish_rewritten(frame: &mut [u8]) {
+    let length = frame.len() as u32;
+    put(frame, AT_LENGTH, length.to_le_bytes());
+    write_checksums(frame);
 }
 
 fn write_checksums(frame: &mut [u8]) {
@@ -1162,5 +1231,6 @@ fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
     bytes[at..at + N].copy_from_slice(&value);
 }
 
+mod sealed_payloads;
 #[cfg(test)]
 mod tests;

@@ -412,6 +412,41 @@ impl Config {
     }
 }
 
+/// The setting with the participants whose contents have data keys of their own.
+const PARTICIPANT_KEYS: &str = "encryption.participant_keys";
+/// Maximum number of such participants: each new data key is one for each of them too.
+const PARTICIPANT_KEYS_MAX: usize = 256;
+
+impl Encryption {
+    /// The participants whose contents have data keys of their own.
+    ///
+    /// # Errors
+    /// There are too many, or a name cannot stand in the file of data keys.
+    pub(crate) fn participants(&self) -> Result<Vec<FspName>, CliError> {
+        let names = &self.participant_keys;
+        if PARTICIPANT_KEYS_MAX < names.len() {
+            return Err(CliError::new(format!(
+                "{PARTICIPANT_KEYS} has {} names; at most {PARTICIPANT_KEYS_MAX} are possible",
+                names.len()
+            )));
+        }
+        let mut participants: Vec<FspName> = Vec::new();
+        for ParticipantName(name) in names {
+            if !name.as_bytes().iter().all(u8::is_ascii_graphic) {
+                return Err(CliError::new(format!(
+                    "{PARTICIPANT_KEYS}: {:?} has other characters than ASCII letters, digits and signs",
+                    name.as_str()
+                )));
+            }
+            if participants.iter().any(|other| other.matches(name)) {
+                return Err(CliError::new(format!("{PARTICIPANT_KEYS} names {name} twice")));
+            }
+            participants.push(*name);
+        }
+        Ok(participants)
+    }
+}
+
 fn or_half_of_the_cores(threads: usize) -> usize {
     match threads {
         0 => (cores() / 2).max(1),

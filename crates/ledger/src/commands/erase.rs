@@ -71,6 +71,14 @@ impl Erase {
         FspName::new(name)
     }
 
+    /// The time before which a participant's contents are erased, as text; `None` for every other
+    /// form.
+    #[must_use]
+    pub fn participant_time(&self) -> Option<&str> {
+        let (_, before) = self.subject.split_once(SUBJECT_SEPARATOR)?;
+        (self.form == ErasureForm::Participant).then_some(before)
+    }
+
     /// Whether the contents of a record of this kind are erased. For an erasure of a participant's
     /// contents, `is_from` decides whether they are this participant's
     /// ([`Command::is_from_participant`]).

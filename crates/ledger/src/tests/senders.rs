@@ -61,6 +61,7 @@ fn contents_of_a_message_are_those_of_its_sender() {
         for (participant, expected) in [("sender", true), ("SENDER", true), ("other", false)] {
             assert_eq!(message.is_from_participant(&name(participant)), expected, "{message:?}");
         }
+        assert_eq!(message.contents_owner(), Some(&name("sender")), "{message:?}");
     }
     assert!(!Command::Tick.is_from_participant(&name("sender")));
 }
@@ -92,6 +93,9 @@ fn contents_of_operators_changes_are_those_of_the_fsps_of_the_parties() {
         let is_from = |fsp| command.is_from_participant(&name(fsp));
         let found = ["owner", "OWNER", "former", "other"].map(is_from);
         assert_eq!(found, [true, true, has_former, false], "{command:?}");
+        // Contents about parties of two FSPs belong to neither alone.
+        let owner = (!has_former).then(|| name("owner"));
+        assert_eq!(command.contents_owner(), owner.as_ref(), "{command:?}");
         assert_eq!(command.sender(), None);
     }
 }

@@ -483,3 +483,99 @@ proptest! {
         prop_assert_eq!(back, samples);
     }
 }
+
+/// Seals by changing each byte, between 16 bytes of a context and 16 of a tag.
+fn seal_some(frame: &[u8], is_sealed: impl Fn(u16) -> bool) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    let sealed = seal_payloads(frame, &mut out, |record, context, out| {
+        let Payload::Stored(payload) = record.payload else { unreachable!("only stored ones") };
+        if !is_sealed(record.kind) {
+            return Ok::<_, ()>(false);
+        }
+        out.extend_from_slice(&payload_digest(context).0[..16]);
+        out.extend(payload.iter().map(|byte| !byte));
+        out.extend_from_slice(&[7; 16]);
+        Ok(true)
+    });
+    (sealed == Ok(true)).then_some(out)
+}
+
+fn open_all(frame: &[u8], is_destroyed: bool) -> Result<Vec<u8>, FrameError> {
+    let mut out = Vec::new();
+    let opened = open_payloads(frame, &mut out, |context, sealed, out| {
+        if is_destroyed {
+            return Ok(false);
+        }
+        if sealed[..16] != payload_digest(context).0[..16] {
+            return Err("another context");
+        }
+        out.extend(sealed[16..sealed.len() - 16].iter().map(|byte| !byte));
+        Ok(true)
+    });
+    opened.expect("the context is the same").map(|()| out)
+}
+
+#[test]
+fn sealed_payloads_come_back_byte_for_byte_or_are_erased() {
+    let tail = Tail::genesis(IDENTITY);
+    for node in [STANDALONE_NODE, 3] {
+        let (frame, _) = sealed_by(node, &tail, SAMPLES);
+        let stored = seal_some(&frame, |kind| kind == 1).expect("one payload is sealed");
+        assert_eq!(stored.len(), frame.len() + SEAL_BYTES);
+        assert_eq!(Frame::parse(&stored).expect_err("it is sealed"), FrameError::Sealed);
+        assert_eq!(open_all(&stored, false).as_ref(), Ok(&frame));
+        let mut erased = Vec::new();
+        let parsed = Frame::parse(&frame).expect("sound");
+        parsed.erase(&mut erased, |record| record.kind == 1);
+        assert_eq!(open_all(&stored, true).as_ref(), Ok(&erased));
+        assert_eq!(sealed_payloads(&stored).count(), 1);
+        assert_eq!(sealed_payloads(&frame).count(), 0);
+        assert_eq!(seal_some(&frame, |_| false), None, "nothing to seal");
+    }
+}
+
+/// An erasure of a frame with sealed payloads opens none of them.
+#[test]
+fn sealed_payloads_are_erased_unopened() {
+    let tail = Tail::genesis(IDENTITY);
+    let (frame, _) = sealed(&tail, SAMPLES);
+    let stored = seal_some(&frame, |_| true).expect("two payloads are sealed");
+    for (erased, left) in [(1, 1), (4, 1), (0, 2)] {
+        let mut without = Vec::new();
+        erase_payloads(&stored, &mut without, |record| record.0 == erased);
+        assert_eq!(sealed_payloads(&without).count(), left);
+        let opened = open_all(&without, false).expect("sound");
+        let mut expected = Vec::new();
+        let parsed = Frame::parse(&frame).expect("sound");
+        parsed.erase(&mut expected, |record| record.log_index.0 == erased);
+        assert_eq!(opened, expected);
+        assert!(Frame::parse(&opened).expect("sound").verify_chain(&tail.chain));
+    }
+}
+
+#[test]
+fn changed_frames_with_sealed_payloads_are_refused() {
+    let (frame, _) = sealed(&Tail::genesis(IDENTITY), SAMPLES);
+    let stored = seal_some(&frame, |_| true).expect("two payloads are sealed");
+    for at in 0..stored.len() * 8 {
+        let mut changed = stored.clone();
+        changed[at / 8] ^= 1 << (at % 8);
+        assert!(open_all(&changed, false).is_err(), "bit {at}");
+    }
+    for length in 0..stored.len() {
+        assert!(open_all(&stored[..length], false).is_err(), "{length} bytes");
+    }
+    // With the checksums made to fit, structure and limits are still checked.
+    for at in FRAME_HEADER_BYTES..stored.len() {
+        for value in [0, 1, 3, 0xff] {
+            let mut changed = stored.clone();
+            changed[at] = value;
+            write_checksums(&mut changed);
+            let mut out = Vec::new();
+            let _any = open_payloads(&changed, &mut out, |_, sealed, out| {
+                out.extend_from_slice(&sealed[..sealed.len().saturating_sub(SEAL_BYTES)]);
+                Ok::<_, ()>(true)
+            });
+        }
+    }
+}

@@ -135,6 +135,7 @@ pub(crate) fn check_start(config: &Config) -> Result<(), CliError> {
         serve::given_token(config)?;
     }
     config.quote_rules()?;
+    config.encryption.participants()?;
     if config.admin.auth == Auth::Roles {
         serve::given_secrets_key(config)?;
     }

@@ -688,6 +688,10 @@ settings! {
         previous_key: Option<String> = None;
         /// Hours after which a new data key is used. Each start makes one too
         data_key_hours: u32 = 24, 1..=8_760;
+        /// Participants whose contents have data keys of their own, at most 256. These are
+        /// destroyed when `upesi erase --participant` has erased the contents. See
+        /// [encryption](security/encryption.md#keys-of-participants)
+        participant_keys: Vec<ParticipantName> = Vec::new();
     }
 
     /// Certificates of participants.

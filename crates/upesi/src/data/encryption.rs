@@ -61,13 +61,20 @@ pub(crate) fn unlock(
     access: Access,
     settings: Option<&Encryption>,
 ) -> Result<(TieredDisk<RealDisk>, Option<DataKeys>), CliError> {
+    let participants = settings.map_or_else(|| Ok(Vec::new()), Encryption::participants)?;
     let Some(masters) = master_keys(settings)? else {
+        if !participants.is_empty() {
+            return Err(CliError::new(
+                "encryption.participant_keys needs a master key: name it with encryption.key",
+            ));
+        }
         if access == Access::Write {
             refuse_without_key(disk.below())?;
         }
         return Ok((disk, None));
     };
-    let keys = Keyring::open(disk.below().clone(), masters).map_err(failure)?;
+    let keys = Keyring::with_participants(disk.below().clone(), masters, participants);
+    let keys = keys.map_err(failure)?;
     let cipher: Arc<dyn Cipher> = Arc::new(keys.clone());
     Ok((disk.with_cipher(Some(cipher)), Some(keys)))
 }

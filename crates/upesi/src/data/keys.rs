@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use encryption::{KEY_FILE, KeyFile, Keyring, MasterKeys};
 use journal::RealDisk;
-use ledger::Stamp;
+use ledger::{FspName, Stamp};
 use ports::DiskError;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::CliError;
 use crate::cli::admin_client::{AdminClient, AdminConnection, member};
@@ -34,7 +34,7 @@ pub(crate) struct KeysArguments {
 
 #[derive(clap::Subcommand)]
 enum KeysCommand {
-    /// List the data keys, oldest first. Needs no master key.
+    /// List the data keys, oldest first, and those that were destroyed. Needs no master key.
     List(ListArguments),
     /// Make a new data key, which encrypts new contents.
     ///
@@ -52,6 +52,9 @@ struct ListArguments {
     /// Data directory.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
+    /// Print the keys as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(clap::Args)]
@@ -92,16 +95,51 @@ fn list(arguments: &ListArguments) -> Result<(), CliError> {
     let disk = RealDisk::open_live(data).map_err(|error| failed(data, error))?;
     let file = KeyFile::read(&disk).map_err(|error| failed(data, error))?;
     let Some(file) = file else {
-        println!("{} is not encrypted: it has no {KEY_FILE}", data.display());
+        match arguments.json {
+            true => print_json(&json!([]))?,
+            false => println!("{} is not encrypted: it has no {KEY_FILE}", data.display()),
+        }
         return Ok(());
     };
-    let columns = [("data key", Align::Left), ("made", Align::Left), ("master key", Align::Left)];
-    let mut table = Table::new(columns);
+    if arguments.json {
+        return print_json(&as_json(&file));
+    }
+    let columns = ["data key", "made", "master key", "participant", "destroyed"];
+    let mut table = Table::new(columns.map(|column| (column, Align::Left)));
+    let name = |name: Option<FspName>| name.map_or_else(|| "-".to_owned(), |it| it.to_string());
     for key in &file.keys {
-        table.add([key.id.to_string(), moment(Stamp(key.created_us)), key.master.clone()]);
+        let made = moment(Stamp(key.created_us));
+        let (id, master) = (key.id.to_string(), key.master.clone());
+        table.add([id, made, master, name(key.participant), "-".to_owned()]);
+    }
+    for key in &file.destroyed {
+        let [made, destroyed] = [key.created_us, key.destroyed_us].map(|it| moment(Stamp(it)));
+        let (id, participant) = (key.id.to_string(), name(Some(key.participant)));
+        table.add([id, made, "-".to_owned(), participant, destroyed]);
     }
     println!("{table}");
     Ok(())
+}
+
+fn as_json(file: &KeyFile) -> Value {
+    let text = |name: Option<FspName>| name.map(|name| name.to_string());
+    let keys = file.keys.iter().map(|key| {
+        json!({
+            "id": key.id.to_string(),
+            "made": moment(Stamp(key.created_us)),
+            "masterKey": key.master,
+            "participant": text(key.participant),
+        })
+    });
+    let destroyed = file.destroyed.iter().map(|key| {
+        json!({
+            "id": key.id.to_string(),
+            "made": moment(Stamp(key.created_us)),
+            "participant": text(Some(key.participant)),
+            "destroyed": moment(Stamp(key.destroyed_us)),
+        })
+    });
+    keys.chain(destroyed).collect()
 }
 
 fn rotate(arguments: &RotateArguments) -> Result<(), CliError> {

@@ -569,6 +569,21 @@ impl AdminBackend for NodeBackend {
         })
     }
 
+    fn replace_key_of(
+        &self,
+        participant: FspName,
+    ) -> BoxFuture<'_, Result<Option<Stamp>, Unavailable>> {
+        Box::pin(async move {
+            let keys = self.background.data_keys.clone();
+            let Some(keys) = keys.filter(|keys| keys.has_key_of(&participant)) else {
+                return Ok(None);
+            };
+            let made = tokio::task::spawn_blocking(move || keys.rotate());
+            let made = made.await.map_err(|_| Unavailable::Stopped)?;
+            Ok(made.map(|_| self.clock.now().wall))
+        })
+    }
+
     fn take_snapshot(&self) {
         self.snapshots.request();
     }

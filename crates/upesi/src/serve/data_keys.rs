@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use encryption::KeyringError;
+use ledger::FspName;
 use operations::{DiskStatus, RotatedKey};
 
 use crate::data::encryption::DataKeys;
@@ -33,6 +34,11 @@ impl KeyRenewal {
             self.keys.renew_after(self.period)
         })
         .map(|_| ())
+    }
+
+    /// Whether contents of a participant have keys of their own.
+    pub(crate) fn has_key_of(&self, participant: &FspName) -> bool {
+        self.keys.has_key_of(participant)
     }
 
     /// Makes a new key now. May block: the master key may be that of a command or a token.

@@ -7,6 +7,9 @@
 //! still needs stay until it has ended. [`journal::OrderedErasures`] chooses the segments and the
 //! contents; the simulator runs it too.
 //!
+//! When the contents of a participant that has data keys of its own were erased, the job also
+//! destroys the keys that no stored content needs any more.
+//!
 //! # Costs and bounds
 //! An idle job asks the state for newer orders every few seconds. An order is one pass over each
 //! affected segment. Memory: the ranges of all orders, and the records that are still needed.
@@ -19,13 +22,13 @@ use std::time::Duration;
 
 use journal::{
     ArchiveError, ErasureOrder, ErasureProgress, OrderedErasures, PendingSegment, RealDisk,
-    RemainingErasure, Tier, TieredDisk, evicted_results, needed_records, records_of_bulk,
-    with_ends,
+    RemainingErasure, SegmentInfo, Tier, TieredDisk, evicted_results, needed_records,
+    records_of_bulk, with_ends,
 };
 use ledger::{Administer, Change, Command, LogIndex, State};
 use node::Handle;
-use operations::{ErasurePlan, ErasureReport};
-use ports::{DiskError, OwnedRecord, RecordReader};
+use operations::{ErasurePlan, ErasureReport, parse_audit_time};
+use ports::{DiskError, KeyId, OwnedRecord, RecordReader};
 use switch::ForwardedMessage;
 
 use crate::data::backup::copy_alone;
@@ -125,6 +128,16 @@ pub(crate) struct ErasureJob {
     handle: Handle<ForwardedMessage>,
     status: Arc<ErasureStatus>,
     orders: OrderedErasures,
+    destroying: Option<KeysToDestroy>,
+    /// Keys that were not destroyed, because contents need them.
+    needed_keys: BTreeSet<KeyId>,
+}
+
+/// Data keys of participants whose contents were erased.
+struct KeysToDestroy {
+    keys: BTreeSet<KeyId>,
+    /// The last record that they can have encrypted.
+    last: LogIndex,
 }
 
 impl ErasureJob {
@@ -133,7 +146,8 @@ impl ErasureJob {
         handle: Handle<ForwardedMessage>,
         status: Arc<ErasureStatus>,
     ) -> Self {
-        Self { segments, handle, status, orders: OrderedErasures::default() }
+        let orders = OrderedErasures::default();
+        Self { segments, handle, status, orders, destroying: None, needed_keys: BTreeSet::new() }
     }
 
     /// Carries out what can be carried out now, and returns the newest order.
@@ -162,8 +176,58 @@ impl ErasureJob {
         if let Some(copies) = &self.status.copies {
             copies.note(&remaining);
         }
+        let replaced = self.replaced_keys(&remaining);
         *self.status.remaining.lock().unwrap_or_else(PoisonError::into_inner) = remaining;
+        self.destroy_keys(replaced, &segments, stopping)?;
         Ok(Some(newest))
+    }
+
+    /// The data keys of participants whose contents, from the whole time of the key, are erased.
+    fn replaced_keys(&self, remaining: &BTreeMap<LogIndex, RemainingErasure>) -> BTreeSet<KeyId> {
+        let Some(keys) = &self.segments.keys else { return BTreeSet::new() };
+        let is_done = |order: &&ErasureOrder| {
+            remaining.get(&order.record).is_some_and(|remaining| remaining.segments == 0)
+        };
+        let done = self.orders.orders().iter().filter(is_done);
+        let replaced = done.filter_map(|order| {
+            let participant = order.erase.participant()?;
+            let before = parse_audit_time(order.erase.participant_time()?)?;
+            Some(keys.replaced_keys(&participant, before.0))
+        });
+        replaced.flatten().filter(|key| !self.needed_keys.contains(key)).collect()
+    }
+
+    /// Destroys data keys, after reading the log to see that no content needs them. The segment that
+    /// was written while they were in use is closed first.
+    fn destroy_keys(
+        &mut self,
+        replaced: BTreeSet<KeyId>,
+        segments: &[SegmentInfo],
+        stopping: &AtomicBool,
+    ) -> Result<(), JobFailure> {
+        let Some(keys) = self.segments.keys.clone().filter(|_| !replaced.is_empty()) else {
+            self.destroying = None;
+            return Ok(());
+        };
+        if self.destroying.as_ref().is_none_or(|known| known.keys != replaced) {
+            let last = self.ask(State::log_index)?;
+            self.destroying = Some(KeysToDestroy { keys: replaced.clone(), last });
+        }
+        let last = self.destroying.as_ref().map_or(LogIndex(0), |known| known.last);
+        if segments.last().is_none_or(|open| open.first <= last) {
+            (self.segments.rotator)();
+            return Ok(());
+        }
+        let alone = self.segments.moving.lock().unwrap_or_else(PoisonError::into_inner);
+        let needed = journal::payload_keys(&self.segments.log, segments, &mut watch(stopping))?;
+        drop(alone);
+        let unneeded: Vec<_> = replaced.difference(&needed).copied().collect();
+        let destroyed = keys.destroy(&unneeded);
+        let destroyed = destroyed.map_err(|error| JobFailure::Failed(error.to_string()))?;
+        tracing::info!(destroyed, "data keys of participants were destroyed");
+        self.needed_keys.extend(replaced);
+        self.destroying = None;
+        Ok(())
     }
 
     /// Erases the ordered contents of a segment while no other job works on it.

@@ -14,12 +14,12 @@ use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, Printed, finish};
 
 /// A master key in a file.
-struct KeyFile {
+pub(crate) struct KeyFile {
     directory: tempfile::TempDir,
 }
 
 impl KeyFile {
-    fn new(digit: &str) -> Self {
+    pub(crate) fn new(digit: &str) -> Self {
         let file = Self { directory: tempfile::tempdir().unwrap() };
         fs::write(file.path(), digit.repeat(64)).unwrap();
         fs::set_permissions(file.path(), fs::Permissions::from_mode(0o600)).unwrap();
@@ -30,11 +30,11 @@ impl KeyFile {
         self.directory.path().join("master.key")
     }
 
-    fn source(&self) -> String {
+    pub(crate) fn source(&self) -> String {
         format!("file:{}", self.path().display())
     }
 
-    fn setting(&self) -> String {
+    pub(crate) fn setting(&self) -> String {
         setting(&self.source())
     }
 
@@ -68,7 +68,7 @@ fn stopped(key: &KeyFile) -> (Home, Transfer) {
     (scheme.home, transfer)
 }
 
-fn offline(arguments: &[&str], data: &Path, key: Option<&str>) -> Output {
+pub(crate) fn offline(arguments: &[&str], data: &Path, key: Option<&str>) -> Output {
     let mut command = Command::new(PROGRAM);
     command.args(arguments).arg("--data").arg(data);
     command.args(key.iter().flat_map(|key| ["--encryption-key", key]));
@@ -105,7 +105,7 @@ fn encrypted_log_is_served_verified_and_explained_with_its_key_alone() {
 }
 
 /// The error of a start with these settings.
-fn refusal(home: &Home, settings: &str) -> String {
+pub(crate) fn refusal(home: &Home, settings: &str) -> String {
     fs::write(home.configuration(), settings).unwrap();
     finish(home.command(Ports::free())).fails()
 }

@@ -78,6 +78,7 @@ mod operators;
 mod oracle_api;
 mod oracles;
 mod participant_erasure;
+mod participant_keys;
 mod participant_metrics;
 mod parties;
 mod party_erasure;

@@ -1,6 +1,8 @@
 //! Logs on disks with a cipher: the contract, crashes, errors without the right keys, and changes of
 //! the master key.
 
+mod participant_keys;
+
 use std::sync::Arc;
 
 use encryption::{KEY_FILE, KeyFile, Keyring, LocalKey, MasterKey, MasterKeys};

@@ -196,5 +196,6 @@ fn reserved_and_expired(
 
 fn balance_changes(inputs: &DecisionInputs) -> Vec<BalanceChange> {
     let own = inputs.parties.iter().flat_map(|party| [party.position, party.settlement]);
-    own.chain(inputs.hub.iter().map(|account| account.balance)).collect()
+    let fees = inputs.fees.iter().map(|account| account.balance);
+    own.chain(fees).chain(inputs.hub.iter().map(|account| account.balance)).collect()
 }

@@ -2,9 +2,10 @@
 //!
 //! A small log of payments and a bulk transfer has segments in every form: archived, compressed,
 //! plain and open. Then a node starts with a new master key, an erasure of their messages is
-//! ordered, and a data key is made for each period. The power fails in one operation, the node
-//! starts again and ends its work. That is repeated for every operation that changes the disk, with
-//! and without encryption.
+//! ordered, and a data key is made for each period, with one of its own for the contents of a
+//! participant. If these are erased, its keys are destroyed. The power fails in one operation, the
+//! node starts again and ends its work. That is repeated for every operation that changes the disk,
+//! with and without encryption.
 //!
 //! # Checks after each power cut and at the end
 //! - the chain, all outcomes and the whole state, by the model and the external view;
@@ -80,6 +81,8 @@ pub struct RewritingCounts {
     pub waited: u64,
     /// Contents erased at the end of each run.
     pub erased: u64,
+    /// Data keys of the participant that were destroyed.
+    pub destroyed: u64,
 }
 
 /// Rotates keys and erases contents, with a power cut in every operation in turn.
@@ -265,12 +268,33 @@ impl Rewriting {
         self.commit(&mut node, Command::Tick)?;
         self.new_period(keys.as_ref())?;
         self.erase(&disk, &node, counts)?;
+        if let Some(keys) = keys.filter(|_| self.form == ErasureForm::Participant) {
+            node.log().rotator()();
+            self.commit(&mut node, Command::Tick)?;
+            self.destroy_keys(&disk, &keys, counts)?;
+        }
         node.close().map_err(|error| self.off(&error))
     }
 
     /// A new period begins: the next frames have a new data key.
     fn new_period(&self, keys: Option<&Keyring<MemoryDisk>>) -> Result<(), PowerOff> {
         keys.map_or(Ok(()), |keys| self.on(keys.renew()).map(|_| ()))
+    }
+
+    /// Destroys the participant's keys that no content in a closed segment needs.
+    fn destroy_keys(
+        &self,
+        disk: &HubDisk,
+        keys: &Keyring<MemoryDisk>,
+        counts: &mut RewritingCounts,
+    ) -> Result<(), PowerOff> {
+        let segments = disk.segments().map_err(|error| self.off(&error))?;
+        let needed = journal::payload_keys(disk, &segments, &mut |_| Ok(()));
+        let needed = needed.map_err(|error| self.off(&error))?;
+        let mut replaced = keys.replaced_keys(&self.participant(), u64::MAX);
+        replaced.retain(|key| !needed.contains(key));
+        counts.destroyed += self.on(keys.destroy(&replaced))? as u64;
+        Ok(())
     }
 
     /// Opens the directory.
@@ -285,7 +309,8 @@ impl Rewriting {
             return Ok((tiered, None));
         }
         let masters = MasterKeys { current: Arc::clone(current), previous };
-        let keys = self.on(Keyring::open(self.disk.clone(), masters))?;
+        let own = vec![self.participant()];
+        let keys = self.on(Keyring::with_participants(self.disk.clone(), masters, own))?;
         Ok((tiered.with_cipher(Some(Arc::new(keys.clone()))), Some(keys)))
     }
 

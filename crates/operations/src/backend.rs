@@ -265,8 +265,8 @@ pub trait AdminBackend: Send + Sync + 'static {
 
     /// Makes a new data key for the contents of a participant, so that the ones before can be
     /// destroyed with these contents. Returns the time after which none of them encrypts; `None` if
-    /// the participant has no key of its own, or if no new one can be made. The default is for a hub
-    /// without encryption.
+    /// the participant has no key of its own, or if no new one can be made. The default is for a
+    /// hub without encryption.
     fn replace_key_of(
         &self,
         _participant: FspName,

@@ -35,7 +35,7 @@ pub fn is_from_participant(
 }
 
 /// The participant that the contents of a record belong to, if they belong to only one
-/// ([`Command::contents_owner`]). Those of unreadable fields belong to nobody.
+/// ([`Command::contents_owner`]). Those of unreadable fields have no owner.
 #[must_use]
 pub fn contents_owner((kind, version, fields): (u16, u16, &[u8])) -> Option<FspName> {
     read_fields(kind, version, fields).ok()?.contents_owner().copied()

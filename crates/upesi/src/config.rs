@@ -421,7 +421,7 @@ impl Encryption {
     /// The participants whose contents have data keys of their own.
     ///
     /// # Errors
-    /// There are too many, or a name cannot stand in the file of data keys.
+    /// There are too many, or a name cannot be written to the file of data keys.
     pub(crate) fn participants(&self) -> Result<Vec<FspName>, CliError> {
         let names = &self.participant_keys;
         if PARTICIPANT_KEYS_MAX < names.len() {
@@ -434,7 +434,8 @@ impl Encryption {
         for ParticipantName(name) in names {
             if !name.as_bytes().iter().all(u8::is_ascii_graphic) {
                 return Err(CliError::new(format!(
-                    "{PARTICIPANT_KEYS}: {:?} has other characters than ASCII letters, digits and signs",
+                    "{PARTICIPANT_KEYS}: {:?} has other characters than ASCII letters, digits and \
+                     signs",
                     name.as_str()
                 )));
             }

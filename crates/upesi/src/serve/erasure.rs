@@ -197,8 +197,8 @@ impl ErasureJob {
         replaced.flatten().filter(|key| !self.needed_keys.contains(key)).collect()
     }
 
-    /// Destroys data keys, after reading the log to see that no content needs them. The segment that
-    /// was written while they were in use is closed first.
+    /// Destroys data keys, after reading the log to see that no content needs them. The segment
+    /// that was written while they were in use is closed first.
     fn destroy_keys(
         &mut self,
         replaced: BTreeSet<KeyId>,

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::faults::fill_up;
 use crate::support::namespaces::{Mounted, Need, apart, run};
 use crate::support::relay::{Relay, replace_in};
-use crate::support::switch::{Home, PROGRAM, Printed, finish, laboratory};
+use crate::support::switch::{Home, PROGRAM, Printed, finish, finish_within, laboratory};
 
 /// The members of a result that scripts rely on.
 pub(crate) const MEMBERS: [&str; 35] = [
@@ -60,10 +60,13 @@ pub(crate) const MEMBERS: [&str; 35] = [
 /// longer.
 const SOON: Duration = Duration::from_secs(40);
 
+/// Time limit of a run, which starts many switches in turn.
+const RUN: Duration = Duration::from_secs(300);
+
 fn bench(arguments: &[&str]) -> Output {
     let mut command = laboratory();
     command.args(arguments);
-    finish(command)
+    finish_within(command, RUN)
 }
 
 /// Starts a run and waits for its measured part. Returns the run and its further log lines.

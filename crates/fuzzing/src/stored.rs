@@ -3,6 +3,8 @@
 //! Reading random bytes gives an error, never a panic. An accepted value has one stored form, the
 //! one it was read from.
 
+use std::convert::Infallible;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ledger::{Digest, LogIndex, Stamp};
@@ -10,7 +12,8 @@ use record::checksum::crc32c;
 use record::command::{FIELDS_VERSION, read_fields, write_fields};
 use record::frame::{
     BatchHeader, FRAME_HEADER_BYTES, Frame, FrameBuilder, FrameHeader, LogIdentity, NewRecord,
-    Payload, Tail, frame_length, payload_digest,
+    Payload, SEAL_BYTES, Tail, erase_payloads, frame_length, open_payloads, payload_digest,
+    sealed_payloads,
 };
 use record::party_names::PartyNames;
 
@@ -90,6 +93,7 @@ pub fn frame(data: &[u8]) {
 fn read(bytes: &[u8]) {
     let length = frame_length(bytes);
     let _header = FrameHeader::parse(bytes);
+    open_sealed(bytes);
     let Ok(frame) = Frame::parse(bytes) else { return };
     assert_eq!(length, Ok(Some(frame.as_bytes().len())));
     let count = frame.records().count();
@@ -104,6 +108,24 @@ fn read(bytes: &[u8]) {
     frame.erase(&mut erased, |record| record.log_index.0 % 2 == 0);
     let erased = Frame::parse(&erased).expect("a frame stays one without its payloads");
     assert_eq!(erased.records().count(), count);
+}
+
+/// Opens sealed payloads, and erases some without opening them.
+fn open_sealed(bytes: &[u8]) {
+    let mut opened = Vec::new();
+    let found = open_payloads(bytes, &mut opened, |_, sealed, out| {
+        out.extend_from_slice(&sealed[SEAL_BYTES..]);
+        Ok::<_, Infallible>(true)
+    });
+    let Ok(Ok(())) = found else { return };
+    let length = frame_length(bytes).ok().flatten().expect("it was read");
+    let mut erased = Vec::new();
+    erase_payloads(&bytes[..length], &mut erased, |record| record.0 % 2 == 0);
+    let sealed = sealed_payloads(&erased).count();
+    assert!(sealed <= sealed_payloads(&bytes[..length]).count());
+    if let (Ok(frame), Ok(header)) = (Frame::parse(&opened), FrameHeader::parse(&erased)) {
+        assert_eq!((frame.header().first, frame.header().count), (header.first, header.count));
+    }
 }
 
 /// Seals records cut from the input, reads them back, and damages the frame.

@@ -261,6 +261,8 @@ impl ErasureJob {
         for record in newer {
             match read_order(&*reader, record).map_err(JobFailure::Failed)? {
                 Some((administer, _)) => {
+                    // It may erase the contents that needed them.
+                    self.needed_keys.clear();
                     let Change::Erase(erase) = administer.change.decided().clone() else {
                         continue;
                     };

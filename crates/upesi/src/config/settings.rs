@@ -48,7 +48,7 @@ settings! {
     fspiop: Fspiop {
         /// Address for participants. Port 0 selects a free one
         listen: SocketAddr = SocketAddr::from(([0, 0, 0, 0], 4000));
-        /// I/O threads; 0 means half of the cores, at least 1
+        /// I/O threads; 0 means half of the cores, rounded up
         threads: usize = 0, ..=64;
         /// Further I/O threads that help busy ones, at most `threads`; by default one for each, as
         /// far as there are cores
@@ -422,7 +422,7 @@ settings! {
         /// ([security/tls.md](security/tls.md#change-the-key-of-the-hubs-signatures)). A changed
         /// file is read within a minute
         signing_key: Option<PathBuf> = None => Reload;
-        /// Threads that sign; 0 means half of the cores, at least 1
+        /// Threads that sign; 0 means half of the cores, rounded up
         signing_threads: usize = 0, ..=64;
     }
 

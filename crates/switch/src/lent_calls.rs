@@ -52,7 +52,7 @@ const VERY_UNEVEN: u32 = 250;
 const PARTS: u32 = 16;
 /// Messages in flight from which a second thread saves time. With fewer, batches are so small that
 /// dividing them costs more.
-const IN_FLIGHT_MIN: usize = 48;
+const IN_FLIGHT_MIN: usize = 96;
 /// One in this number of connections is moved after a measurement.
 const MOVED: usize = 8;
 /// Maximum number of connections that wait for a helper thread.
@@ -448,7 +448,7 @@ mod tests {
             // part, own load, that of the helper thread, in flight, part after
             (0, 799, 0, 200, 0),
             (0, 800, 0, 200, 8),
-            (0, 999, 0, 47, 0),
+            (0, 999, 0, 95, 0),
             (8, 800, 500, 200, 9),
             (16, 800, 500, 200, 16),
             (8, 600, 640, 200, 8),
@@ -456,7 +456,7 @@ mod tests {
             (1, 500, 700, 200, 1),
             (8, 400, 299, 200, 0),
             (8, 400, 350, 200, 8),
-            (8, 999, 999, 23, 0),
+            (8, 999, 999, 47, 0),
         ];
         for (part, own, of_other, in_flight, after) in cases {
             let both = Both { own, of_other, in_flight };
@@ -467,7 +467,7 @@ mod tests {
     #[test]
     fn connections_move_at_a_large_difference_while_much_is_in_flight() {
         for (own, of_other, in_flight, moves) in
-            [(900, 649, 48, true), (900, 650, 48, false), (900, 0, 47, false), (0, 900, 99, false)]
+            [(900, 649, 96, true), (900, 650, 96, false), (900, 0, 95, false), (0, 900, 99, false)]
         {
             let both = Both { own, of_other, in_flight };
             assert_eq!(both.moves_connections(), moves, "{own} {of_other}");

@@ -55,7 +55,7 @@ settings! {
         helper_threads: Option<usize> = None, ..=64;
         /// Load of an I/O thread from which it leaves work to a helper thread, in percent; 0 means
         /// always
-        busy_percent: u32 = 97, ..=100;
+        busy_percent: u32 = 90, ..=100;
         /// Client connections per thread. At the limit a new connection replaces an idle one. If
         /// none is idle, it is refused with 503 and closed
         connections_max: usize = connections().total, 1..;

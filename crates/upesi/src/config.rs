@@ -192,8 +192,8 @@ impl Config {
         }
     }
 
-    /// Number of I/O threads with listeners and lanes: by default half of the cores, rounded up. The
-    /// others are for the sequencer, the operating system, and helper threads.
+    /// Number of I/O threads with listeners and lanes: by default half of the cores, rounded up.
+    /// The others are for the sequencer, the operating system, and helper threads.
     pub(crate) fn threads(&self) -> usize {
         or_half_of_the_cores(self.fspiop.threads)
     }

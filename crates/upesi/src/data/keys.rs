@@ -34,7 +34,7 @@ pub(crate) struct KeysArguments {
 
 #[derive(clap::Subcommand)]
 enum KeysCommand {
-    /// List the data keys, oldest first, and those that were destroyed. Needs no master key.
+    /// List the data keys, also destroyed ones, oldest first. Needs no master key.
     List(ListArguments),
     /// Make a new data key, which encrypts new contents.
     ///

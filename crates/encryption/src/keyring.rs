@@ -209,7 +209,7 @@ impl<D: Disk> Keyring<D> {
         own
     }
 
-    /// Destroys keys of participants, also in the file. What they encrypted can never be read
+    /// Destroys keys of participants, also in the file. Contents under them can never be read
     /// again: the caller has shown that nothing needs them. Returns their number; keys of no
     /// participant, and keys that encrypt new data, stay.
     ///

@@ -21,7 +21,9 @@ const WINDOW: usize = 64;
 /// Maximum connections of one I/O thread to one participant for forwarded messages: 3/8 of 512, and
 /// fewer while others use many.
 const FORWARDS_MAX: usize = 192;
-const FORWARDS_REACHED: usize = 128;
+/// The helper thread may get the connections of all requests. It makes half of the attempts to
+/// deliver notices, which leaves at least these to one participant.
+const FORWARDS_REACHED: usize = 48;
 /// I/O threads of the switch.
 const THREADS: usize = 3;
 /// Enough connections that each I/O thread gets some: the system chooses the thread of each.

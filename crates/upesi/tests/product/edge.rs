@@ -202,8 +202,13 @@ fn silent_connections_from_one_address_make_room_for_new_ones() {
             }
             silent.push(connection);
         }
-        let mut new = Connection::open(scheme.switch.fspiop).expect("a connection");
-        assert_eq!(new.exchange(HEALTH.as_bytes()).expect("an answer").status, 200);
+        // Silent connections that another thread has accepted before may reach the helper thread
+        // after a new one, and evict it before its request was read.
+        let answer = (0..3).find_map(|_| {
+            let mut new = Connection::open(scheme.switch.fspiop).expect("a connection");
+            new.exchange(HEALTH.as_bytes()).ok()
+        });
+        assert_eq!(answer.map(|answer| answer.status), Some(200));
     }
     let evicted = scheme.admin.metric("upesi_connections_evicted_total");
     assert!(60 <= evicted, "two threads with four places each: {evicted}");
